@@ -1,0 +1,73 @@
+"""Randomness without state: every random number is a pure function of what it is for.
+
+A generator's state would have to be saved, and could only be restored on the same number of processes. A hash of
+(seed, epoch, sample, ...) needs neither: whoever asks for the same coordinates gets the same number, on any process,
+worker or restart. The mixer is splitmix64's finalizer (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+Generators", OOPSLA 2014; constants of Stafford's variant 13).
+"""
+
+from typing import SupportsInt
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+Coordinate = SupportsInt | NDArray[np.integer]
+
+
+def hash_bits(*coordinates: Coordinate) -> NDArray[np.uint64]:
+    """64 random bits for each tuple of coordinates.
+
+    Coordinates are integers or integer arrays that broadcast against each other; the result has their common shape.
+    Order matters: ``hash_bits(1, 2) != hash_bits(2, 1)``.
+    """
+    if not coordinates:
+        raise ValueError("hash_bits needs at least one coordinate")
+    state = np.zeros((), np.uint64)
+    with np.errstate(over="ignore"):
+        for coordinate in coordinates:
+            state = _mix((state ^ _as_bits(coordinate)) + _GOLDEN)
+    return state
+
+
+def hash_integers(bound: int | NDArray[np.integer], *coordinates: Coordinate) -> NDArray[np.int64]:
+    """Uniform integers in ``[0, bound)`` for each tuple of coordinates.
+
+    Multiply-shift on the upper 32 bits (Lemire 2019): the bias is below ``bound / 2**32``.
+    """
+    if np.any(np.asarray(bound) <= 0) or np.any(np.asarray(bound) >= 2**31):
+        raise ValueError(f"bound must lie in [1, 2**31), got {bound}")
+    upper = hash_bits(*coordinates) >> np.uint64(32)
+    return ((upper * np.asarray(bound, np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def hash_uniform(*coordinates: Coordinate) -> NDArray[np.float64]:
+    """Uniform numbers in ``[0, 1)`` with 53 random bits for each tuple of coordinates."""
+    return (hash_bits(*coordinates) >> np.uint64(11)) * 2.0**-53
+
+
+def hash_permutation(length: int, *coordinates: SupportsInt) -> NDArray[np.int64]:
+    """A random order of ``range(length)`` that depends on the coordinates alone."""
+    bits = hash_bits(*coordinates, np.arange(length))
+    return np.argsort(bits, kind="stable").astype(np.int64)
+
+
+def seed_torch(*coordinates: SupportsInt) -> None:
+    """Put torch's global generators (CPU and every device) at the point that the coordinates name."""
+    torch.manual_seed(int(hash_bits(*coordinates) >> np.uint64(1)))
+
+
+def _as_bits(coordinate: Coordinate) -> NDArray[np.uint64]:
+    if isinstance(coordinate, np.ndarray):
+        return coordinate.astype(np.int64).view(np.uint64)
+    return np.asarray(int(coordinate) & 0xFFFFFFFFFFFFFFFF, np.uint64)
+
+
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    bits = (bits ^ (bits >> np.uint64(30))) * _MIX_1
+    bits = (bits ^ (bits >> np.uint64(27))) * _MIX_2
+    return bits ^ (bits >> np.uint64(31))

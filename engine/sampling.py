@@ -1,0 +1,119 @@
+"""Which samples come next: a pure function of (seed, epoch, position), whatever the number of processes.
+
+An epoch is a list of *global batches*. Each is dealt out to ``processes x accumulation`` micro-batches; what a process
+gets depends on the number of processes, what a global batch holds does not. So a run may go on from any position on
+any number of processes and see exactly the samples that were left, in the same global batches.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from engine.randomness import hash_permutation
+
+FILLER = -1
+"""The index of a row that holds no sample: it keeps a process in step with the others and weighs nothing."""
+
+_ORDER, _BATCH_ORDER = 1, 2  # different streams of the same seed
+
+
+class Draw(NamedTuple):
+    """What a sampler asks a data set for: one micro-batch. The epoch travels along, so workers need no state."""
+
+    epoch: int
+    indices: NDArray[np.int64]  # [b], FILLER where there is no sample
+
+
+def global_batches(
+    num_samples: int, batch_size: int, seed: int, epoch: int, lengths: NDArray[np.integer] | None = None, window: int = 32
+) -> list[NDArray[np.int64]]:
+    """The global batches of an epoch: every sample once, in random order; the last batch may be smaller.
+
+    With ``lengths`` the samples of ``window`` batches in a row are sorted by length before they are cut into batches
+    (whose order is then shuffled): a batch holds samples of similar length and little padding, while any sample may
+    still meet any other.
+    """
+    order = hash_permutation(num_samples, seed, epoch, _ORDER)
+    if lengths is not None:
+        for start in range(0, num_samples, window * batch_size):
+            part = order[start : start + window * batch_size]
+            order[start : start + len(part)] = part[np.argsort(lengths[part], kind="stable")]
+    batches = [order[start : start + batch_size] for start in range(0, num_samples, batch_size)]
+    if lengths is None:
+        return batches
+    return [batches[index] for index in hash_permutation(len(batches), seed, epoch, _BATCH_ORDER)]
+
+
+class TrainSampler(Sampler[Draw]):
+    """The micro-batches of one process, epoch after epoch.
+
+    Args:
+        lengths: length of every sample for grouping, or None for a purely random order.
+        batch_size: samples in a global batch; one optimizer step sees exactly these.
+        accumulation: micro-batches per process and optimizer step.
+        resume: (epoch, global batches already trained in it); only that epoch starts later than at its beginning.
+    """
+
+    def __init__(
+        self,
+        num_samples: int,
+        batch_size: int,
+        *,
+        seed: int,
+        process: int = 0,
+        processes: int = 1,
+        accumulation: int = 1,
+        lengths: NDArray[np.integer] | None = None,
+        resume: tuple[int, int] = (0, 0),
+    ) -> None:
+        if num_samples < 1:
+            raise ValueError("the training set is empty: no sample to draw")
+        self.num_samples, self.batch_size, self.seed = num_samples, batch_size, seed
+        self.process, self.processes, self.accumulation = process, processes, accumulation
+        self.lengths, self.resume = lengths, resume
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lightning calls this before each epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        """Micro-batches of a whole epoch, also when this one is resumed in its middle."""
+        return -(-self.num_samples // self.batch_size) * self.accumulation
+
+    def __iter__(self) -> Iterator[Draw]:
+        epoch = self.epoch
+        batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch, self.lengths)
+        done = self.resume[1] if epoch == self.resume[0] else 0
+        shares = self.processes * self.accumulation
+        for batch in batches[done:]:
+            for micro in range(self.accumulation):
+                # Strided, so that the lengths in a sorted batch are spread evenly over the processes.
+                yield Draw(epoch, _or_filler(batch[micro * self.processes + self.process :: shares]))
+
+
+class EvaluationSampler(Sampler[Draw]):
+    """Every sample once over all processes, in batches that do not depend on their number.
+
+    Whole batches are dealt out (batch ``i`` to process ``i mod processes``), so a sample meets the same neighbours and
+    the same padding everywhere, and its scores are the same to the bit. Processes that run out get a filler.
+    """
+
+    def __init__(self, num_samples: int, batch_size: int, *, process: int = 0, processes: int = 1) -> None:
+        self.num_samples, self.batch_size = num_samples, batch_size
+        self.process, self.processes = process, processes
+
+    def __len__(self) -> int:
+        return -(-self.num_samples // (self.batch_size * self.processes))
+
+    def __iter__(self) -> Iterator[Draw]:
+        for turn in range(len(self)):
+            start = (turn * self.processes + self.process) * self.batch_size
+            yield Draw(0, _or_filler(np.arange(start, min(start + self.batch_size, self.num_samples))))
+
+
+def _or_filler(indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    return indices if len(indices) else np.array([FILLER])
