@@ -6,6 +6,7 @@ worker or restart. The mixer is splitmix64's finalizer (Steele, Lea and Flood, "
 Generators", OOPSLA 2014; constants of Stafford's variant 13).
 """
 
+import os
 from typing import SupportsInt
 
 import numpy as np
@@ -54,6 +55,11 @@ def hash_permutation(length: int, *coordinates: SupportsInt) -> NDArray[np.int64
     """A random order of ``range(length)`` that depends on the coordinates alone."""
     bits = hash_bits(*coordinates, np.arange(length))
     return np.argsort(bits, kind="stable").astype(np.int64)
+
+
+def global_seed() -> int:
+    """The run's seed (`--seed_everything`), which Lightning hands to every process of the run."""
+    return int(os.environ.get("PL_GLOBAL_SEED", 0))
 
 
 def seed_torch(*coordinates: SupportsInt) -> None:

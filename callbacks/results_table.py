@@ -1,0 +1,96 @@
+"""The table at the end of a run: the model's figures beside its baselines', and where the run's files are."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
+
+log = logging.getLogger("lockstep")
+
+
+class ResultsTable(Callback):
+    """Prints the metrics of the best checkpoint (after fit) or of the evaluation, beside the baselines'.
+
+    A module logs a baseline's figures as `STAGE/baseline/NAME/METRIC`, its own as `STAGE/METRIC`. Where there are
+    baselines the table has their metrics as columns, else all metrics of the stage.
+    """
+
+    def __init__(self) -> None:
+        self.best: dict[str, float] = {}
+        self.baselines: dict[str, float] = {}
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.sanity_checking:
+            return
+        metrics = {key: float(value) for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
+        self.baselines.update({key: value for key, value in metrics.items() if "/baseline/" in key})
+        own = {key: value for key, value in metrics.items() if "/baseline/" not in key}
+        if self._is_best(trainer, own):
+            self.best = own
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            self._show(trainer, "val", {**self.best, **self.baselines}, "validation, best checkpoint")
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
+            self._show(trainer, "test", metrics, "test")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "baselines": self.baselines}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best, self.baselines = state_dict["best"], state_dict["baselines"]
+
+    def _is_best(self, trainer: Trainer, metrics: dict[str, float]) -> bool:
+        monitors = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor in metrics]
+        if not monitors or not self.best:
+            return True
+        monitor = monitors[0]
+        assert monitor.monitor is not None
+        new, old = metrics[monitor.monitor], self.best.get(monitor.monitor, math.nan)
+        return math.isnan(old) or (new > old if monitor.mode == "max" else new < old)
+
+    def _show(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
+        rows = table_rows(stage, metrics)
+        if rows:
+            from rich.console import Console
+            from rich.table import Table
+
+            columns = list(rows[0][1])
+            table = Table(title=title, title_justify="left")
+            table.add_column("")
+            for column in columns:
+                table.add_column(column, justify="right")
+            for name, values in rows:
+                table.add_row(name, *(f"{values[c]:.4f}" if c in values else "" for c in columns))
+            Console().print(table)
+            for name, values in rows:
+                log.debug("%s: %s %s", title, name, "  ".join(f"{k} {v:.4f}" for k, v in values.items()))
+        folder = Path(trainer.default_root_dir)
+        log.info("files of this run: %s", folder)
+        if stage == "val" and any(isinstance(c, Checkpoint) for c in trainer.checkpoint_callbacks):
+            log.info("figures on held-out test data: python train.py test --run_name %s", folder.name)
+
+
+def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[str, float]]]:
+    """(name, {metric: value}) of the model first, then of each baseline; columns in the order of the first row."""
+    own: dict[str, float] = {}
+    baselines: dict[str, dict[str, float]] = {}
+    for key, value in metrics.items():
+        if not key.startswith(stage + "/"):
+            continue
+        name = key[len(stage) + 1 :]
+        if name.startswith("baseline/"):
+            baseline, metric = name[len("baseline/") :].split("/", 1)
+            baselines.setdefault(baseline, {})[metric] = value
+        else:
+            own[name] = value
+    if baselines:
+        columns = dict.fromkeys(metric for values in baselines.values() for metric in values)
+        own = {metric: own[metric] for metric in columns if metric in own}
+    return [("this model", own), *baselines.items()] if own else list(baselines.items())

@@ -1,0 +1,144 @@
+"""The written record of a run: train.log for people, metrics.jsonl for programs, environment.json for later."""
+
+import json
+import logging
+import platform
+import subprocess
+from collections.abc import Callable
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers.logger import Logger
+
+log = logging.getLogger("lockstep")
+
+_PACKAGES = ("torch", "lightning", "torchmetrics", "jsonargparse", "numpy", "polars")
+
+
+class MetricsFile(Logger):
+    """A Lightning logger that appends one JSON object a line: step, epoch, time and metrics by their names.
+
+    ``step`` counts finished optimizer steps, so the first one is 1; ``time`` is UTC in ISO 8601.
+    """
+
+    def __init__(self, path: Path, step: Callable[[], int], epoch: Callable[[], int]) -> None:
+        super().__init__()
+        self.path, self._step, self._epoch = path, step, epoch
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    @property
+    def name(self) -> str:
+        return "metrics"
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """The run's config.yaml holds them."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        record: dict[str, Any] = {
+            "step": self._step(),
+            "epoch": self._epoch(),
+            "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        }
+        record.update({key: value for key, value in metrics.items() if key != "epoch"})
+        self._file.write(json.dumps(record) + "\n")
+        log.debug("%s", "  ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in record.items()))
+
+    def forget_after(self, step: int) -> None:
+        """Drop what a run wrote after the checkpoint that it now goes on from; it is about to be written again."""
+        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+        if len(kept) < len(lines):
+            self._file.close()
+            beside = self.path.with_suffix(".jsonl.new")
+            beside.write_text("".join(kept), encoding="utf-8")
+            beside.replace(self.path)
+            self._file = self.path.open("a", encoding="utf-8", buffering=1)
+
+    def finalize(self, status: str) -> None:
+        self._file.flush()
+
+
+class RunLog(Callback):
+    """Writes train.log, metrics.jsonl and environment.json into the run's folder, on the first process only."""
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if not trainer.is_global_zero:
+            return
+        folder = Path(trainer.default_root_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._attach_log_file(folder / "train.log")
+        self._metrics = MetricsFile(
+            folder / "metrics.jsonl", lambda: trainer.global_step, lambda: trainer.current_epoch
+        )
+        trainer.loggers = [*trainer.loggers, self._metrics]
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        facts = environment(trainer)
+        folder = Path(trainer.default_root_dir)
+        (folder / "environment.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        log.info(
+            "run folder %s; %d process(es) on %s, precision in force: %s",
+            folder, trainer.world_size, facts["device"], trainer.precision,
+        )  # fmt: skip
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero and trainer.global_step:
+            self._metrics.forget_after(trainer.global_step)
+            log.info("going on after step %d (epoch %d)", trainer.global_step, trainer.current_epoch)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        log.error("stopped at step %d by %s: %s", trainer.global_step, type(exception).__name__, exception)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        for handler in list(log.handlers):
+            if isinstance(handler, logging.FileHandler):
+                handler.close()
+                log.removeHandler(handler)
+
+    @staticmethod
+    def _attach_log_file(path: Path) -> None:
+        handler = logging.FileHandler(path, encoding="utf-8")
+        handler.setLevel(logging.DEBUG)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+        log.addHandler(handler)
+
+
+def environment(trainer: Trainer) -> dict[str, Any]:
+    """What a figure of this run depends on besides its config: precision in force, device, versions, commit."""
+    return {
+        "precision": trainer.precision,
+        "device": str(trainer.strategy.root_device),
+        "processes": trainer.world_size,
+        "nodes": trainer.num_nodes,
+        "accumulation": trainer.accumulate_grad_batches,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "commit": _commit(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The checkout's commit, with `-dirty` when it has changes; None outside a checkout or without git."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

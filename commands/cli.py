@@ -1,0 +1,201 @@
+"""fit, validate, test, predict and prepare: LightningCLI with its traps closed and a folder for every run.
+
+What differs from plain LightningCLI, and why:
+
+- A checkpoint never changes the config: LightningCLI lays the hyper-parameters of a `--ckpt_path` file over the
+  command line without a word.
+- Options are written in full: argparse takes `--trainer.max_epoch` for `--trainer.max_epochs`, and a typo with it.
+- `config.yaml` of a resumed run is kept, not an error.
+- `test`, `validate` and `predict` use the best checkpoint of the run unless told otherwise.
+"""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from lightning.pytorch import Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
+from callbacks.prediction_file import PredictionFile
+from callbacks.results_table import ResultsTable
+from callbacks.run_log import RunLog
+from callbacks.throughput import Throughput
+from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
+from commands.run_folder import (
+    RUNS,
+    config_stem,
+    new_run_name,
+    newest_run,
+    refuse_occupied,
+    resolve_checkpoint,
+    write_config,
+)
+from engine.datamodule import LockstepDataModule
+from engine.module import LockstepModule
+
+EVALUATIONS = ("validate", "test", "predict")
+
+log = logging.getLogger("lockstep")
+
+
+class LockstepTrainer(Trainer):
+    """Lightning's Trainer, and `prepare`."""
+
+    def prepare(self) -> None:
+        """Download and convert the data of a config, once; safe to repeat and to interrupt."""
+
+
+class LockstepCLI(LightningCLI):
+    """See the module's docstring."""
+
+    def __init__(self, args: list[str] | None = None) -> None:
+        super().__init__(
+            model_class=LockstepModule,
+            datamodule_class=LockstepDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            trainer_class=LockstepTrainer,
+            # The batches are dealt out by engine.sampling; Lightning's own sampler would deal them out again.
+            trainer_defaults={"use_distributed_sampler": False},
+            seed_everything_default=1,
+            save_config_callback=None,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            parser_kwargs={"allow_abbrev": False},
+            args=args,
+        )
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        return {**LightningCLI.subcommands(), "prepare": set()}
+
+    def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument(
+            "--run_name",
+            type=str | None,
+            help=f"The run's folder is {RUNS}/NAME. Default: family, config and time when fitting, "
+            "the newest run of the config when evaluating.",
+        )
+        parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
+        parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
+
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        if subcommand in EVALUATIONS:
+            parser.set_defaults(ckpt_path="best")
+        return parser
+
+    def _parse_ckpt_path(self) -> None:
+        """A checkpoint holds weights and progress; the config is what the user gave."""
+
+    # -- the run's folder --------------------------------------------------------------------------------------------
+
+    def before_instantiate_classes(self) -> None:
+        if self.subcommand == "prepare":
+            return
+        config = self.config[self.subcommand]
+        self._config_text = self._dump(config)
+        folder = RUNS / self._run_name(config)
+        checkpoint = resolve_checkpoint(config.ckpt_path, folder)
+        if self.subcommand == "fit" and checkpoint is None:
+            refuse_occupied(folder)
+        config.run_name = folder.name
+        config.ckpt_path = None if checkpoint is None else str(checkpoint)
+        config.trainer.default_root_dir = str(folder)
+
+    def _run_name(self, config: Namespace) -> str:
+        if config.run_name:
+            if Path(config.run_name).name != config.run_name:
+                raise ValueError(f"--run_name is a name, not a path; got {config.run_name!r}")
+            return config.run_name
+        paths = [Path(str(path)) for path in config.config or []]
+        for path in paths:
+            if path.resolve().parent.parent == RUNS.resolve():
+                return path.resolve().parent.name
+        stem = config_stem(paths[0]) if paths else "run"
+        named_file = config.ckpt_path not in (None, "best", "last")
+        return new_run_name(stem) if self.subcommand == "fit" or named_file else newest_run(stem)
+
+    def _dump(self, config: Namespace) -> str:
+        """The config as it can be run again: without the name and the checkpoint of this very run."""
+        again = config.clone()
+        again.run_name = again.ckpt_path = None
+        again.pop("config", None)
+        return self._parser(self.subcommand).dump(again, skip_none=False, skip_validation=True)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def instantiate_classes(self) -> None:
+        if self.subcommand != "prepare":
+            super().instantiate_classes()
+            return
+        # Data are prepared where there may be no accelerator: neither trainer nor model is made.
+        data = Namespace(data=self.config.prepare.data)
+        self.datamodule = self._parser("prepare").instantiate_classes(data).data
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        if subcommand == "prepare":
+            self.datamodule.prepare()
+        else:
+            super()._run_subcommand(subcommand)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        config = self._get(self.config_init, "trainer")
+        folder = Path(config["default_root_dir"])
+        if config.get("logger") in (None, True):
+            kwargs["logger"] = TensorBoardLogger(folder.parent, name=folder.name, version="")
+        trainer = super().instantiate_trainer(**kwargs)
+        trainer.callbacks[:0] = [RunLog(), Throughput(), ResultsTable(), PredictionFile()]
+        if self.subcommand == "fit" and trainer.is_global_zero:
+            write_config(self._config_text, folder)
+        return trainer
+
+
+def main(args: list[str] | None = None) -> LockstepCLI:
+    """`python train.py ...`"""
+    arguments = list(sys.argv[1:] if args is None else args)
+    _log_to_console()
+    with _argv_hidden():
+        return LockstepCLI(with_config_of_run(arguments))
+
+
+def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
+    """`test --run_name NAME` without a config uses the one that the run was made with."""
+    if not arguments or any(a in ("-c", "--config") or a.startswith("--config=") for a in arguments):
+        return arguments
+    for position, argument in enumerate(arguments):
+        name = argument.removeprefix("--run_name=") if argument.startswith("--run_name=") else None
+        if argument == "--run_name" and position + 1 < len(arguments):
+            name = arguments[position + 1]
+        if name and (runs / name / "config.yaml").is_file():
+            return [arguments[0], "--config", str(runs / name / "config.yaml"), *arguments[1:]]
+    return arguments
+
+
+class _argv_hidden:
+    """LightningCLI warns when it is given arguments and sees some in sys.argv; they are the same ones."""
+
+    def __enter__(self) -> None:
+        self._argv, sys.argv = sys.argv, sys.argv[:1]
+
+    def __exit__(self, *exc_info: object) -> None:
+        sys.argv = self._argv
+
+
+def _log_to_console() -> None:
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    if not any(type(handler) is logging.StreamHandler for handler in log.handlers):
+        handler = logging.StreamHandler()
+        handler.setLevel(logging.INFO)
+        handler.addFilter(lambda record: record.levelno >= logging.ERROR or rank_zero_only.rank == 0)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        log.addHandler(handler)

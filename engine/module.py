@@ -1,0 +1,153 @@
+"""The base of every LightningModule: exact mean, stateless dropout, optimizer groups, schedule."""
+
+import logging
+from abc import abstractmethod
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor
+
+from engine.datamodule import LockstepDataModule
+from engine.exact_mean import ExactMean, LossSum
+from engine.randomness import global_seed, seed_torch
+from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
+
+log = logging.getLogger("lockstep")
+
+
+class LockstepModule(LightningModule):
+    """Trains the same on any number of processes. A family implements `training_loss` and the evaluation steps.
+
+    Args:
+        learning_rate: peak learning rate for `base_batch_size` samples in an optimizer step.
+        optimizer: `adamw` (weight decay apart from the gradient) or `adam` (L2 term in the gradient).
+        betas: decay rates of Adam's two running means.
+        weight_decay: on matrices only; norms, biases and scalars are never decayed.
+        schedule: what the rate does after the warm-up: `constant`, `cosine` (to `final_fraction` at the end of training) or `exponential` (times `decay_rate` every `decay_steps`).
+        warmup_steps: optimizer steps of linear warm-up.
+        final_fraction: what the cosine schedule ends at, as a fraction of the peak rate.
+        decay_rate: factor of the exponential schedule per `decay_steps` optimizer steps.
+        decay_steps: see `decay_rate`.
+        lr_scaling: how the rate follows the global batch size: `none`, `linear` or `sqrt` of batch_size / base_batch_size.
+        base_batch_size: global batch size that `learning_rate` was chosen for; needed unless `lr_scaling` is `none`.
+    """  # noqa: E501
+
+    terms_per_sample: int = 1
+    """About how many loss terms a sample has; only its order of magnitude matters (see ExactMean)."""
+
+    def __init__(
+        self,
+        learning_rate: float = 1e-3,
+        optimizer: Literal["adamw", "adam"] = "adamw",
+        betas: tuple[float, float] = (0.9, 0.98),
+        weight_decay: float = 0.0,
+        schedule: Schedule = "constant",
+        warmup_steps: int = 0,
+        final_fraction: float = 0.0,
+        decay_rate: float = 0.98,
+        decay_steps: int = 1000,
+        lr_scaling: Scaling = "none",
+        base_batch_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.learning_rate, self.optimizer_name, self.betas, self.weight_decay = (
+            learning_rate,
+            optimizer,
+            betas,
+            weight_decay,
+        )
+        self.schedule: Schedule = schedule
+        self.warmup_steps, self.final_fraction = warmup_steps, final_fraction
+        self.decay_rate, self.decay_steps = decay_rate, decay_steps
+        self.lr_scaling: Scaling = lr_scaling
+        self.base_batch_size = base_batch_size
+
+    @abstractmethod
+    def training_loss(self, batch: Any) -> LossSum:
+        """The sum of the micro-batch's loss terms and their number."""
+
+    @property
+    def data(self) -> LockstepDataModule:
+        """The run's data module."""
+        datamodule = self.trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(datamodule, LockstepDataModule):
+            raise TypeError(f"data must be a LockstepDataModule, got {type(datamodule).__name__}")
+        return datamodule
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    def setup(self, stage: str) -> None:
+        if stage != "fit":
+            return
+        if self.trainer.accumulate_grad_batches != 1:
+            raise ValueError(
+                f"trainer.accumulate_grad_batches is {self.trainer.accumulate_grad_batches}: accumulation follows from "
+                "the batch size here; set data.init_args.micro_batch_size to the most that fits one device instead"
+            )
+        plan = self.data.plan
+        self.trainer.accumulate_grad_batches = plan.accumulation
+        self._mean = ExactMean(plan.micro_batch_size * self.terms_per_sample)
+        log.info("%s", plan)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # Dropout's numbers are named by the step they are for, so a resumed run needs no generator state.
+        micro = batch_idx % self.trainer.accumulate_grad_batches
+        seed_torch(global_seed(), self.trainer.global_step, micro, self.trainer.global_rank)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        # Lightning divides by the accumulation; the exact mean does its own division, by the count of the step.
+        return self._mean.add(self.training_loss(batch)) * self.trainer.accumulate_grad_batches
+
+    def on_after_backward(self) -> None:
+        # Before any callback sees the gradients: guards and logs get those of the mean.
+        if not self.trainer.fit_loop.epoch_loop._should_accumulate():
+            mean = self._mean.finish(self.parameters())
+            self.log("train/loss", mean, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
+
+    # -- optimizer ---------------------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        rate = scaled_rate(self.learning_rate, self.lr_scaling, self.data.plan.batch_size, self.base_batch_size)
+        if self.lr_scaling != "none":
+            log.info(
+                "learning rate %g = %g for batch %s, scaled (%s) to batch %d",
+                rate, self.learning_rate, self.base_batch_size, self.lr_scaling, self.data.plan.batch_size,
+            )  # fmt: skip
+        kind = torch.optim.AdamW if self.optimizer_name == "adamw" else torch.optim.Adam
+        optimizer = kind(self.optimizer_groups(), lr=rate, betas=self.betas)
+        factor = rate_factor(
+            self.schedule,
+            warmup_steps=self.warmup_steps,
+            total_steps=int(self.trainer.estimated_stepping_batches) if self.schedule == "cosine" else None,
+            final_fraction=self.final_fraction,
+            decay_rate=self.decay_rate,
+            decay_steps=self.decay_steps,
+        )
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def optimizer_groups(self) -> list[dict[str, Any]]:
+        """Matrices with weight decay; norms, biases and scalars without."""
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        groups = [
+            {"params": [p for p in trained if p.ndim >= 2], "weight_decay": self.weight_decay, "name": "matrices"},
+            {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0, "name": "vectors"},
+        ]
+        return [group for group in groups if group["params"]]
+
+    # -- resume ------------------------------------------------------------------------------------------------------
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Lightning counts micro-batches; on another accumulation than the checkpoint's the counters are converted."""
+        if self._trainer is None or self.trainer.state.fn != "fit" or "loops" not in checkpoint:
+            return
+        saved = checkpoint.get(type(self.data).__qualname__, {}).get("accumulation", 1)
+        accumulation = self.data.plan.accumulation
+        progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+        for counters in (progress["total"], progress["current"]):
+            behind = counters["processed"] - counters["completed"]  # a save inside on_train_batch_end is one behind
+            for key in ("ready", "started", "processed", "completed"):
+                done = counters["processed"] // saved * accumulation
+                counters[key] = done - (behind if key == "completed" else 0)

@@ -1,0 +1,59 @@
+"""Learning-rate schedules, counted in optimizer steps, and the rule that ties the rate to the batch size."""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+Schedule = Literal["constant", "cosine", "exponential"]
+Scaling = Literal["none", "linear", "sqrt"]
+
+
+def rate_factor(
+    schedule: Schedule,
+    *,
+    warmup_steps: int = 0,
+    total_steps: int | None = None,
+    final_fraction: float = 0.0,
+    decay_rate: float = 1.0,
+    decay_steps: int = 1000,
+) -> Callable[[int], float]:
+    """The factor on the learning rate for the step that comes after ``step`` finished ones.
+
+    A linear warm-up (the first step already moves: ``1 / warmup_steps``), then
+
+    - ``constant``: 1;
+    - ``cosine``: half a cosine from 1 down to ``final_fraction`` at ``total_steps``;
+    - ``exponential``: ``decay_rate ** (steps after the warm-up / decay_steps)``.
+    """
+    if schedule == "cosine" and (total_steps is None or total_steps < 1):
+        raise ValueError("the cosine schedule needs an end: set trainer.max_epochs or trainer.max_steps")
+
+    def factor(step: int) -> float:
+        if step < warmup_steps:
+            return (step + 1) / warmup_steps
+        after = step - warmup_steps
+        if schedule == "exponential":
+            return decay_rate ** (after / decay_steps)
+        if schedule == "cosine":
+            assert total_steps is not None
+            progress = min(1.0, after / max(1, total_steps - warmup_steps))
+            return final_fraction + (1 - final_fraction) * 0.5 * (1 + math.cos(math.pi * progress))
+        return 1.0
+
+    return factor
+
+
+def scaled_rate(learning_rate: float, scaling: Scaling, batch_size: int, base_batch_size: int | None) -> float:
+    """The learning rate for ``batch_size`` when ``learning_rate`` was chosen for ``base_batch_size``.
+
+    ``linear``: Goyal et al. 2017 (arXiv 1706.02677); ``sqrt``: Krizhevsky 2014 (arXiv 1404.5997), usual with Adam.
+    """
+    if scaling == "none":
+        return learning_rate
+    if base_batch_size is None:
+        raise ValueError(
+            f"model.lr_scaling is {scaling}, so model.base_batch_size must say which global batch size "
+            "model.learning_rate was chosen for"
+        )
+    ratio = batch_size / base_batch_size
+    return learning_rate * (ratio if scaling == "linear" else math.sqrt(ratio))
