@@ -188,7 +188,7 @@ def personal_time_scale(events: Events, train_end: Integers, chunk: int = 1 << 2
     """
     never = np.iinfo(np.int64).max
     scale = np.full(len(events.offsets) - 1, never)
-    for first, last in _user_chunks(events.offsets, chunk):
+    for first, last in user_chunks(events.offsets, chunk):
         starts, ends = events.offsets[first:last], train_end[first:last]
         low, high = int(starts[0]), int(events.offsets[last])
         if low == high:
@@ -268,7 +268,7 @@ def _history(events: Events, rows: _Rows, counts: Integers, time_scale: Integers
     return History(_tensor(items), _tensor(times), _tensor(counts), _tensor(scale))
 
 
-def _user_chunks(offsets: Integers, chunk: int) -> Iterator[tuple[int, int]]:
+def user_chunks(offsets: Integers, chunk: int) -> Iterator[tuple[int, int]]:
     """Ranges of users with about ``chunk`` events together, one user at least."""
     first, users = 0, len(offsets) - 1
     while first < users:
