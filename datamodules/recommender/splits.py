@@ -1,0 +1,120 @@
+"""Which events train, validate and test.
+
+Both splits give prefixes of users' histories, never copies: an example is a user's row and a place in the store.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.store import InteractionStore
+
+
+class Examples(NamedTuple):
+    """M prefixes: ``items[offsets[user]:end]``."""
+
+    users: NDArray[np.int64]  # [M] row of the user
+    ends: NDArray[
+        np.int64
+    ]  # [M] index into store.items, one past the prefix; at evaluation ``items[end]`` is the target
+
+
+class Splits(NamedTuple):
+    """The parts of a store.
+
+    A training row teaches the next item at each place of its prefix: input ``prefix[:-1]``, targets ``prefix[1:]``;
+    users with fewer than two events in the training part have no row. An evaluation example ranks the event after its
+    prefix.
+    """
+
+    train: Examples
+    validation: Examples
+    test: Examples
+    train_end: NDArray[np.int64]  # [U] where each user's training part ends, also of those without a row
+    left_out: dict[str, int]  # users who have an event to predict in a part ("validation", "test"), but no history
+
+
+def leave_one_out(store: InteractionStore) -> Splits:
+    """Last event: test. Last but one: validation. The rest trains (Kang and McAuley, SASRec, ICDM 2018, section IV-A).
+
+    The test history contains the validation event. Users with fewer than three events train on all that they have and
+    are never evaluated.
+
+    Raises:
+        ValueError: no user has three events.
+    """
+    starts, stops = _bounds(store)
+    evaluated = stops - starts >= 3
+    if not evaluated.any():
+        raise ValueError(f"{store.root}: no user has 3 events, so leave-one-out has nobody to evaluate")
+    users = np.flatnonzero(evaluated)
+    train_end = np.where(evaluated, stops - 2, stops)
+    validation, test = Examples(users, stops[users] - 2), Examples(users, stops[users] - 1)
+    return Splits(_training(starts, train_end), validation, test, train_end, {"validation": 0, "test": 0})
+
+
+def temporal(store: InteractionStore, validation_from: float, test_from: float) -> Splits:
+    """Cut the whole data set at two moments, as a deployed model meets it.
+
+    The target is the user's *first* event in the period ``[validation_from, test_from)`` or ``[test_from, end]``, the
+    history everything before the period begins. So nothing at or after a cut-off is in a history or in the training
+    part. Users whose first event ever lies in the period have no history: they are left out and counted.
+
+    Args:
+        validation_from, test_from: seconds since 1970, or, between 0 and 1, the share of all interactions before it.
+
+    Raises:
+        ValueError: the cut-offs are not in order, or leave a part empty.
+    """
+    validation_start, test_start = (_moment(store, value) for value in (validation_from, test_from))
+    if validation_start >= test_start:
+        raise ValueError(
+            f"validation_from ({validation_from}, second {validation_start}) must lie before "
+            f"test_from ({test_from}, second {test_start})"
+        )
+    starts, stops = _bounds(store)
+    train_end, test_end = _first_at(store, validation_start), _first_at(store, test_start)
+    validation, cold_validation = _first_events(starts, train_end, test_end)
+    test, cold_test = _first_events(starts, test_end, stops)
+    train = _training(starts, train_end)
+    for name, examples in (("training", train), ("validation", validation), ("test", test)):
+        if not len(examples.users):
+            raise ValueError(
+                f"{store.root}: the cut-offs {validation_start} and {test_start} leave no {name} example; the "
+                f"events lie between {store.times.min()} and {store.times.max()}"
+            )
+    return Splits(train, validation, test, train_end, {"validation": cold_validation, "test": cold_test})
+
+
+def _bounds(store: InteractionStore) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    offsets = np.asarray(store.offsets)
+    return offsets[:-1], offsets[1:]
+
+
+def _training(starts: NDArray[np.int64], train_end: NDArray[np.int64]) -> Examples:
+    users = np.flatnonzero(train_end - starts >= 2)
+    return Examples(users, train_end[users])
+
+
+def _moment(store: InteractionStore, value: float) -> int:
+    if value <= 0:
+        raise ValueError(f"found cut-off {value}, expected a share between 0 and 1 or seconds since 1970")
+    if value >= 1:
+        return math.ceil(value)
+    place = int(value * store.num_interactions)
+    return int(np.partition(store.times, place)[place])
+
+
+def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:
+    """[U] the place of each user's first event at or after a moment (one past the last, if there is none)."""
+    starts, _ = _bounds(store)
+    return starts + np.add.reduceat(store.times < moment, starts, dtype=np.int64)
+
+
+def _first_events(starts: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Examples, int]:
+    """Examples for the users with an event in ``[begin, end)`` and a history before, and how many lack the history."""
+    active, has_history = begin < end, begin > starts
+    users = np.flatnonzero(active & has_history)
+    return Examples(users, begin[users]), int(np.sum(active & ~has_history))
