@@ -1,0 +1,148 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from lightning_modules.recommender import linear_cross_entropy as fused
+from lightning_modules.recommender.losses import LOSSES, bce, cross_entropy, gbce, sampled_softmax
+
+B, L, C, V, K = 3, 5, 8, 11, 4
+
+
+def make(dtype=torch.float64, shared=False):
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(B, L, C, dtype=dtype, generator=generator, requires_grad=True)
+    weight = torch.randn(V, C, dtype=dtype, generator=generator, requires_grad=True)
+    targets = torch.randint(1, V + 1, (B, L), generator=generator)
+    targets[0, 3:] = 0
+    targets[2] = 0
+    negatives = torch.randint(1, V + 1, (B, 1 if shared else L, K), generator=generator)
+    return states, weight, targets, negatives
+
+
+def plain_cross_entropy(states, weight, targets):
+    return F.cross_entropy(states.flatten(0, 1) @ weight.T, targets.flatten() - 1, reduction="sum", ignore_index=-1)
+
+
+def gradients(loss, *inputs):
+    return torch.autograd.grad(loss, inputs, retain_graph=True)
+
+
+@pytest.fixture(params=[2, 128])
+def chunk_rows(request, monkeypatch):
+    monkeypatch.setattr(fused, "_SMALLEST_CHUNK", request.param)
+    monkeypatch.setattr(fused, "_CPU_CHUNK", 1)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_cross_entropy_equals_torchs(chunk_rows, dtype, tolerance):
+    states, weight, targets, _ = make(dtype)
+    loss, expected = cross_entropy(states, weight, targets), plain_cross_entropy(states, weight, targets)
+    torch.testing.assert_close(loss, expected, atol=tolerance, rtol=tolerance)
+    found, wanted = gradients(3 * loss, states, weight), gradients(3 * expected, states, weight)
+    torch.testing.assert_close(found, wanted, atol=tolerance, rtol=tolerance)
+
+
+def test_cross_entropy_passes_gradcheck(chunk_rows):
+    states, weight, targets, _ = make()
+    assert torch.autograd.gradcheck(lambda s, w: cross_entropy(s, w, targets), (states, weight))
+
+
+def test_cross_entropy_survives_extreme_logits():
+    states, weight, targets, _ = make(torch.float32)
+    states, weight = (1e3 * states).detach().requires_grad_(), weight.detach().requires_grad_()
+    loss, expected = cross_entropy(states, weight, targets), plain_cross_entropy(states, weight, targets)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(gradients(loss, weight), gradients(expected, weight))
+
+
+def test_cross_entropy_in_bfloat16_stays_near_and_returns_float32():
+    states, weight, targets, _ = make(torch.float32)
+    expected = plain_cross_entropy(states, weight, targets)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = cross_entropy(states, weight, targets)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected, rtol=0.02, atol=0.1)
+    found, wanted = gradients(loss, states, weight), gradients(expected, states, weight)
+    assert all(gradient.dtype == torch.float32 for gradient in found)
+    torch.testing.assert_close(found, wanted, rtol=0.05, atol=0.05)
+
+
+def test_cross_entropy_multiplies_bfloat16_under_autocast(monkeypatch):
+    seen = []
+    chunked = fused._chunked
+    monkeypatch.setattr(
+        fused, "_chunked", lambda s, w, *rest: (seen.append((s.dtype, w.dtype)), chunked(s, w, *rest))[1]
+    )
+    states, weight, targets, _ = make(torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        cross_entropy(states, weight, targets)
+    cross_entropy(states, weight, targets)
+    assert seen == [(torch.bfloat16, torch.bfloat16), (torch.float32, torch.float32)]
+
+
+def test_without_gradients_none_are_computed(monkeypatch):
+    monkeypatch.setattr(fused, "_add_product", lambda *_: pytest.fail("a gradient was computed"))
+    states, weight, targets, _ = make()
+    with torch.no_grad():
+        loss = cross_entropy(states, weight, targets)
+    torch.testing.assert_close(loss, plain_cross_entropy(states, weight, targets).detach())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_sampled_losses_equal_their_formulas(shared):
+    states, weight, targets, negatives = make(shared=shared)
+    every = negatives.expand(B, L, K)
+    found = {name: LOSSES[name](states, weight, targets, negatives) for name in ("sampled_softmax", "bce", "gbce")}
+    expected = dict.fromkeys(found, torch.zeros((), dtype=torch.float64))
+    alpha = K / (V - 1)
+    beta = alpha * (0.75 * (1 - 1 / alpha) + 1 / alpha)
+    for b in range(B):
+        for position in range(L):
+            target = int(targets[b, position])
+            if target == 0:
+                continue
+            scores = weight @ states[b, position]
+            positive = scores[target - 1]
+            negative = scores[every[b, position] - 1]
+            kept = torch.stack([positive, *(scores[int(n) - 1] for n in every[b, position] if n != target)])
+            terms = {
+                "sampled_softmax": -torch.log_softmax(kept, 0)[0],
+                "bce": -torch.sigmoid(positive).log() - (1 - torch.sigmoid(negative)).log().mean(),
+                "gbce": -(torch.sigmoid(positive) ** beta).log() - (1 - torch.sigmoid(negative)).log().sum(),
+            }
+            expected = {name: expected[name] + term for name, term in terms.items()}
+    for name, loss in found.items():
+        assert loss.dtype == torch.float32
+        torch.testing.assert_close(loss, expected[name].float(), rtol=1e-5, atol=1e-5)
+        wanted = gradients(expected[name], states, weight)
+        torch.testing.assert_close(gradients(loss, states, weight), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_gbce_of_calibration_zero_is_the_sum_of_binary_cross_entropies():
+    states, weight, targets, negatives = make()
+    one = negatives[..., :1]
+    torch.testing.assert_close(gbce(states, weight, targets, one, calibration=0.0), bce(states, weight, targets, one))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("shared", [False, True])
+def test_padding_weighs_nothing_even_when_it_is_not_finite(name, shared):
+    states, weight, targets, negatives = make(shared=shared)
+    expected = LOSSES[name](states, weight, targets, negatives)
+    spoilt = torch.where((targets > 0).unsqueeze(-1), states, torch.inf).detach()
+    torch.testing.assert_close(LOSSES[name](spoilt, weight, targets, negatives), expected)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_batch_of_fillers_costs_nothing_and_still_has_gradients(name):
+    states, weight, targets, negatives = make()
+    loss = LOSSES[name](states, weight, torch.zeros_like(targets), negatives)
+    assert loss.item() == 0
+    assert all((gradient == 0).all() for gradient in gradients(loss, states, weight))
+
+
+@pytest.mark.parametrize("loss", [sampled_softmax, bce, gbce])
+def test_missing_negatives_are_named(loss):
+    states, weight, targets, negatives = make()
+    with pytest.raises(ValueError, match="needs negatives"):
+        loss(states, weight, targets, negatives[..., :0])
