@@ -93,6 +93,10 @@ class LockstepCLI(LightningCLI):
             parser.set_defaults(ckpt_path="best")
         return parser
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        # Without LightningCLI's warning about sys.argv, which Lightning's launcher needs as it is to start processes.
+        self.config = parser.parse_args(args)
+
     def _parse_ckpt_path(self) -> None:
         """A checkpoint holds weights and progress; the config is what the user gave."""
 
@@ -163,8 +167,7 @@ def main(args: list[str] | None = None) -> LockstepCLI:
     """`python train.py ...`"""
     arguments = list(sys.argv[1:] if args is None else args)
     _log_to_console()
-    with _argv_hidden():
-        return LockstepCLI(with_config_of_run(arguments))
+    return LockstepCLI(with_config_of_run(arguments))
 
 
 def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
@@ -178,16 +181,6 @@ def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
         if name and (runs / name / "config.yaml").is_file():
             return [arguments[0], "--config", str(runs / name / "config.yaml"), *arguments[1:]]
     return arguments
-
-
-class _argv_hidden:
-    """LightningCLI warns when it is given arguments and sees some in sys.argv; they are the same ones."""
-
-    def __enter__(self) -> None:
-        self._argv, sys.argv = sys.argv, sys.argv[:1]
-
-    def __exit__(self, *exc_info: object) -> None:
-        sys.argv = self._argv
 
 
 def _log_to_console() -> None:

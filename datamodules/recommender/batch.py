@@ -6,8 +6,11 @@ counted from the end of a row, as in the SASRec papers: event ``j`` of a row wit
 ``max_length - n + j``. A row without events (``lengths == 0``) is a filler that keeps processes in step; it weighs nothing.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -37,3 +40,20 @@ class RankingBatch(NamedTuple):
     seen: Tensor  # [B, S] int64, all items of the user's history (not only the last L events), 0 where padded
     candidates: Tensor  # [B, 100] int64, fixed negatives of the `sampled_100` protocol, or [B, 0]
     users: Tensor  # [B] int64, row of the user in the store or of the history in the input file; -1 for a filler row
+
+
+class Catalog(NamedTuple):
+    """What a recommender must know of its data set besides the batches."""
+
+    num_items: int
+    max_length: int  # most events in a row
+    item_ids: Sequence[str]  # original id of item i at i - 1
+    titles: Sequence[str] | None  # title of item i at i - 1, where the data set has them
+
+
+class TrainingEvents(NamedTuple):
+    """The training part of every user, for whoever counts: user ``u`` has ``items[starts[u]:ends[u]]``."""
+
+    items: NDArray[np.integer]  # [N] of the whole store
+    starts: NDArray[np.integer]  # [U]
+    ends: NDArray[np.integer]  # [U]

@@ -44,64 +44,48 @@ def read_interactions(layout: Layout) -> Interactions:
     import polars as pl
 
     try:
-        table = _Table(layout)
-        users, user_ids = _codes(table.column(layout.user))
-        items, item_ids = _codes(table.column(layout.item))
-        times = _seconds(table.column(layout.time))
-        table.check_fields(len(users))
+        _check_last_line(layout)
+        table = _parquet(layout) if not layout.separator else _text(layout)
+        users, user_ids = _codes(_column(table, layout.user))
+        items, item_ids = _codes(_column(table, layout.item))
+        times = _seconds(_column(table, layout.time))
     except (pl.exceptions.PolarsError, _Suspicious) as error:
-        raise InteractionError(
-            find_fault(layout) or f"{layout.path}: cannot be read as {layout.kind}: {error}"
-        ) from error
+        message = find_fault(layout) or f"{layout.path}: cannot be read as {layout.kind}: {error}"
+        raise InteractionError(message) from error
+    if not len(users):
+        raise InteractionError(f"{layout.path}: no interactions after the header")
     return Interactions(users, items, times, user_ids, item_ids)
 
 
-class _Table:
-    """The columns of a file, one at a time."""
+def _text(layout: Layout) -> "pl.LazyFrame":
+    import polars as pl
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.source: Path | io.BytesIO = layout.path
-        self.separators = 0
-        if len(layout.separator) > 1:
-            # Polars separates by one byte. Only ratings.dat has two; the largest (10M) is 265 MB.
-            data = layout.path.read_bytes()
-            self.separators = data.count(layout.separator.encode())
-            self.source = io.BytesIO(data.replace(layout.separator.encode(), b"\t"))
-        if layout.kind.startswith("MovieLens"):
-            _check_last_line(layout)
+    id_type = pl.Int64 if layout.integer_ids else pl.String
+    types = {layout.user: id_type, layout.item: id_type, layout.time: pl.Float64}
+    source: Path | io.BytesIO = layout.path
+    if len(layout.separator) > 1:
+        # Polars separates by one byte. Of the formats only ratings.dat has two; the largest (10M) is 265 MB.
+        source = io.BytesIO(layout.path.read_bytes().replace(layout.separator.encode(), b"\t"))
+    return pl.scan_csv(
+        source,
+        separator=layout.separator if len(layout.separator) == 1 else "\t",
+        has_header=False,
+        skip_rows=int(layout.header),
+        quote_char='"' if layout.quoted else None,
+        schema={column: types.get(column, pl.String) for column in layout.columns} | {_SURPLUS: pl.String},
+    )
 
-    def column(self, name: str) -> "pl.Series":
-        import polars as pl
 
-        if not self.layout.separator:
-            column = pl.scan_parquet(self.layout.path).select(name).collect()[name]
-            values = plain_column(column, is_time=name == self.layout.time)
-            if values is None:
-                raise _Suspicious(f"column {name!r} has type {column.dtype}")
-            return values
-        id_type = pl.Int64 if self.layout.integer_ids else pl.String
-        types = {name: pl.Float64 if name == self.layout.time else id_type}
-        schema: dict[str, Any] = (
-            {"schema_overrides": types, "infer_schema_length": 0}
-            if self.layout.header
-            else {"schema": {column: types.get(column, pl.String) for column in self.layout.columns}}
-        )
-        if isinstance(self.source, io.BytesIO):
-            self.source.seek(0)
-        lines = pl.scan_csv(
-            self.source,
-            separator="\t" if len(self.layout.separator) > 1 else self.layout.separator,
-            has_header=self.layout.header,
-            quote_char='"' if self.layout.quoted else None,
-            **schema,
-        )
-        return lines.select(name).collect()[name]
+def _parquet(layout: Layout) -> "pl.LazyFrame":
+    import polars as pl
 
-    def check_fields(self, rows: int) -> None:
-        """Too few fields leave a null; too many are seen here where Polars lets them pass."""
-        if len(self.layout.separator) > 1 and self.separators != rows * (len(self.layout.columns) - 1):
-            raise _Suspicious("a line has too many fields")
+    table = pl.scan_parquet(layout.path)
+    for name in (layout.user, layout.item, layout.time):
+        values = plain_expression(name, table.collect_schema()[name], is_time=name == layout.time)
+        if values is None:
+            raise _Suspicious(f"column {name!r} is of another type")
+        table = table.with_columns(values)
+    return table
 
 
 def _codes(ids: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:

@@ -1,0 +1,38 @@
+# Two commands from a bare machine (Python 3.10+ and make): `make train` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+QUICKSTART := configs/recommender/quickstart.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help install train test lint bench clean
+
+help: ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(INSTALLED) ## make .venv and install what the project needs, once
+
+$(INSTALLED): setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "Lockstep needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Use: make PYTHON=python3.11 ..."; exit 1; }
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "could not make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+train: $(INSTALLED) ## train the quickstart and test it (embedded data, under 3 minutes on 2 cores)
+	$(VENV)/bin/python train.py fit --config $(QUICKSTART)
+	$(VENV)/bin/python train.py test --config $(QUICKSTART)
+
+test: $(INSTALLED) ## run all tests
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
+
+lint: $(INSTALLED) ## style and types
+	$(VENV)/bin/python -m flake8
+	$(VENV)/bin/python -m mypy
+
+bench: $(INSTALLED) ## the benchmarks (one thread; minutes)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m benchmarks.recommender
+
+clean: ## remove the environment and caches; runs/ and data/ stay
+	rm -rf $(VENV) *.egg-info build .pytest_cache .mypy_cache .hypothesis

@@ -1,0 +1,176 @@
+"""Causal attention with dropout and, if wanted, relations that depend on the time between two events.
+
+With T + 1 different intervals the relation terms need no [L, L, D] tensor (D: size of a head):
+
+- keys: ``q_i . r^K_{R_ij} = S[i, R_ij]`` with ``S = q r^K^T`` of [L, T + 1]: one product and a gather;
+- values: ``sum_j a_ij r^V_{R_ij} = (W r^V)_i`` where ``W[i, t]`` is the attention that i pays to all events t away:
+  a scatter-add and one product.
+
+It is exact: only the order of the sums differs from the definition. The work is cut into tiles of a few rows of the
+batch and a range of queries, which sees no key after its last query: the masked half of the matrix costs little, and
+on a CPU a tile stays in the cache from the scores to the mixed values. Forward and backward are written by hand,
+because autograd would keep every tile's scores, masks and gathered terms; kept are the probabilities and a byte an
+element for dropout.
+
+On CUDA a scatter-add uses atomics, so sums may differ in the last bit from run to run. Under
+``torch.use_deterministic_algorithms(True)`` torch takes its slower, sorted kernel instead, here too.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from lightning_modules.recommender.dropout import keep_mask
+
+_CPU_TILE = 1 << 18
+"""Scores in a tile on a CPU: 1 MB, a core's cache."""
+_QUERIES = 64
+"""Queries in a tile on a CPU."""
+_OTHER_TILE = 1 << 27
+"""Scores in a tile elsewhere: 512 MB."""
+
+
+class Relations(NamedTuple):
+    """What attention adds for the interval between two events."""
+
+    intervals: Tensor  # [B, L, L] int64 in [0, T]
+    keys: Tensor  # [H, T + 1, D]
+    values: Tensor  # [H, T + 1, D]
+
+
+def causal_attention(
+    query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0, relations: Relations | None = None
+) -> Tensor:
+    """softmax over j <= i of ``q_i . (k_j + r^K_ij) / sqrt(D)``, dropped out, times ``v_j + r^V_ij``.
+
+    Args:
+        query, key, value: [B, H, L, D] of one dtype; products are computed in it, the softmax and the sums over
+            intervals in at least float32.
+        dropout: probability with which an attention weight is dropped; the caller passes 0 in evaluation.
+
+    Returns:
+        [B, H, L, D], differentiable once.
+    """
+    intervals, keys, values = relations or (None, None, None)
+    return _CausalAttention.apply(query, key, value, keys, values, intervals, dropout)
+
+
+class _Tile(NamedTuple):
+    rows: slice  # of the batch
+    queries: slice
+    keys: slice  # from the first to the last query
+
+
+class _CausalAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        relation_keys: Tensor | None,
+        relation_values: Tensor | None,
+        intervals: Tensor | None,
+        dropout: float,
+    ) -> Tensor:
+        mixed = torch.empty_like(query, memory_format=torch.contiguous_format)
+        kept: list[Tensor] = []
+        scale = 1.0
+        with torch.autocast(query.device.type, enabled=False):
+            query = query * query.shape[-1] ** -0.5
+            for tile in _tiles(query):
+                rows, queries, keys = tile
+                q = query[rows, :, queries]
+                scores = q @ key[rows, :, keys].mT
+                near = _near(intervals, tile, query.shape[1])
+                if near is not None:
+                    scores += (q @ relation_keys.mT).gather(-1, near)
+                probabilities = _causal_softmax(scores, queries.start)
+                weights = probabilities
+                kept.append(probabilities)
+                if dropout:
+                    mask, scale = keep_mask(scores.shape, dropout, scores.device)
+                    kept.append(mask)
+                    weights = probabilities * mask
+                result = weights.to(q.dtype) @ value[rows, :, keys]
+                if near is not None:
+                    result += _by_interval(near, weights, relation_values.shape[1]).to(q.dtype) @ relation_values
+                mixed[rows, :, queries] = result
+            mixed *= scale
+        ctx.save_for_backward(query, key, value, mixed, relation_keys, relation_values, intervals, *kept)
+        ctx.scale, ctx.masked = scale, dropout > 0
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, mixed, relation_keys, relation_values, intervals, *kept = ctx.saved_tensors
+        grad_query, grad_key, grad_value = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (query, key, value))
+        grad_tables = None if intervals is None else [torch.zeros_like(t, dtype=_exact(t)) for t in (relation_keys, relation_values)]
+        # sum_j weight_ij * d weight_ij, the softmax's correction, without a pass over [L, L].
+        correction = (grad * mixed).to(_exact(grad)).sum(-1, keepdim=True)
+        grad = grad * ctx.scale
+        step = 2 if ctx.masked else 1
+        for index, tile in enumerate(_tiles(query)):
+            rows, queries, keys = tile
+            probabilities, mask = kept[step * index], kept[step * index + 1] if ctx.masked else None
+            q, k, g = query[rows, :, queries], key[rows, :, keys], grad[rows, :, queries]
+            weights = probabilities if mask is None else probabilities * mask
+            grad_value[rows, :, keys] += weights.to(g.dtype).mT @ g
+            grad_scores = g @ value[rows, :, keys].mT
+            near = _near(intervals, tile, query.shape[1])
+            if near is not None:
+                grad_scores += (g @ relation_values.mT).gather(-1, near)
+                mass = _by_interval(near, weights, relation_values.shape[1]).to(g.dtype)
+                grad_tables[1] += (mass.mT @ g).sum(0)
+            grad_scores = grad_scores.to(probabilities.dtype)
+            if mask is not None:
+                grad_scores *= mask
+            grad_scores.sub_(correction[rows, :, queries]).mul_(probabilities)
+            lean = grad_scores.to(q.dtype)
+            part = lean @ k
+            grad_key[rows, :, keys] += lean.mT @ q
+            if near is not None:
+                pull = _by_interval(near, grad_scores, relation_keys.shape[1]).to(q.dtype)
+                part += pull @ relation_keys
+                grad_tables[0] += (pull.mT @ q).sum(0)
+            grad_query[rows, :, queries] = part
+        grad_query *= query.shape[-1] ** -0.5
+        tables = (None, None) if intervals is None else (grad_tables[0].to(relation_keys.dtype), grad_tables[1].to(relation_keys.dtype))
+        return grad_query, grad_key, grad_value, *tables, None, None
+
+
+def _tiles(query: Tensor) -> Iterator[_Tile]:
+    batch, heads, length, _ = query.shape
+    on_cpu = query.device.type == "cpu"
+    wide = _QUERIES if on_cpu else length
+    for first in range(0, length, wide):
+        last = min(first + wide, length)
+        rows = max(1, (_CPU_TILE if on_cpu else _OTHER_TILE) // (heads * (last - first) * last))
+        for row in range(0, batch, rows):
+            yield _Tile(slice(row, row + rows), slice(first, last), slice(0, last))
+
+
+def _near(intervals: Tensor | None, tile: _Tile, heads: int) -> Tensor | None:
+    """The tile's intervals, [rows, H, queries, keys] without a copy."""
+    if intervals is None:
+        return None
+    return intervals[tile.rows, tile.queries, tile.keys].unsqueeze(1).expand(-1, heads, -1, -1)
+
+
+def _causal_softmax(scores: Tensor, first_query: int) -> Tensor:
+    queries, keys = scores.shape[-2:]
+    bias = scores.new_full((queries, keys), -torch.inf).triu_(first_query + 1)
+    return torch.softmax(scores.add_(bias), -1, dtype=_exact(scores))
+
+
+def _by_interval(near: Tensor, weights: Tensor, intervals: int) -> Tensor:
+    """Sums of weights over the keys at the same interval: [rows, H, queries, keys] -> [rows, H, queries, T + 1]."""
+    return weights.new_zeros(*weights.shape[:-1], intervals).scatter_add_(-1, near, weights)
+
+
+def _exact(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)

@@ -1,0 +1,213 @@
+"""The recommender's LightningModule: SASRec and TiSASRec, each with or without hyper-connections."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from datamodules.recommender.batch import RankingBatch, TrainBatch
+from engine.exact_mean import LossSum
+from engine.module import LockstepModule
+from lightning_modules.recommender.baselines import LastItemTransition, Popularity, Scorer
+from lightning_modules.recommender.losses import LOSSES, LossName
+from lightning_modules.recommender.network import Attention, Norm, Residual, SequenceEncoder
+from lightning_modules.recommender.ranking import RankingMetrics, candidate_ranks, ranks
+
+_BASELINE_METRICS = ("hr@1", "hr@10", "ndcg@10", "mrr@10")
+
+
+class SequentialRecommender(LockstepModule):
+    """Predicts the next item of a sequence; evaluated by the rank of the held-out item among all items.
+
+    Args:
+        attention: `standard` (SASRec) or `time_interval` (TiSASRec: attention also sees how long ago events were).
+        residual: `plain` or `mhc` (manifold-constrained hyper-connections, arXiv 2512.24880).
+        norm: layer norm before (`pre`) or after (`post`) each sublayer.
+        hidden_size: width C of the states.
+        num_blocks: attention + feed-forward blocks.
+        num_heads: attention heads.
+        feed_forward_size: inner width of the feed-forward layers; null is `hidden_size`.
+        dropout: share of activations dropped in training.
+        time_span: largest time interval told apart, in units of the user's smallest gap (TiSASRec's T).
+        streams: residual streams n of `mhc`.
+        sinkhorn_iterations: normalisations that make the stream mixing doubly stochastic.
+        tie_output: score items with their input embedding.
+        activation_checkpointing: recompute activations in the backward pass: less memory, more time.
+        loss: `cross_entropy` over all items, `sampled_softmax`, `bce` (the papers' one negative) or `gbce`; all but the first need `data.init_args.num_negatives`.
+        gbce_calibration: t of `gbce`, from 0 (plain) to 1 (calibrated).
+        remove_seen: take the items of a user's history out of the ranking.
+        baselines: also evaluate popularity and last-item transition, once a run.
+        top_k: recommendations that `predict` writes for a history.
+        training: see LockstepModule.
+    """  # noqa: E501
+
+    def __init__(
+        self,
+        attention: Attention = "standard",
+        residual: Residual = "plain",
+        norm: Norm = "pre",
+        hidden_size: int = 64,
+        num_blocks: int = 2,
+        num_heads: int = 1,
+        feed_forward_size: int | None = None,
+        dropout: float = 0.2,
+        time_span: int = 256,
+        streams: int = 4,
+        sinkhorn_iterations: int = 20,
+        tie_output: bool = True,
+        activation_checkpointing: bool = False,
+        loss: LossName = "cross_entropy",
+        gbce_calibration: float = 0.75,
+        remove_seen: bool = True,
+        baselines: bool = True,
+        top_k: int = 10,
+        **training: Any,
+    ) -> None:
+        super().__init__(**training)
+        self.architecture: dict[str, Any] = {
+            "attention": attention,
+            "residual": residual,
+            "norm": norm,
+            "hidden_size": hidden_size,
+            "num_blocks": num_blocks,
+            "num_heads": num_heads,
+            "feed_forward_size": feed_forward_size,
+            "dropout": dropout,
+            "time_span": time_span,
+            "streams": streams,
+            "sinkhorn_iterations": sinkhorn_iterations,
+            "tie_output": tie_output,
+            "activation_checkpointing": activation_checkpointing,
+        }
+        self.loss_name, self.loss_options = loss, {"calibration": gbce_calibration} if loss == "gbce" else {}
+        self.remove_seen, self.baselines, self.top_k = remove_seen, baselines, top_k
+        self.encoder: SequenceEncoder | None = None
+        self.metrics = torch.nn.ModuleDict()
+        self._scorers: dict[str, Scorer] = {}
+
+    def configure_model(self) -> None:
+        if self.encoder is None:
+            catalog = self.data.catalog
+            self.terms_per_sample = catalog.max_length
+            self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self.architecture)
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    def training_loss(self, batch: TrainBatch) -> LossSum:
+        states = self.encoder(batch.history)
+        weight = self.encoder.output_weight
+        total = LOSSES[self.loss_name](states, weight, batch.targets, batch.negatives, **self.loss_options)
+        real = batch.targets > 0
+        self.log("train/real_positions", real.float().mean(), on_step=True, batch_size=1)
+        return LossSum(total, real.sum())
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    def on_validation_epoch_start(self) -> None:
+        self._begin_evaluation("val")
+
+    def validation_step(self, batch: RankingBatch, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_validation_epoch_end(self) -> None:
+        self._end_evaluation("val")
+
+    def on_test_epoch_start(self) -> None:
+        self._begin_evaluation("test")
+
+    def test_step(self, batch: RankingBatch, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_test_epoch_end(self) -> None:
+        self._end_evaluation("test")
+
+    def _begin_evaluation(self, stage: str) -> None:
+        self.metrics.clear()
+        # Baselines do not change while the model trains: once a run is enough.
+        fresh = stage == "test" or not self._scorers
+        self._scorers_now = self._make_scorers() if self.baselines and fresh and not self.trainer.sanity_checking else {}
+        self._scorers = self._scorers_now or self._scorers
+
+    def _make_scorers(self) -> dict[str, "Scorer"]:
+        events, num_items = self.data.training_events, self.data.catalog.num_items
+        return {
+            "popularity": Popularity(events, num_items),
+            "last-item transition": LastItemTransition(events, num_items),
+            **self.data.optimal_scorers(),
+        }
+
+    def _evaluate(self, batch: RankingBatch) -> None:
+        states = self._last_states(batch)
+        self._count("", self.encoder.scores(states), batch)
+        for name, scorer in self._scorers_now.items():
+            scores = scorer.scores(batch.history).to(states.device, torch.float32)
+            self._count(f"baseline/{name}/", scores, batch)
+
+    def _count(self, system: str, scores: Tensor, batch: RankingBatch) -> None:
+        seen = batch.seen if self.remove_seen else None
+        self._metric(system, "").update(ranks(scores, batch.target, seen))
+        if batch.candidates.shape[1]:
+            self._metric(system, "sampled_100").update(candidate_ranks(scores, batch.target, batch.candidates))
+
+    def _metric(self, system: str, protocol: str) -> RankingMetrics:
+        key = f"{system}|{protocol}".replace(".", " ")
+        if key not in self.metrics:
+            self.metrics[key] = RankingMetrics(protocol).to(self.device)
+        return self.metrics[key]
+
+    def _end_evaluation(self, stage: str) -> None:
+        for key, metric in self.metrics.items():
+            system = key.split("|")[0]
+            figures = metric.compute()
+            if system:
+                figures = {name: value for name, value in figures.items() if name.split("/")[-1] in _BASELINE_METRICS}
+            shown = stage == "val" and not system
+            for name, value in figures.items():
+                self.log(f"{stage}/{system}{name}", value.float(), prog_bar=shown and name == "ndcg@10", batch_size=1)
+
+    def _last_states(self, batch: RankingBatch) -> Tensor:
+        """[B, C]: the state at each history's last event."""
+        states = self.encoder(batch.history)
+        last = (batch.history.lengths - 1).clamp_min(0)
+        return states[torch.arange(len(last), device=last.device), last]
+
+    # -- prediction --------------------------------------------------------------------------------------------------
+
+    def predict_step(self, batch: RankingBatch, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
+        scores = self.encoder.scores(self._last_states(batch))
+        if self.remove_seen:
+            scores.scatter_(1, batch.seen, -torch.inf)
+        best = scores.topk(min(self.top_k, scores.shape[1] - 1))
+        return [
+            (row, {**self.data.describe(row), "recommendations": self._recommendations(items, values) if events else []})
+            for row, events, items, values in zip(
+                batch.users.tolist(), batch.history.lengths.tolist(), best.indices.tolist(), best.values.tolist(), strict=True
+            )
+            if row >= 0
+        ]
+
+    def _recommendations(self, items: list[int], scores: list[float]) -> list[dict[str, Any]]:
+        catalog = self.data.catalog
+        answers = []
+        for item, score in zip(items, scores, strict=True):
+            if score == -torch.inf:  # fewer items left than asked for
+                break
+            answer: dict[str, Any] = {"item": catalog.item_ids[item - 1], "score": round(score, 4)}
+            if catalog.titles is not None:
+                answer["title"] = catalog.titles[item - 1]
+            answers.append(answer)
+        return answers
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["num_items"] = self.encoder.num_items
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        saved, present = checkpoint.get("num_items"), self.data.catalog.num_items
+        if saved != present:
+            raise ValueError(
+                f"the checkpoint was trained on {saved} items, the data have {present}: item ids would mean something "
+                "else. Use the data (and filters) that the checkpoint was trained with"
+            )
+        super().on_load_checkpoint(checkpoint)
