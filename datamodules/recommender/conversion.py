@@ -2,8 +2,9 @@
 
 1. Items with fewer than ``min_item_interactions`` rows are dropped, then users with fewer than
    ``min_user_interactions`` of what is left. Once each: this is the papers' filter, not an iterated k-core.
-2. Users are numbered by first appearance in the file; each user's rows are sorted by time, and rows of the same second
-   stay in file order. On ML-1M half of all neighbouring events share a second, so the test item depends on this.
+2. Users are numbered by first appearance in the file, dropped rows included. Each user's rows are sorted by time; rows
+   of the same second stay in file order. On ML-1M half of all neighbouring events share a second, so the test item
+   depends on this.
 3. Items are numbered from 1 by first appearance in that order: the first user's events, then the second's, and so on.
 
 Duplicate rows are kept: they are events.

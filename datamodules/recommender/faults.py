@@ -25,6 +25,7 @@ def find_fault(layout: Layout) -> str | None:
     """The first fault in reading order, as a message; None where this reader finds none."""
     if not layout.separator:
         return _parquet_fault(layout)
+    number = 0
     with layout.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         lines = _quoted(file, layout.separator) if layout.quoted else _unquoted(file, layout.separator)
         for number, fields in lines:
@@ -33,6 +34,8 @@ def find_fault(layout: Layout) -> str | None:
             fault = _line_fault(layout, fields)
             if fault:
                 return f"{layout.path}: line {number}: {fault}"
+    if number <= layout.header:
+        return f"{layout.path}: no interactions after the header"
     return _last_line_fault(layout)
 
 
@@ -80,7 +83,7 @@ def _last_line_fault(layout: Layout) -> str | None:
     with layout.path.open("rb") as file:
         data = b""
         number = 0
-        for number, line in enumerate(file, start=1):  # noqa: B007 - the last one is what counts
+        for number, line in enumerate(file, start=1):
             data = line
     if data.endswith(b"\n"):
         return None
@@ -105,31 +108,32 @@ def _quoted(file: Iterator[str], separator: str) -> Iterator[tuple[int, list[str
 def _parquet_fault(layout: Layout) -> str | None:
     import polars as pl
 
-    schema = pl.read_parquet_schema(layout.path)
+    table = pl.scan_parquet(layout.path)
     for column in (layout.user, layout.item, layout.time):
-        is_time = column == layout.time
-        values = plain_column(pl.scan_parquet(layout.path).select(column).collect()[column], is_time)
+        is_time, kind = column == layout.time, table.collect_schema()[column]
+        values = plain_values(column, kind, is_time)
         if values is None:
             expected = "numbers (seconds since 1970) or a datetime" if is_time else "integers or text"
-            return f"{layout.path}: column {column!r}: found type {schema[column]}, expected {expected}"
-        for row, value in enumerate(values, start=1):
-            fault = _time_fault(str(value)) if is_time else _id_fault("" if value is None else str(value), False)
+            return f"{layout.path}: column {column!r}: found type {kind}, expected {expected}"
+        for row, value in enumerate(table.select(values).collect().to_series(), start=1):
+            text = "" if value is None else str(value)
+            fault = _time_fault(text) if is_time else _id_fault(text, integer=False)
             if fault:
                 return f"{layout.path}: row {row}: column {column!r}: {fault}"
-    return None
+    return None if table.select(pl.len()).collect().item() else f"{layout.path}: no interactions, the table has no row"
 
 
-def plain_column(column: "pl.Series", is_time: bool) -> "pl.Series | None":
+def plain_values(column: str, kind: "pl.DataType", is_time: bool) -> "pl.Expr | None":
     """A Parquet column as ids (integers or text) or as float seconds; None where its type is neither."""
     import polars as pl
 
-    kind = column.dtype
+    values = pl.col(column)
     if is_time and kind in (pl.Date, pl.Datetime):
-        return column.cast(pl.Datetime("us")).dt.timestamp("us") / 1e6
+        return values.cast(pl.Datetime("us")).dt.timestamp("us") / 1e6
     if is_time and kind.is_numeric():
-        return column.cast(pl.Float64)
+        return values.cast(pl.Float64)
     if not is_time and kind.is_integer():
-        return column
+        return values
     if not is_time and kind in (pl.String, pl.Categorical, pl.Enum):
-        return column.cast(pl.String)
+        return values.cast(pl.String)
     return None

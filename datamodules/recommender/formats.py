@@ -13,6 +13,7 @@ table                  ``.csv``, ``.tsv``, ``.txt`` (header), Parquet   well-kno
 A folder is searched in this order. MovieLens ids are integers; elsewhere an id is any text, and ``007`` is not ``7``.
 """
 
+import csv
 import difflib
 from pathlib import Path
 from typing import NamedTuple
@@ -156,7 +157,7 @@ def _separator(header: str) -> str:
 
 
 def _split_header(header: str, separator: str) -> tuple[str, ...]:
-    return tuple(name.strip('"') for name in header.split(separator))
+    return tuple(next(csv.reader([header], delimiter=separator), ()))
 
 
 def _parquet_columns(path: Path) -> tuple[str, ...]:

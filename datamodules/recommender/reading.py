@@ -7,12 +7,12 @@ where.
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.faults import LATEST_TIME, find_fault, plain_column
+from datamodules.recommender.faults import LATEST_TIME, find_fault, plain_values
 from datamodules.recommender.formats import InteractionError, Layout
 
 if TYPE_CHECKING:
@@ -46,14 +46,13 @@ def read_interactions(layout: Layout) -> Interactions:
     try:
         _check_last_line(layout)
         table = _parquet(layout) if not layout.separator else _text(layout)
-        users, user_ids = _codes(_column(table, layout.user))
-        items, item_ids = _codes(_column(table, layout.item))
-        times = _seconds(_column(table, layout.time))
+        users, user_ids = _codes(table.select(layout.user).collect().to_series())
+        items, item_ids = _codes(table.select(layout.item).collect().to_series())
+        times = _seconds(table.select(layout.time).collect().to_series())
+        _check_fields(layout, len(users))
     except (pl.exceptions.PolarsError, _Suspicious) as error:
         message = find_fault(layout) or f"{layout.path}: cannot be read as {layout.kind}: {error}"
         raise InteractionError(message) from error
-    if not len(users):
-        raise InteractionError(f"{layout.path}: no interactions after the header")
     return Interactions(users, items, times, user_ids, item_ids)
 
 
@@ -72,7 +71,7 @@ def _text(layout: Layout) -> "pl.LazyFrame":
         has_header=False,
         skip_rows=int(layout.header),
         quote_char='"' if layout.quoted else None,
-        schema={column: types.get(column, pl.String) for column in layout.columns} | {_SURPLUS: pl.String},
+        schema={column: types.get(column, pl.String) for column in layout.columns},
     )
 
 
@@ -81,7 +80,7 @@ def _parquet(layout: Layout) -> "pl.LazyFrame":
 
     table = pl.scan_parquet(layout.path)
     for name in (layout.user, layout.item, layout.time):
-        values = plain_expression(name, table.collect_schema()[name], is_time=name == layout.time)
+        values = plain_values(name, table.collect_schema()[name], is_time=name == layout.time)
         if values is None:
             raise _Suspicious(f"column {name!r} is of another type")
         table = table.with_columns(values)
@@ -107,9 +106,26 @@ def _seconds(times: "pl.Series") -> NDArray[np.int64]:
     return np.floor(times.to_numpy()).astype(np.int64)
 
 
+def _check_fields(layout: Layout, rows: int) -> None:
+    """Polars lets lines with too many fields pass where it reads some columns only; the separators give them away."""
+    if rows == 0:
+        raise _Suspicious("there is no row")
+    separators = 0
+    if layout.separator:
+        with layout.path.open("rb") as file:
+            while block := file.read(1 << 24):
+                if layout.quoted and b'"' in block:
+                    return  # quoted fields may hold separators of their own
+                separators += block.count(layout.separator[-1].encode())
+        lines = rows + layout.header
+        if separators != lines * (len(layout.columns) - 1) * len(layout.separator):
+            raise _Suspicious("a line has too few or too many fields")
+
+
 def _check_last_line(layout: Layout) -> None:
     """GroupLens ends every line; a number cut off in its middle would otherwise pass for a whole one."""
-    with layout.path.open("rb") as file:
-        file.seek(-1, io.SEEK_END)
-        if file.read(1) != b"\n":
-            raise _Suspicious("the last line has no end")
+    if layout.integer_ids:
+        with layout.path.open("rb") as file:
+            file.seek(-1, io.SEEK_END)
+            if file.read(1) != b"\n":
+                raise _Suspicious("the last line has no end")

@@ -74,7 +74,7 @@ field = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z"), excl
 lines = st.lists(st.tuples(field, field, st.integers(0, 4_000_000_000)), min_size=1, max_size=20)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(expected=lines)
 def test_any_text_is_an_id(tmp_path_factory: pytest.TempPathFactory, expected: list[tuple[str, str, int]]) -> None:
     path = tmp_path_factory.mktemp("table") / "a.csv"
@@ -110,6 +110,7 @@ U_DATA = "1\t10\t5\t978300019\n"
         ("a.inter", INTER + "u\t\t5\t1\n", r"line 2: column 'item_id:token': the id is empty"),
         ("a.csv", HEADER + "a,x,1\n  ,x,1\n", r"line 3: column 'user_id': the id is empty"),
         ("a.csv", HEADER + "a,x,1\na,x\n", r"line 3: found 2 fields, expected 3 \(user_id,item_id,timestamp\)"),
+        ("a.csv", "timestamp,user_id,item_id,tag\n1,u,i,t\n1,u,i\n", r"line 3: found 3 fields, expected 4"),
         ("a.csv", HEADER + "a,x,1\na,x,1,1\n", r"line 3: found 4 fields, expected 3"),
         ("a.csv", HEADER + "a,x,2014-07-23\n", r"line 2: column 'timestamp': found '2014-07-23', expected a time"),
         ("a.csv", HEADER + "a,x,978300019000\n", r"line 2: .*found '978300019000', a time after the year 2200.* 1000"),
@@ -136,7 +137,10 @@ def test_a_fault_is_found_to_the_line(tmp_path: Path, name: str, text: str | byt
         ),
         ({"user_id": [1, None], "item_id": [1, 2], "timestamp": [1, 1]}, "row 2: column 'user_id': the id is empty"),
         ({"user_id": [1, 1], "item_id": ["a", " "], "timestamp": [1, 1]}, "row 2: column 'item_id': the id is empty"),
-        ({"user_id": [1, 1], "item_id": [1, 2], "timestamp": [1, None]}, "row 2: column 'timestamp': found no time"),
+        (
+            {"user_id": [1, 1], "item_id": [1, 2], "timestamp": [1, None]},
+            "row 2: column 'timestamp': found '', expected a time",
+        ),
         (
             {"user_id": [1], "item_id": [1], "timestamp": [datetime(1960, 1, 1)]},
             "row 1: column 'timestamp': found .*neg",
@@ -152,6 +156,11 @@ def test_a_fault_in_parquet_is_found_to_the_row(tmp_path: Path, columns: dict, e
 def test_a_header_without_rows(tmp_path: Path) -> None:
     with pytest.raises(InteractionError, match=r"a\.csv: no interactions after the header"):
         read(tmp_path / "a.csv", HEADER)
+    pl.DataFrame(
+        {"user_id": [], "item_id": [], "timestamp": []}, schema=dict.fromkeys(HEADER[:-1].split(","), pl.Int64)
+    ).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InteractionError, match=r"a\.parquet: no interactions"):
+        read_interactions(detect(tmp_path / "a.parquet"))
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def write_rows(path: Path, rows: list[tuple[object, object, object]]) -> Path:
 
 def reference_sequences(rows: list[tuple[str, str, int]], min_item: int, min_user: int) -> dict[str, list]:
     """The rule of conversion.py in plain Python."""
+    in_file = list(dict.fromkeys(user for user, _, _ in rows))
     count = Counter(item for _, item, _ in rows)
     rows = [row for row in rows if count[row[1]] >= min_item]
     count = Counter(user for user, _, _ in rows)
@@ -40,7 +41,8 @@ def reference_sequences(rows: list[tuple[str, str, int]], min_item: int, min_use
     for user, item, time in rows:
         if count[user] >= min_user:
             sequences.setdefault(user, []).append((item, time))
-    return {user: sorted(events, key=lambda event: event[1]) for user, events in sequences.items()}
+    kept = [user for user in in_file if user in sequences]
+    return {user: sorted(sequences[user], key=lambda event: event[1]) for user in kept}
 
 
 row = st.tuples(st.sampled_from("abcd"), st.sampled_from("uvwxyz"), st.integers(0, 5))
