@@ -183,7 +183,9 @@ class Marketplace:
 
     def _as_scores(self, probabilities: NDArray[np.float64], history: History) -> Tensor:
         tie_break = 1e-9 * np.arange(self.num_items + 1) / self.num_items
-        return torch.from_numpy(probabilities - tie_break).to(history.items.device)
+        scores, device = torch.from_numpy(probabilities - tie_break), history.items.device
+        # Apple's GPUs have no float64; in float32 some equals tie again, which costs the optimum a little.
+        return scores.float().to(device) if device.type == "mps" else scores.to(device)
 
 
 def _draw(chances: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:

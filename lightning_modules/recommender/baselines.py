@@ -37,7 +37,8 @@ class Popularity(nn.Module):
 
     def scores(self, history: History) -> Tensor:
         """float64 [B, num_items + 1]: column j is item j, column 0 is -inf. A view: all rows are the same memory."""
-        scores = self.counts.double()
+        # Apple's GPUs have no float64; in float32 transitions of nearly equal popularity may tie.
+        scores = self.counts.to(torch.float32 if self.counts.device.type == "mps" else torch.float64)
         scores[0] = -torch.inf
         return scores.expand(len(history.items), -1)
 
