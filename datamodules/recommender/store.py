@@ -252,9 +252,9 @@ def _check(
 def _publish(beside: Path, root: Path) -> InteractionStore:
     try:
         beside.rename(root)
-    except OSError:
+    except OSError as error:
         if not (root / "meta.json").is_file():
-            raise
+            raise StoreError(f"{root}: cannot be put there ({error.strerror}); what is there is no store") from error
         # Another process finished first; both made the same.
     _sync_folder(root.parent)
     return InteractionStore.open(root)

@@ -145,6 +145,14 @@ def test_two_writers_end_with_one_store(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
+def test_write_does_not_replace_what_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "notes").write_text("mine")
+    with pytest.raises(StoreError, match="what is there is no store"):
+        InteractionStore.write(tmp_path / "store", **WHOLE)
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
 def test_open_says_what_is_broken(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="not an interaction store"):
         InteractionStore.open(tmp_path / "nowhere")

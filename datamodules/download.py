@@ -1,0 +1,198 @@
+"""Downloads that can be broken off anywhere: resumed where they stopped, and named only when they are whole.
+
+The bytes go to ``NAME.partial``; a later call asks the server for the rest (HTTP Range). Only a file whose checksum is
+right gets its name, so whoever finds the file may use it.
+"""
+
+import contextlib
+import errno
+import hashlib
+import http.client
+import os
+import re
+import shutil
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
+Progress = Callable[[int, int | None], None]
+"""Told the bytes that are there and the bytes in all (None where the server does not say)."""
+
+_CHUNK = 1 << 18
+_RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
+
+
+class DownloadError(RuntimeError):
+    """A download that did not succeed; the message names the address, what happened and what to do."""
+
+
+class _Broken(Exception):
+    """The connection failed or ended early: another attempt may go on from here."""
+
+
+def download(
+    url: str,
+    target: Path,
+    checksum: str,
+    *,
+    progress: Progress | None = None,
+    timeout: float = 30.0,
+    attempts: int = 4,
+    wait: float = 1.0,
+) -> Path:
+    """Fetch a file, unless it is there already, and check it.
+
+    Args:
+        url: http(s) address.
+        target: where the file goes; its folder is made.
+        checksum: ``algorithm:hex digits``, for example ``md5:c4d9...``; any algorithm of hashlib.
+        timeout: seconds without a byte until a connection counts as broken.
+        attempts: connections tried in all; each goes on where the one before stopped.
+        wait: seconds before the second attempt, doubled with every further one.
+
+    Raises:
+        DownloadError: the server refuses, all attempts broke, or the checksum is wrong (nothing is left then).
+    """
+    target = Path(target)
+    digest = _digest_of(checksum)
+    if target.is_file():
+        if _hash(target, checksum) == digest:
+            return target
+        raise DownloadError(f"{target}: is there, but its checksum is not {checksum}; move it away and start again")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _own_partial(target) as file:
+        for attempt in range(attempts):
+            resumed = file.seek(0, os.SEEK_END) > 0
+            try:
+                _fetch(url, file, progress, timeout)
+            except _Broken as error:
+                if attempt + 1 == attempts:
+                    raise DownloadError(
+                        f"{url}: broke off {attempts} times, the last time: {error}. {file.tell()} bytes are kept in "
+                        f"{file.name}; start again to go on from there"
+                    ) from error
+                time.sleep(wait * 2**attempt)
+                continue
+            file.flush()
+            os.fsync(file.fileno())
+            found = _hash(Path(file.name), checksum)
+            if found == digest:
+                os.replace(file.name, target)
+                return target
+            # What an earlier call left may belong to an older version of the file: once more, from the start.
+            file.truncate(0)
+            if not resumed:
+                break
+        Path(file.name).unlink()
+        raise DownloadError(
+            f"{url}: checksum is {found}, expected {digest}; the file was removed. Either it changed at its source or "
+            "something on the way altered it (a proxy's error page?)"
+        )
+
+
+def fetch_text(url: str, *, timeout: float = 30.0, limit: int = 1 << 16) -> str:
+    """A small text file, for example a published checksum."""
+    try:
+        with urllib.request.urlopen(_request(url), timeout=timeout) as response:
+            return response.read(limit).decode("utf-8", errors="replace")
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        raise DownloadError(f"{url}: {error}; check the address and the connection") from error
+
+
+def _fetch(url: str, file: IO[bytes], progress: Progress | None, timeout: float) -> None:
+    """Append what is missing; returns when the server's last byte is there."""
+    start = file.seek(0, os.SEEK_END)
+    try:
+        with urllib.request.urlopen(_request(url, start), timeout=timeout) as response:
+            start = _agreed_start(response, start)
+            file.seek(start)
+            file.truncate()
+            length = response.headers.get("Content-Length")
+            total = start + int(length) if length and length.isdigit() else None
+            _check_space(url, Path(file.name), total, start)
+            while chunk := response.read(_CHUNK):
+                file.write(chunk)
+                if progress:
+                    progress(file.tell(), total)
+            if total is not None and file.tell() < total:
+                raise _Broken(f"{file.tell()} of {total} bytes received")
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and start:
+            # Nothing is left to send: the file is whole, or longer than the server's. The checksum decides.
+            return
+        if error.code in _RETRIED_STATUS:
+            raise _Broken(f"the server answers {error.code} {error.reason}") from error
+        raise DownloadError(f"{url}: the server answers {error.code} {error.reason}; check the address") from error
+    except (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, ConnectionError, TimeoutError) as error:
+        raise _Broken(str(error) or type(error).__name__) from error
+
+
+def _agreed_start(response: http.client.HTTPResponse, start: int) -> int:
+    """Where the server's bytes belong: at ``start`` if it resumes, else (it ignored the range) at the beginning."""
+    if response.status != 206:
+        return 0
+    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if not sent or int(sent.group(1)) != start:
+        raise _Broken(f"asked for bytes from {start}, got {response.headers.get('Content-Range')!r}")
+    return start
+
+
+def _request(url: str, start: int = 0) -> urllib.request.Request:
+    if urllib.parse.urlsplit(url).scheme not in ("https", "http"):
+        raise DownloadError(f"{url}: expected an https (or http) address")
+    # A compressed transfer could not be resumed by its bytes.
+    headers = {"User-Agent": "lockstep", "Accept-Encoding": "identity"}
+    return urllib.request.Request(url, headers=headers | ({"Range": f"bytes={start}-"} if start else {}))
+
+
+def _check_space(url: str, path: Path, total: int | None, start: int) -> None:
+    free = shutil.disk_usage(path.parent).free
+    if total is not None and total - start > free:
+        raise DownloadError(f"{url}: needs {total - start} bytes more, but {path.parent} has {free} free; make room")
+
+
+@contextlib.contextmanager
+def _own_partial(target: Path) -> Iterator[IO[bytes]]:
+    """The partial file, for this process alone: two writers would mix their bytes."""
+    path = target.with_name(target.name + ".partial")
+    with open(path, "r+b", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666)) as file:
+        busy = f"{path}: another process downloads this file; wait for it, then start again"
+        try:
+            if fcntl:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DownloadError(busy) from error
+        except OSError as error:
+            # Some network file systems have no locks; there one process must do the downloads.
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
+                raise
+        # Between our open and our lock another process may have finished and renamed what we hold.
+        if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            raise DownloadError(busy)
+        yield file
+
+
+def _digest_of(checksum: str) -> str:
+    algorithm, _, digest = checksum.partition(":")
+    if algorithm not in hashlib.algorithms_available or not re.fullmatch(r"[0-9a-fA-F]{32,}", digest):
+        raise ValueError(f"found checksum {checksum!r}, expected algorithm:hex digits, for example md5:c4d9...")
+    return f"{algorithm}:{digest.lower()}"
+
+
+def _hash(path: Path, checksum: str) -> str:
+    algorithm = checksum.partition(":")[0]
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return f"{algorithm}:{digest.hexdigest()}"
