@@ -62,11 +62,16 @@ class LastCheckpoint(ModelCheckpoint):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         # After an epoch's last batch the validation is still to come; a save here would make a resumed run skip it.
-        if not trainer.is_last_batch:
+        if trainer.is_last_batch:
+            return
+        if trainer.global_step == trainer.max_steps and not self._should_skip_saving_checkpoint(trainer):
+            # The end of the run inside an epoch. At `on_train_epoch_end` Lightning would take the epoch for finished.
+            self._save_topk_checkpoint(trainer, self._monitor_candidates(trainer))
+        else:
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not self._should_skip_saving_checkpoint(trainer):
+        if trainer.is_last_batch and not self._should_skip_saving_checkpoint(trainer):
             self._save_topk_checkpoint(trainer, self._monitor_candidates(trainer))
 
     def _ModelCheckpoint__warn_if_dir_not_empty(self, dirpath: Any) -> None:

@@ -58,23 +58,33 @@ class ResultsTable(Callback):
     def _show(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
         rows = table_rows(stage, metrics)
         if rows:
-            from rich.console import Console
-            from rich.table import Table
-
-            columns = list(rows[0][1])
-            table = Table(title=title, title_justify="left")
-            table.add_column("")
-            for column in columns:
-                table.add_column(column, justify="right")
-            for name, values in rows:
-                table.add_row(name, *(f"{values[c]:.4f}" if c in values else "" for c in columns))
-            Console().print(table)
+            _print_table(title, rows)
             for name, values in rows:
                 log.debug("%s: %s %s", title, name, "  ".join(f"{k} {v:.4f}" for k, v in values.items()))
         folder = Path(trainer.default_root_dir)
         log.info("files of this run: %s", folder)
         if stage == "val" and any(isinstance(c, Checkpoint) for c in trainer.checkpoint_callbacks):
             log.info("figures on held-out test data: python train.py test --run_name %s", folder.name)
+
+
+def _print_table(title: str, rows: list[tuple[str, dict[str, float]]]) -> None:
+    """Systems down and metrics across; a model alone has its metrics down, as they may be many."""
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = list(rows[0][1])
+    table = Table(title=title, title_justify="left", title_style="bold")
+    if len(rows) > 1:
+        for heading in ("", *columns):
+            table.add_column(heading, justify="right" if heading else "left")
+        for name, values in rows:
+            table.add_row(name, *(f"{values[column]:.4f}" if column in values else "" for column in columns))
+    else:
+        table.add_column("")
+        table.add_column(rows[0][0], justify="right")
+        for column, value in rows[0][1].items():
+            table.add_row(column, f"{value:.4f}")
+    Console().print(table)
 
 
 def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[str, float]]]:

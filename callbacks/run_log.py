@@ -62,8 +62,8 @@ class MetricsFile(Logger):
             beside.replace(self.path)
             self._file = self.path.open("a", encoding="utf-8", buffering=1)
 
-    def finalize(self, status: str) -> None:
-        self._file.flush()
+    def close(self) -> None:
+        self._file.close()
 
 
 class RunLog(Callback):
@@ -97,9 +97,11 @@ class RunLog(Callback):
             log.info("going on after step %d (epoch %d)", trainer.global_step, trainer.current_epoch)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        log.error("stopped at step %d by %s: %s", trainer.global_step, type(exception).__name__, exception)
+        log.debug("stopped at step %d", trainer.global_step, exc_info=exception)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if trainer.is_global_zero:
+            self._metrics.close()
         for handler in list(log.handlers):
             if isinstance(handler, logging.FileHandler):
                 handler.close()

@@ -10,7 +10,10 @@ What differs from plain LightningCLI, and why:
 """
 
 import logging
+import os
+import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +64,7 @@ class LockstepCLI(LightningCLI):
             subclass_mode_data=True,
             trainer_class=LockstepTrainer,
             # The batches are dealt out by engine.sampling; Lightning's own sampler would deal them out again.
-            trainer_defaults={"use_distributed_sampler": False},
+            trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False},
             seed_everything_default=1,
             save_config_callback=None,
             auto_configure_optimizers=False,
@@ -91,6 +94,8 @@ class LockstepCLI(LightningCLI):
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         if subcommand in EVALUATIONS:
             parser.set_defaults(ckpt_path="best")
+        if subcommand in ("validate", "test"):
+            parser.set_defaults(verbose=False)  # ResultsTable shows the figures
         return parser
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -133,7 +138,7 @@ class LockstepCLI(LightningCLI):
         again = config.clone()
         again.run_name = again.ckpt_path = None
         again.pop("config", None)
-        return self._parser(self.subcommand).dump(again, skip_none=False, skip_validation=True)
+        return self._parser(self.subcommand).dump(again, skip_validation=True)
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -143,7 +148,7 @@ class LockstepCLI(LightningCLI):
             return
         # Data are prepared where there may be no accelerator: neither trainer nor model is made.
         data = Namespace(data=self.config.prepare.data)
-        self.datamodule = self._parser("prepare").instantiate_classes(data).data
+        self.datamodule = self._parser("prepare").instantiate(data).data
 
     def _run_subcommand(self, subcommand: str) -> None:
         if subcommand == "prepare":
@@ -166,8 +171,17 @@ class LockstepCLI(LightningCLI):
 def main(args: list[str] | None = None) -> LockstepCLI:
     """`python train.py ...`"""
     arguments = list(sys.argv[1:] if args is None else args)
+    _quiet_lightning()
     _log_to_console()
-    return LockstepCLI(with_config_of_run(arguments))
+    try:
+        return LockstepCLI(with_config_of_run(arguments))
+    except (ValueError, FileNotFoundError, FileExistsError) as error:
+        # Nearly always something that the user gave; the message says what. The rest is for whoever mends the program.
+        if os.environ.get("LOCKSTEP_DEBUG"):
+            raise
+        log.error("error: %s", error)
+        log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")
+        raise SystemExit(2) from error
 
 
 def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
@@ -181,6 +195,19 @@ def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
         if name and (runs / name / "config.yaml").is_file():
             return [arguments[0], "--config", str(runs / name / "config.yaml"), *arguments[1:]]
     return arguments
+
+
+def _quiet_lightning() -> None:
+    """Drop what Lightning says in every run and nobody can act on."""
+    noise = ("litlogger", "GPU available", "TPU available", "isinstance(treespec, LeafSpec)", "srun` command is available")
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not any(text in record.getMessage() for text in noise)
+
+    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.pytorch.trainer.setup", "lightning_utilities"):
+        logging.getLogger(name).addFilter(is_news)
+    for text in noise:
+        warnings.filterwarnings("ignore", message=f".*{re.escape(text)}.*")
 
 
 def _log_to_console() -> None:

@@ -31,7 +31,7 @@ class MeasuredLoader(DataLoader):
     waited = 0.0
 
     def __iter__(self) -> Iterator[Any]:
-        # A generator: the first batch is asked for only when it is needed, after Lightning has set the epoch.
+        # A generator: Lightning makes iterators that it never uses; only the first batch asked for begins an epoch.
         batches = super().__iter__()
         while True:
             start = time.perf_counter()
@@ -41,6 +41,13 @@ class MeasuredLoader(DataLoader):
                 return
             self.waited += time.perf_counter() - start
             yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: the sampler starts where the data module's state says. Having it tells Lightning we can resume."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """See `state_dict`."""
 
 
 class LockstepDataModule(LightningDataModule):
@@ -93,7 +100,7 @@ class LockstepDataModule(LightningDataModule):
 
     def train_dataloader(self) -> MeasuredLoader:
         plan = self.plan
-        sampler = TrainSampler(
+        self._order = TrainSampler(
             len(self.train_set),
             plan.batch_size,
             seed=global_seed(),
@@ -103,7 +110,7 @@ class LockstepDataModule(LightningDataModule):
             lengths=self._lengths(),
             resume=self._resume_point(),
         )
-        return self._loader(self.train_set, sampler, self.num_workers)
+        return self._loader(self.train_set, self._order, self.num_workers)
 
     def val_dataloader(self) -> MeasuredLoader:
         return self._evaluation_loader(self.validation_set)
@@ -149,7 +156,7 @@ class LockstepDataModule(LightningDataModule):
         if self.trainer is None or self.trainer.state.fn != "fit":
             return {}
         plan = self.plan
-        epoch = self.trainer.current_epoch
+        epoch = self._order.epoch
         batches = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed // plan.accumulation
         if batches >= -(-len(self.train_set) // plan.batch_size):
             epoch, batches = epoch + 1, 0

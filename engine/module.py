@@ -91,6 +91,11 @@ class LockstepModule(LightningModule):
         self._mean = ExactMean(plan.micro_batch_size * self.terms_per_sample)
         log.info("%s", plan)
 
+    def on_fit_start(self) -> None:
+        sizes = [(parameter.numel(), parameter.requires_grad) for parameter in self.parameters()]
+        total, trained = sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
+        log.info("%s: %s parameters, %s of them trained", type(self).__name__, f"{total:,}", f"{trained:,}")
+
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         # Dropout's numbers are named by the step they are for, so a resumed run needs no generator state.
         micro = batch_idx % self.trainer.accumulate_grad_batches

@@ -48,13 +48,16 @@ def global_batches(
 
 
 class TrainSampler(Sampler[Draw]):
-    """The micro-batches of one process, epoch after epoch.
+    """The micro-batches of one process; each iteration is the next epoch.
+
+    It counts the epochs itself: Lightning's own counter runs ahead when a run that is bounded by steps is resumed at
+    the end of an epoch (its `set_epoch` is called for an epoch without batches).
 
     Args:
         lengths: length of every sample for grouping, or None for a purely random order.
         batch_size: samples in a global batch; one optimizer step sees exactly these.
         accumulation: micro-batches per process and optimizer step.
-        resume: (epoch, global batches already trained in it); only that epoch starts later than at its beginning.
+        resume: (epoch, global batches already trained in it) to go on from.
     """
 
     def __init__(
@@ -73,21 +76,19 @@ class TrainSampler(Sampler[Draw]):
             raise ValueError("the training set is empty: no sample to draw")
         self.num_samples, self.batch_size, self.seed = num_samples, batch_size, seed
         self.process, self.processes, self.accumulation = process, processes, accumulation
-        self.lengths, self.resume = lengths, resume
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Lightning calls this before each epoch."""
-        self.epoch = epoch
+        self.lengths = lengths
+        self.epoch, self._done = resume
+        self._next_epoch = self.epoch
 
     def __len__(self) -> int:
         """Micro-batches of a whole epoch, also when this one is resumed in its middle."""
         return -(-self.num_samples // self.batch_size) * self.accumulation
 
     def __iter__(self) -> Iterator[Draw]:
-        epoch = self.epoch
+        epoch = self.epoch = self._next_epoch
+        self._next_epoch += 1
+        done, self._done = self._done, 0
         batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch, self.lengths)
-        done = self.resume[1] if epoch == self.resume[0] else 0
         shares = self.processes * self.accumulation
         for batch in batches[done:]:
             for micro in range(self.accumulation):

@@ -6,7 +6,7 @@ counted from the end of a row, as in the SASRec papers: event ``j`` of a row wit
 ``max_length - n + j``. A row without events (``lengths == 0``) is a filler that keeps processes in step; it weighs nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -52,8 +52,12 @@ class Catalog(NamedTuple):
 
 
 class TrainingEvents(NamedTuple):
-    """The training part of every user, for whoever counts: user ``u`` has ``items[starts[u]:ends[u]]``."""
+    """The training part of every user, for whoever counts: user u trains on ``items[offsets[u]:train_end[u]]``."""
 
-    items: NDArray[np.integer]  # [N] of the whole store
-    starts: NDArray[np.integer]  # [U]
-    ends: NDArray[np.integer]  # [U]
+    offsets: NDArray[np.integer]  # [U + 1]
+    items: NDArray[np.integer]  # [N] all events
+    train_end: NDArray[np.integer]  # [U]
+
+
+Scorer = Callable[[History], Tensor]
+"""Scores [B, num_items + 1] for histories; column j is item j, column 0 is ignored."""

@@ -1,6 +1,9 @@
 """Interaction sequences: from files of (user, item, time) to batches of histories."""
 
+import hashlib
+import json
 import logging
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -8,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.batch import Catalog, TrainingEvents
+from datamodules.recommender.batch import Catalog, Scorer, TrainingEvents
 from datamodules.recommender.candidates import load_candidates, sampled_candidates, save_candidates
 from datamodules.recommender.histories import read_histories
 from datamodules.recommender.sequences import RankingExamples, TrainSequences, personal_time_scale
@@ -89,12 +92,11 @@ class InteractionSequences(LockstepDataModule):
 
     def prepare_data(self) -> None:
         """Convert the files to the memory-mapped store, unless that has been done."""
-        if self.dataset != "synthetic":
-            self._open()
+        self._open()
 
-    def _open(self) -> InteractionStore | Any:
+    def _open(self) -> InteractionStore:
         if self.dataset == "synthetic":
-            return self.marketplace.generate(global_seed())
+            return self._open_marketplace()
         if not self.root.exists():
             hint = "" if self.dataset == "files" else "; `python train.py prepare --config ...` downloads it"
             raise FileNotFoundError(f"data.init_args.root: {self.root} does not exist{hint}")
@@ -105,11 +107,28 @@ class InteractionSequences(LockstepDataModule):
             min_user_interactions=self.min_user_interactions,
         )
 
+    def _open_marketplace(self) -> InteractionStore:
+        """The marketplace as a store, made once like any other data."""
+        settings = asdict(self.marketplace)
+        name = "marketplace-" + hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+        if (self.root / name / "meta.json").is_file():
+            return InteractionStore.open(self.root / name)
+        events = self.marketplace.events()
+        return InteractionStore.write(
+            self.root / name,
+            offsets=events.offsets,
+            items=events.items,
+            times=events.times,
+            user_ids=[f"shopper-{number}" for number in range(1, self.marketplace.num_users + 1)],
+            item_ids=[f"item-{number}" for number in range(1, self.marketplace.num_items + 1)],
+            source={"marketplace": settings},
+        )
+
     # -- every process -----------------------------------------------------------------------------------------------
 
     @cached_property
-    def events(self) -> Any:
-        """The store (or the marketplace): offsets, items, times and what the ids stand for."""
+    def events(self) -> InteractionStore:
+        """Offsets, items, times and what the ids stand for."""
         return self._open()
 
     @cached_property
@@ -125,11 +144,17 @@ class InteractionSequences(LockstepDataModule):
 
     @property
     def training_events(self) -> TrainingEvents:
-        return TrainingEvents(self.events.items, np.asarray(self.events.offsets[:-1]), self.splits.train_end)
+        return TrainingEvents(self.events.offsets, self.events.items, self.splits.train_end)
 
-    def optimal_scorers(self) -> dict[str, Any]:
-        """What could be known at best, where the data's rule is known."""
-        return self.events.optimal_scorers() if self.dataset == "synthetic" else {}
+    @property
+    def optima(self) -> dict[str, Scorer]:
+        """The best scores that there are, where the data's rule is known; none otherwise."""
+        if self.dataset != "synthetic":
+            return {}
+        return {
+            "optimum without times": self.marketplace.time_blind_scores,
+            "optimum": self.marketplace.optimal_scores,
+        }
 
     def setup(self, stage: str) -> None:
         if hasattr(self, "train_set"):
@@ -155,8 +180,6 @@ class InteractionSequences(LockstepDataModule):
 
     def _candidates(self) -> NDArray[np.int32]:
         """The fixed list, kept beside the store so that all models are compared on the same one, whatever their seed."""
-        if not isinstance(self.events, InteractionStore):
-            return sampled_candidates(self.events, seed=0)
         path = self.events.root / "sampled_100.npy"
         if not path.exists():
             save_candidates(path, sampled_candidates(self.events, seed=0))
@@ -184,5 +207,5 @@ class InteractionSequences(LockstepDataModule):
         return {"user": self._names[row]}
 
     @staticmethod
-    def _counts(events: Any) -> str:
-        return f"{events.num_users:,} users, {events.num_items:,} items, {len(events.items):,} interactions"
+    def _counts(events: InteractionStore) -> str:
+        return f"{events.num_users:,} users, {events.num_items:,} items, {events.num_interactions:,} interactions"

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.recommender.batch import RankingBatch, TrainBatch
+from datamodules.recommender.batch import RankingBatch, Scorer, TrainBatch
 from engine.exact_mean import LossSum
 from engine.module import LockstepModule
-from lightning_modules.recommender.baselines import LastItemTransition, Popularity, Scorer
+from lightning_modules.recommender.baselines import LastItemTransition, Popularity
 from lightning_modules.recommender.losses import LOSSES, LossName
 from lightning_modules.recommender.network import Attention, Norm, Residual, SequenceEncoder
 from lightning_modules.recommender.ranking import RankingMetrics, candidate_ranks, ranks
@@ -84,6 +84,7 @@ class SequentialRecommender(LockstepModule):
         self.encoder: SequenceEncoder | None = None
         self.metrics = torch.nn.ModuleDict()
         self._scorers: dict[str, Scorer] = {}
+        self._baselines_done: set[str] = set()
 
     def configure_model(self) -> None:
         if self.encoder is None:
@@ -124,24 +125,24 @@ class SequentialRecommender(LockstepModule):
     def _begin_evaluation(self, stage: str) -> None:
         self.metrics.clear()
         # Baselines do not change while the model trains: once a run is enough.
-        fresh = stage == "test" or not self._scorers
-        self._scorers_now = self._make_scorers() if self.baselines and fresh and not self.trainer.sanity_checking else {}
-        self._scorers = self._scorers_now or self._scorers
+        wanted = self.baselines and not self.trainer.sanity_checking and stage not in self._baselines_done
+        self._scorers = self._make_scorers() if wanted else {}
+        if wanted:
+            self._baselines_done.add(stage)
 
-    def _make_scorers(self) -> dict[str, "Scorer"]:
+    def _make_scorers(self) -> dict[str, Scorer]:
         events, num_items = self.data.training_events, self.data.catalog.num_items
         return {
-            "popularity": Popularity(events, num_items),
-            "last-item transition": LastItemTransition(events, num_items),
-            **self.data.optimal_scorers(),
+            "popularity": Popularity(*events, num_items).to(self.device).scores,
+            "last-item transition": LastItemTransition(*events, num_items).to(self.device).scores,
+            **self.data.optima,
         }
 
     def _evaluate(self, batch: RankingBatch) -> None:
         states = self._last_states(batch)
         self._count("", self.encoder.scores(states), batch)
-        for name, scorer in self._scorers_now.items():
-            scores = scorer.scores(batch.history).to(states.device, torch.float32)
-            self._count(f"baseline/{name}/", scores, batch)
+        for name, scorer in self._scorers.items():
+            self._count(f"baseline/{name}/", scorer(batch.history), batch)
 
     def _count(self, system: str, scores: Tensor, batch: RankingBatch) -> None:
         seen = batch.seen if self.remove_seen else None

@@ -1,0 +1,86 @@
+"""What every test has at hand: the repository, the real data where there are some, a folder to run in."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Lightning 2.6 calls jsonargparse by names that the latter has renamed; nothing that a test here could mend.
+os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+# A small marketplace: a run of it takes seconds.
+TINY = [
+    "--config", str(REPOSITORY / "configs/recommender/quickstart.yaml"),
+    "--data.init_args.marketplace.num_users", "200",
+    "--data.init_args.marketplace.num_items", "60",
+    "--data.init_args.batch_size", "16",
+    "--model.init_args.attention", "standard",
+    "--model.init_args.hidden_size", "16",
+    "--model.init_args.schedule", "constant",
+    "--trainer.log_every_n_steps", "1",
+    "--trainer.enable_progress_bar", "false",
+    "--trainer.accelerator", "cpu",
+]  # fmt: skip
+
+
+class Run:
+    """The files of a finished run."""
+
+    def __init__(self, folder: Path, output: str = "") -> None:
+        self.folder, self.output = folder, output
+
+    def series(self, metric: str) -> dict[int, float]:
+        """{optimizer step: value} of a metric."""
+        records = map(json.loads, (self.folder / "metrics.jsonl").read_text().splitlines())
+        return {record["step"]: record[metric] for record in records if metric in record}
+
+
+@pytest.fixture
+def lockstep(tmp_path, monkeypatch):
+    """Runs the command line in this process, in an empty folder: ``lockstep("fit", *TINY, name="a") -> Run``."""
+    from commands.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    for key in ("PL_GLOBAL_SEED", "LOCKSTEP_RUN_NAME"):
+        monkeypatch.setenv(key, "")
+        monkeypatch.delenv(key)
+
+    def run(command: str, *options: str, name: str) -> Run:
+        main([command, *options, "--run_name", name])
+        return Run(tmp_path / "runs" / name)
+
+    return run
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Runs train.py in processes of its own: ``launch("fit", *TINY, name="a", processes=2) -> Run``; none survives."""
+
+    def run(command: str, *options: str, name: str, processes: int = 1, timeout: float = 150) -> Run:
+        team = ["--trainer.devices", str(processes), "--trainer.strategy", "ddp"] if processes > 1 else []
+        started = subprocess.Popen(
+            [sys.executable, str(REPOSITORY / "train.py"), command, *options, *team, "--run_name", name],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "LOCKSTEP_DEBUG": "1", "CUDA_VISIBLE_DEVICES": ""},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = started.communicate(timeout=timeout)
+        finally:
+            try:
+                os.killpg(started.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        assert started.returncode == 0, output
+        return Run(tmp_path / "runs" / name, output)
+
+    return run

@@ -1,0 +1,41 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.batch_plan import BatchPlan
+
+
+def test_the_arithmetic_in_one_line():
+    plan = BatchPlan.derive(processes=4, batch_size=256, micro_batch_size=16)
+    assert (plan.micro_batch_size, plan.accumulation) == (16, 4)
+    assert str(plan) == "global batch 256 = 4 processes x 16 samples x 4 accumulation steps"
+
+
+def test_per_device_gives_the_global_one():
+    assert BatchPlan.derive(processes=8, batch_size_per_device=32).batch_size == 256
+
+
+@given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 16))
+def test_whatever_is_accepted_comes_out_even(processes, batch_size, micro):
+    try:
+        plan = BatchPlan.derive(processes=processes, batch_size=batch_size, micro_batch_size=micro)
+    except ValueError:
+        return
+    assert plan.processes * plan.micro_batch_size * plan.accumulation == batch_size
+    assert plan.micro_batch_size <= micro
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "exactly one of data.batch_size"),
+        ({"batch_size": 8, "batch_size_per_device": 8}, "exactly one of data.batch_size"),
+        ({"batch_size": 10}, "does not split evenly over 4 processes; the nearest that do are 8 and 12"),
+        ({"batch_size": 2}, "the nearest that do are 4"),
+        ({"batch_size": 48, "micro_batch_size": 5}, "micro_batch_size 5 does not divide the 12 samples.*4 and 6"),
+        ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
+    ],
+)
+def test_what_does_not_come_out_even_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        BatchPlan.derive(processes=4, **options)

@@ -1,0 +1,90 @@
+from itertools import chain
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.sampling import FILLER, EvaluationSampler, TrainSampler, global_batches
+
+sizes = st.integers(1, 200)
+
+
+def drawn(samplers):
+    """Global batches that the processes together see in their next epoch, each as a set of samples, in order."""
+    steps = []
+    accumulation = samplers[0].accumulation
+    micro_batches = [list(sampler) for sampler in samplers]
+    assert len({len(draws) for draws in micro_batches}) == 1, "a process would wait for the others"
+    for start in range(0, len(micro_batches[0]), accumulation):
+        parts = chain.from_iterable(draws[start : start + accumulation] for draws in micro_batches)
+        indices = np.concatenate([part.indices for part in parts])
+        steps.append(sorted(indices[indices != FILLER].tolist()))
+    return steps
+
+
+def team(num_samples, batch_size, processes, accumulation=1, **options):
+    return [
+        TrainSampler(
+            num_samples, batch_size, seed=5, process=p, processes=processes, accumulation=accumulation, **options
+        )
+        for p in range(processes)
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.integers(1, 32), st.integers(0, 3), st.booleans())
+def test_an_epoch_holds_every_sample_once(num_samples, batch_size, epoch, grouped):
+    lengths = np.arange(num_samples) % 17 if grouped else None
+    batches = global_batches(num_samples, batch_size, 5, epoch, lengths, window=4)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(num_samples))
+    assert sorted(map(len, batches))[1:] == [batch_size] * (len(batches) - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.booleans())
+def test_global_batches_do_not_depend_on_the_processes(num_samples, per_share, processes, accumulation, grouped):
+    lengths = np.arange(num_samples) * 7 % 23 if grouped else None
+    batch_size = per_share * 12
+    alone = drawn(team(num_samples, batch_size, 1, lengths=lengths))
+    assert drawn(team(num_samples, batch_size, processes, accumulation, lengths=lengths)) == alone
+
+
+def test_another_epoch_has_another_order():
+    samplers = team(100, 10, 1)
+    first, second = drawn(samplers), drawn(samplers)
+    assert first != second
+    assert sorted(chain(*first)) == sorted(chain(*second))
+
+
+def test_a_resumed_epoch_has_exactly_what_was_left():
+    through = team(103, 8, 1)
+    epochs = [drawn(through) for _ in range(5)]
+    for processes in (1, 2, 4):
+        resumed = team(103, 8, processes, resume=(3, 5))
+        assert drawn(resumed) == epochs[3][5:]
+        assert drawn(resumed) == epochs[4]
+
+
+def test_grouped_batches_have_similar_lengths_in_random_order():
+    lengths = np.random.default_rng(0).integers(2, 200, 4096)
+    batches = global_batches(4096, 32, seed=1, epoch=0, lengths=lengths, window=32)
+    share = sum(lengths[b].sum() for b in batches) / sum(len(b) * lengths[b].max() for b in batches)
+    plain = global_batches(4096, 32, seed=1, epoch=0)
+    plain_share = sum(lengths[b].sum() for b in plain) / sum(len(b) * lengths[b].max() for b in plain)
+    assert share > 0.95 > 0.6 > plain_share
+    means = np.array([lengths[b].mean() for b in batches])
+    assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.25  # no curriculum from short to long
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.integers(1, 16), st.integers(1, 5))
+def test_evaluation_sees_every_sample_once_in_the_same_batches(num_samples, batch_size, processes):
+    alone = [draw.indices.tolist() for draw in EvaluationSampler(num_samples, batch_size)]
+    parts = [
+        [draw.indices.tolist() for draw in EvaluationSampler(num_samples, batch_size, process=p, processes=processes)]
+        for p in range(processes)
+    ]
+    assert len({len(part) for part in parts}) == 1, "a process would wait for the others"
+    together = [batch for turn in zip(*parts, strict=True) for batch in turn if batch != [FILLER]]
+    assert together == alone
+    assert list(chain(*alone)) == list(range(num_samples))

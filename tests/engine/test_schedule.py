@@ -1,0 +1,25 @@
+import pytest
+
+from engine.schedule import rate_factor, scaled_rate
+
+
+def test_warm_up_then_each_schedule():
+    constant = rate_factor("constant", warmup_steps=4)
+    assert [constant(step) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+    cosine = rate_factor("cosine", warmup_steps=2, total_steps=12, final_fraction=0.1)
+    assert [round(cosine(step), 3) for step in (0, 1, 2, 7, 12, 20)] == [0.5, 1, 1, 0.55, 0.1, 0.1]
+    exponential = rate_factor("exponential", decay_rate=0.5, decay_steps=10)
+    assert [exponential(step) for step in (0, 10, 30)] == [1, 0.5, 0.125]
+
+
+def test_cosine_needs_an_end():
+    with pytest.raises(ValueError, match="max_epochs or trainer.max_steps"):
+        rate_factor("cosine")
+
+
+def test_the_rate_follows_the_batch():
+    assert scaled_rate(1e-3, "none", 512, None) == 1e-3
+    assert scaled_rate(1e-3, "linear", 512, 128) == 4e-3
+    assert scaled_rate(1e-3, "sqrt", 512, 128) == 2e-3
+    with pytest.raises(ValueError, match="base_batch_size must say"):
+        scaled_rate(1e-3, "linear", 512, None)
