@@ -10,7 +10,7 @@
 Duplicate rows are kept: they are events.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,33 +35,36 @@ def to_sequences(rows: Interactions, min_item_interactions: int = 5, min_user_in
     Raises:
         InteractionError: nothing is left after the filters.
     """
-    users, items, times = rows.users, rows.items, rows.times
-    popular = np.bincount(items, minlength=len(rows.item_ids)) >= min_item_interactions
-    if not popular.all():
-        users, items, times = _keep(popular[items], users, items, times)
-    active = np.bincount(users, minlength=len(rows.user_ids)) >= max(min_user_interactions, 1)
-    if not active.all():
-        users, items, times = _keep(active[users], users, items, times)
-    if not len(users):
+    columns, all_user_ids, all_item_ids = [rows.users, rows.items, rows.times], rows.user_ids, rows.item_ids
+    found = f"{len(rows.users)} rows ({len(all_user_ids)} users, {len(all_item_ids)} items)"
+    del rows  # so that _select can let go of the columns
+    for place, least, ids in ((1, min_item_interactions, all_item_ids), (0, min_user_interactions, all_user_ids)):
+        frequent = np.bincount(columns[place], minlength=len(ids)) >= least
+        if not frequent.all():
+            _select(columns, frequent[columns[place]])
+    if not len(columns[0]):
         raise InteractionError(
-            f"nothing is left of {len(rows.users)} rows ({len(rows.user_ids)} users, {len(rows.item_ids)} items): "
-            f"none passes min_item_interactions={min_item_interactions} and "
+            f"nothing is left of {found}: none passes min_item_interactions={min_item_interactions} and "
             f"min_user_interactions={min_user_interactions}; lower them"
         )
+    users, _, times = columns
     if not _is_sorted(users, times):
         order = np.lexsort((times, users))  # stable, and users have codes by first appearance
-        users, items, times = users[order], items[order], times[order]
-        del order
-    counts = np.bincount(users, minlength=len(rows.user_ids))
+        del users, times
+        _select(columns, order)
+    users, items, times = columns
+    counts = np.bincount(users, minlength=len(all_user_ids))
     kept_users = np.flatnonzero(counts)
     offsets = np.concatenate([[0], np.cumsum(counts[kept_users])])
-    new_of_old, kept_items = _number_by_appearance(items, len(rows.item_ids))
-    user_ids = [rows.user_ids[user] for user in kept_users]
-    return Sequences(offsets, new_of_old[items], times, user_ids, [rows.item_ids[item] for item in kept_items])
+    new_of_old, kept_items = _number_by_appearance(items, len(all_item_ids))
+    user_ids, item_ids = [all_user_ids[user] for user in kept_users], [all_item_ids[item] for item in kept_items]
+    return Sequences(offsets, new_of_old[items], times, user_ids, item_ids)
 
 
-def _keep(mask: NDArray[np.bool_], *columns: NDArray[np.integer]) -> tuple[NDArray[np.integer], ...]:
-    return tuple(column[mask] for column in columns)
+def _select(columns: list[NDArray[np.integer]], index: NDArray[Any]) -> None:
+    """Index all columns, one after the other: 100 million rows would else be there twice."""
+    for place in range(len(columns)):
+        columns[place] = columns[place][index]
 
 
 def _is_sorted(users: NDArray[np.int32], times: NDArray[np.int64]) -> bool:
