@@ -93,7 +93,6 @@ def download(
             file.truncate(0)
             if not resumed:
                 break
-        Path(file.name).unlink()
         raise DownloadError(
             f"{url}: checksum is {found}, expected {digest}; the file was removed. Either it changed at its source or "
             "something on the way altered it (a proxy's error page?)"
@@ -179,7 +178,13 @@ def _own_partial(target: Path) -> Iterator[IO[bytes]]:
         # Between our open and our lock another process may have finished and renamed what we hold.
         if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
             raise DownloadError(busy)
-        yield file
+        try:
+            yield file
+        finally:
+            file.flush()
+            # Not by our path alone: once renamed, it may be the next process's.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()) and not path.stat().st_size:
+                path.unlink()
 
 
 def _digest_of(checksum: str) -> str:

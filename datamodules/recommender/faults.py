@@ -7,6 +7,7 @@ found and what was expected.
 import csv
 import math
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -81,10 +82,7 @@ def _time_fault(value: str) -> str | None:
 
 def _last_line_fault(layout: Layout) -> str | None:
     with layout.path.open("rb") as file:
-        data = b""
-        number = 0
-        for number, line in enumerate(file, start=1):
-            data = line
+        number, data = deque(enumerate(file, start=1), maxlen=1)[0]
     if data.endswith(b"\n"):
         return None
     return (

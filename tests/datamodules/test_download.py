@@ -150,6 +150,7 @@ def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(server: Server, 
     server.statuses = [404]
     with pytest.raises(DownloadError, match="the server answers 404"):
         fetch(server, tmp_path / "g")
+    assert [path.name for path in tmp_path.iterdir()] == ["f"], "no empty remains"
     assert len(server.requests) == 4
 
 
