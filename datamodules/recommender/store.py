@@ -192,7 +192,7 @@ def prepare_store(
     for place in places:
         if (place / name / "meta.json").is_file():
             return InteractionStore.open(place / name)
-    root = next((place for place in places if _can_write(place)), places[-1]) / name
+    root = next((place for place in places[:-1] if _can_write(place)), places[-1]) / name
     _log.info("converting %s (%s) to %s", layout.path, layout.kind, root)
     return _convert(layout, root, min_item_interactions, min_user_interactions, settings)
 
@@ -215,6 +215,8 @@ def _identity(path: Path) -> list[Any]:
 
 
 def _can_write(folder: Path) -> bool:
+    if not folder.parent.stat().st_mode & 0o222:
+        return False  # marked read-only: root could write there all the same, and should not
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

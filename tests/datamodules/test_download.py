@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import shutil
 import threading
@@ -48,7 +49,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
         stop = start + self.server.cut_at.pop(0) if self.server.cut_at else len(body)
-        self.wfile.write(body[start:stop])
+        with contextlib.suppress(ConnectionError):  # a client that refuses hangs up
+            self.wfile.write(body[start:stop])
 
     def log_message(self, *_: object) -> None:
         pass

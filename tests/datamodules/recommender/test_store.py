@@ -200,9 +200,13 @@ def test_prepare_in_a_given_cache_and_beside_read_only_data(tmp_path: Path, monk
     source = write_rows(folder / "events.csv", [("a", "x", 1), ("a", "y", 2)])
     assert prepare_store(source, min_item_interactions=1, cache=tmp_path / "cache").root.parent == tmp_path / "cache"
     assert not (folder / ".lockstep").exists()
-    (folder / ".lockstep").write_text("a file where the folder would be: nothing can be written there")
     monkeypatch.chdir(tmp_path)
+    folder.chmod(0o555)
     assert prepare_store(folder, min_item_interactions=1).root.parent == Path("data/cache")
+    assert not (folder / ".lockstep").exists(), "root must not write to a read-only folder either"
+    folder.chmod(0o755)
+    (folder / ".lockstep").write_text("a file where the folder would be: nothing can be written there")
+    assert prepare_store(folder, min_item_interactions=1, min_user_interactions=2).root.parent == Path("data/cache")
 
 
 def test_nothing_left_names_the_filters(tmp_path: Path) -> None:
