@@ -25,9 +25,9 @@ from torch.autograd.function import once_differentiable
 
 from lightning_modules.recommender.dropout import keep_mask
 
-_CPU_TILE = 1 << 18
-"""Scores in a tile on a CPU: 1 MB, a core's cache."""
-_QUERIES = 64
+_CPU_TILE = 1 << 19
+"""Scores in a tile on a CPU: 2 MB, what a core can cache."""
+_QUERIES = 50
 """Queries in a tile on a CPU."""
 _OTHER_TILE = 1 << 27
 """Scores in a tile elsewhere: 512 MB."""
@@ -54,7 +54,9 @@ def causal_attention(
     Returns:
         [B, H, L, D], differentiable once.
     """
-    intervals, keys, values = relations or (None, None, None)
+    intervals = keys = values = None
+    if relations is not None:
+        intervals, keys, values = relations.intervals, relations.keys.to(query.dtype), relations.values.to(query.dtype)
     return _CausalAttention.apply(query, key, value, keys, values, intervals, dropout)
 
 
@@ -108,8 +110,14 @@ class _CausalAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, mixed, relation_keys, relation_values, intervals, *kept = ctx.saved_tensors
-        grad_query, grad_key, grad_value = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (query, key, value))
-        grad_tables = None if intervals is None else [torch.zeros_like(t, dtype=_exact(t)) for t in (relation_keys, relation_values)]
+        grad_query, grad_key, grad_value = (
+            torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (query, key, value)
+        )
+        grad_tables = (
+            None
+            if intervals is None
+            else [torch.zeros_like(t, dtype=_exact(t)) for t in (relation_keys, relation_values)]
+        )
         # sum_j weight_ij * d weight_ij, the softmax's correction, without a pass over [L, L].
         correction = (grad * mixed).to(_exact(grad)).sum(-1, keepdim=True)
         grad = grad * ctx.scale
@@ -125,7 +133,7 @@ class _CausalAttention(torch.autograd.Function):
             if near is not None:
                 grad_scores += (g @ relation_values.mT).gather(-1, near)
                 mass = _by_interval(near, weights, relation_values.shape[1]).to(g.dtype)
-                grad_tables[1] += (mass.mT @ g).sum(0)
+                grad_tables[1] += torch.einsum("bhqt,bhqd->htd", mass, g)
             grad_scores = grad_scores.to(probabilities.dtype)
             if mask is not None:
                 grad_scores *= mask
@@ -136,10 +144,14 @@ class _CausalAttention(torch.autograd.Function):
             if near is not None:
                 pull = _by_interval(near, grad_scores, relation_keys.shape[1]).to(q.dtype)
                 part += pull @ relation_keys
-                grad_tables[0] += (pull.mT @ q).sum(0)
+                grad_tables[0] += torch.einsum("bhqt,bhqd->htd", pull, q)
             grad_query[rows, :, queries] = part
         grad_query *= query.shape[-1] ** -0.5
-        tables = (None, None) if intervals is None else (grad_tables[0].to(relation_keys.dtype), grad_tables[1].to(relation_keys.dtype))
+        tables = (
+            (None, None)
+            if intervals is None
+            else (grad_tables[0].to(relation_keys.dtype), grad_tables[1].to(relation_keys.dtype))
+        )
         return grad_query, grad_key, grad_value, *tables, None, None
 
 
