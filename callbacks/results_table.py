@@ -30,6 +30,8 @@ class ResultsTable(Callback):
         own = {key: value for key, value in metrics.items() if "/baseline/" not in key}
         if self._is_best(trainer, own):
             self.best = own
+        if trainer.state.fn == "validate" and trainer.is_global_zero:
+            self._show(trainer, "val", metrics, "validation")
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
@@ -63,7 +65,7 @@ class ResultsTable(Callback):
                 log.debug("%s: %s %s", title, name, "  ".join(f"{k} {v:.4f}" for k, v in values.items()))
         folder = Path(trainer.default_root_dir)
         log.info("files of this run: %s", folder)
-        if stage == "val" and any(isinstance(c, Checkpoint) for c in trainer.checkpoint_callbacks):
+        if trainer.state.fn == "fit" and any(isinstance(c, Checkpoint) for c in trainer.checkpoint_callbacks):
             log.info("figures on held-out test data: python train.py test --run_name %s", folder.name)
 
 

@@ -24,9 +24,9 @@ class MetricsFile(Logger):
     ``step`` counts finished optimizer steps, so the first one is 1; ``time`` is UTC in ISO 8601.
     """
 
-    def __init__(self, path: Path, step: Callable[[], int], epoch: Callable[[], int]) -> None:
+    def __init__(self, path: Path, progress: Callable[[], tuple[int, int]]) -> None:
         super().__init__()
-        self.path, self._step, self._epoch = path, step, epoch
+        self.path, self._progress = path, progress
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a", encoding="utf-8", buffering=1)
 
@@ -42,9 +42,10 @@ class MetricsFile(Logger):
         """The run's config.yaml holds them."""
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        finished_steps, epoch = self._progress()
         record: dict[str, Any] = {
-            "step": self._step(),
-            "epoch": self._epoch(),
+            "step": finished_steps,
+            "epoch": epoch,
             "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         }
         record.update({key: value for key, value in metrics.items() if key != "epoch"})
@@ -69,15 +70,15 @@ class MetricsFile(Logger):
 class RunLog(Callback):
     """Writes train.log, metrics.jsonl and environment.json into the run's folder, on the first process only."""
 
+    _loaded = (0, 0)
+
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if not trainer.is_global_zero:
             return
         folder = Path(trainer.default_root_dir)
         folder.mkdir(parents=True, exist_ok=True)
         self._attach_log_file(folder / "train.log")
-        self._metrics = MetricsFile(
-            folder / "metrics.jsonl", lambda: trainer.global_step, lambda: trainer.current_epoch
-        )
+        self._metrics = MetricsFile(folder / "metrics.jsonl", lambda: self._progress(trainer))
         trainer.loggers = [*trainer.loggers, self._metrics]
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -106,6 +107,15 @@ class RunLog(Callback):
             if isinstance(handler, logging.FileHandler):
                 handler.close()
                 log.removeHandler(handler)
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._loaded = checkpoint["global_step"], checkpoint["epoch"]
+
+    def _progress(self, trainer: Trainer) -> tuple[int, int]:
+        """(optimizer steps, epoch): of the training, or of the checkpoint that is evaluated."""
+        if trainer.state.fn == "fit":
+            return trainer.global_step, trainer.current_epoch
+        return self._loaded
 
     @staticmethod
     def _attach_log_file(path: Path) -> None:

@@ -29,6 +29,7 @@ from callbacks.results_table import ResultsTable
 from callbacks.run_log import RunLog
 from callbacks.throughput import Throughput
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
+from commands.processes import launched_team, match_team
 from commands.run_folder import (
     RUNS,
     config_stem,
@@ -119,6 +120,9 @@ class LockstepCLI(LightningCLI):
         config.run_name = folder.name
         config.ckpt_path = None if checkpoint is None else str(checkpoint)
         config.trainer.default_root_dir = str(folder)
+        config.trainer.devices, config.trainer.num_nodes = match_team(
+            config.trainer.devices, config.trainer.num_nodes, launched_team(os.environ)
+        )
 
     def _run_name(self, config: Namespace) -> str:
         if config.run_name:
@@ -199,7 +203,7 @@ def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
 
 def _quiet_lightning() -> None:
     """Drop what Lightning says in every run and nobody can act on."""
-    noise = ("litlogger", "GPU available", "TPU available", "isinstance(treespec, LeafSpec)", "srun` command is available")
+    noise = ("litlogger", "GPU available", "TPU available", "isinstance(treespec, LeafSpec)", "srun` command is available", "to estimate number of stepping", "sync_dist=True")
 
     def is_news(record: logging.LogRecord) -> bool:
         return not any(text in record.getMessage() for text in noise)

@@ -152,7 +152,7 @@ class InteractionSequences(LockstepDataModule):
         if self.dataset != "synthetic":
             return {}
         return {
-            "optimum without times": self.marketplace.time_blind_scores,
+            "optimum-without-times": self.marketplace.time_blind_scores,
             "optimum": self.marketplace.optimal_scores,
         }
 

@@ -28,7 +28,7 @@ VERSION = 1
 _DTYPES = {"offsets": np.dtype(np.int64), "items": np.dtype(np.int32), "times": np.dtype(np.int64)}
 
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lockstep")
 
 
 class StoreError(ValueError):

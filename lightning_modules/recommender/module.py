@@ -134,7 +134,7 @@ class SequentialRecommender(LockstepModule):
         events, num_items = self.data.training_events, self.data.catalog.num_items
         return {
             "popularity": Popularity(*events, num_items).to(self.device).scores,
-            "last-item transition": LastItemTransition(*events, num_items).to(self.device).scores,
+            "last-item-transition": LastItemTransition(*events, num_items).to(self.device).scores,
             **self.data.optima,
         }
 

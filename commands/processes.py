@@ -1,0 +1,60 @@
+"""How many processes a launcher has started, so that nobody has to say it twice.
+
+`torchrun --nproc_per_node 2 train.py fit ...` with one device in the config would otherwise train two copies that know
+nothing of each other, each on all of the data, without a word from Lightning.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from lightning.fabric.plugins.environments import SLURMEnvironment
+
+
+class Team(NamedTuple):
+    """Processes that a launcher started."""
+
+    launcher: str
+    per_node: int
+    nodes: int
+
+
+def launched_team(environ: Mapping[str, str]) -> Team | None:
+    """What torchrun or srun started; None when this process was started alone.
+
+    Raises:
+        ValueError: srun was not told the number of tasks on a node.
+    """
+    if "TORCHELASTIC_RUN_ID" in environ:
+        per_node = int(environ["LOCAL_WORLD_SIZE"])
+        return Team("torchrun", per_node, int(environ["WORLD_SIZE"]) // per_node)
+    if SLURMEnvironment.detect():
+        tasks, nodes = int(environ["SLURM_NTASKS"]), int(environ.get("SLURM_NNODES", "1"))
+        if tasks % nodes:
+            raise ValueError(f"srun started {tasks} tasks on {nodes} nodes: use --ntasks-per-node, not --ntasks")
+        return Team("srun", tasks // nodes, nodes)
+    return None
+
+
+def match_team(devices: str | int | list[int], num_nodes: int, team: Team | None) -> tuple[str | int | list[int], int]:
+    """`trainer.devices` and `trainer.num_nodes` for the team; what the config leaves open follows from the launcher.
+
+    Raises:
+        ValueError: the config asks for another number of processes than the launcher started.
+    """
+    if team is None:
+        return devices, num_nodes
+    if devices == "auto":
+        devices = team.per_node
+    if num_nodes == 1:
+        num_nodes = team.nodes
+    wanted = devices if isinstance(devices, int) else len(devices) if isinstance(devices, list) else None
+    if devices in (-1, "-1"):
+        wanted = None  # all devices; Lightning compares them with the team
+    elif isinstance(devices, str):
+        wanted = int(devices) if devices.isdigit() else len(devices.strip(",").split(","))
+    if (wanted not in (None, team.per_node)) or num_nodes != team.nodes:
+        raise ValueError(
+            f"{team.launcher} started {team.per_node} process(es) on each of {team.nodes} node(s), but the config has "
+            f"trainer.devices {devices} and trainer.num_nodes {num_nodes}: make them equal, or leave devices on auto"
+        )
+    return devices, num_nodes
