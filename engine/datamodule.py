@@ -67,6 +67,9 @@ class LockstepDataModule(LightningDataModule):
     test_set: BatchedDataset
     predict_set: BatchedDataset
 
+    same_epoch = False
+    """Whether all epochs are alike; LockstepModule sets it for `trainer.overfit_batches`."""
+
     def __init__(
         self,
         batch_size: int | None = None,
@@ -109,6 +112,7 @@ class LockstepDataModule(LightningDataModule):
             accumulation=plan.accumulation,
             lengths=self._lengths(),
             resume=self._resume_point(),
+            same_epoch=self.same_epoch,
         )
         return self._loader(self.train_set, self._order, self.num_workers)
 

@@ -86,6 +86,9 @@ class LockstepModule(LightningModule):
                 f"trainer.accumulate_grad_batches is {self.trainer.accumulate_grad_batches}: accumulation follows from "
                 "the batch size here; set data.init_args.micro_batch_size to the most that fits one device instead"
             )
+        if self.trainer.overfit_batches:
+            # Its limits are set by now. What is left of it replaces samplers by one that deals out single samples.
+            self.trainer.overfit_batches, self.data.same_epoch = 0, True
         plan = self.data.plan
         self.trainer.accumulate_grad_batches = plan.accumulation
         self._mean = ExactMean(plan.micro_batch_size * self.terms_per_sample)

@@ -58,6 +58,7 @@ class TrainSampler(Sampler[Draw]):
         batch_size: samples in a global batch; one optimizer step sees exactly these.
         accumulation: micro-batches per process and optimizer step.
         resume: (epoch, global batches already trained in it) to go on from.
+        same_epoch: every iteration is the same epoch, to see whether a model learns a few batches by heart.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class TrainSampler(Sampler[Draw]):
         accumulation: int = 1,
         lengths: NDArray[np.integer] | None = None,
         resume: tuple[int, int] = (0, 0),
+        same_epoch: bool = False,
     ) -> None:
         if num_samples < 1:
             raise ValueError("the training set is empty: no sample to draw")
@@ -79,6 +81,7 @@ class TrainSampler(Sampler[Draw]):
         self.lengths = lengths
         self.epoch, self._done = resume
         self._next_epoch = self.epoch
+        self._stride = 0 if same_epoch else 1
 
     def __len__(self) -> int:
         """Micro-batches of a whole epoch, also when this one is resumed in its middle."""
@@ -86,7 +89,7 @@ class TrainSampler(Sampler[Draw]):
 
     def __iter__(self) -> Iterator[Draw]:
         epoch = self.epoch = self._next_epoch
-        self._next_epoch += 1
+        self._next_epoch += self._stride
         done, self._done = self._done, 0
         batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch, self.lengths)
         shares = self.processes * self.accumulation
