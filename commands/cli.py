@@ -9,13 +9,14 @@ What differs from plain LightningCLI, and why:
 - `test`, `validate` and `predict` use the best checkpoint of the run unless told otherwise.
 """
 
+import difflib
 import logging
 import os
 import re
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
@@ -54,6 +55,18 @@ class LockstepTrainer(Trainer):
         """Download and convert the data of a config, once; safe to repeat and to interrupt."""
 
 
+class LockstepParser(LightningArgumentParser):
+    """Says what is wrong with the command line without first listing all that could have been right."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        parser = getattr(ex, "subcommand_parser", None) or self
+        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
+        if unknown:
+            nearest = difflib.get_close_matches(unknown.group(1), parser._option_string_actions, n=1)
+            message += f"; did you mean {nearest[0]}?" if nearest else ""
+        super().error(message, ex)
+
+
 class LockstepCLI(LightningCLI):
     """See the module's docstring."""
 
@@ -71,6 +84,7 @@ class LockstepCLI(LightningCLI):
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
             parser_kwargs={"allow_abbrev": False},
+            parser_class=LockstepParser,
             args=args,
         )
 
@@ -93,6 +107,7 @@ class LockstepCLI(LightningCLI):
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        parser.usage = f"train.py {subcommand} --config FILE [--config OVERLAY ...] [--KEY VALUE ...]"
         if subcommand in EVALUATIONS:
             parser.set_defaults(ckpt_path="best")
         if subcommand in ("validate", "test"):
