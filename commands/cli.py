@@ -218,7 +218,16 @@ def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
 
 def _quiet_lightning() -> None:
     """Drop what Lightning says in every run and nobody can act on."""
-    noise = ("litlogger", "GPU available", "TPU available", "isinstance(treespec, LeafSpec)", "srun` command is available", "to estimate number of stepping", "sync_dist=True")
+    noise = (
+        "litlogger",
+        "GPU available",
+        "TPU available",
+        "isinstance(treespec, LeafSpec)",
+        "srun` command is available",
+        "to estimate number of stepping",
+        "sync_dist=True",
+        "Couldn't infer the batch indices",  # predictions carry their row themselves
+    )
 
     def is_news(record: logging.LogRecord) -> bool:
         return not any(text in record.getMessage() for text in noise)

@@ -90,7 +90,9 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path) -> Path | None:
         return None
     path = checkpoints / "best.ckpt" if ckpt_path == "best" else Path(ckpt_path)
     if not path.is_file():
-        raise FileNotFoundError(f"checkpoint {path} does not exist; in {checkpoints} there is: {_listing(checkpoints)}")
+        others = _listing(checkpoints)
+        hint = f"but in {checkpoints} there is {others}: name one with --ckpt_path FILE" if others else "nor any other"
+        raise FileNotFoundError(f"checkpoint {path} does not exist, {hint}")
     return path
 
 
