@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from callbacks.checkpointing import CHECKPOINTS
 
 log = logging.getLogger("lockstep")
 
@@ -65,7 +67,7 @@ class ResultsTable(Callback):
                 log.debug("%s: %s %s", title, name, "  ".join(f"{k} {v:.4f}" for k, v in values.items()))
         folder = Path(trainer.default_root_dir)
         log.info("files of this run: %s", folder)
-        if trainer.state.fn == "fit" and any(isinstance(c, Checkpoint) for c in trainer.checkpoint_callbacks):
+        if trainer.state.fn == "fit" and (folder / CHECKPOINTS / "best.ckpt").is_file():
             log.info("figures on held-out test data: python train.py test --run_name %s", folder.name)
 
 
