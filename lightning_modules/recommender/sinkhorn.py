@@ -34,7 +34,7 @@ class _Sinkhorn(torch.autograd.Function):
         smallest = torch.finfo(matrices.dtype).tiny
         result, all_sums = [], []
         for part in matrices.split(_chunk(matrices), -1):
-            part, sums = part.clone(), []
+            part, sums = part.clone(memory_format=torch.contiguous_format), []
             for _ in range(iterations):
                 for dim in (0, 1):
                     sums.append(part.sum(dim, keepdim=True).clamp_min_(smallest))
@@ -52,7 +52,8 @@ class _Sinkhorn(torch.autograd.Function):
         balanced, *all_sums = ctx.saved_tensors
         size, grads = _chunk(balanced), []
         for index, (part, part_grad) in enumerate(zip(balanced.split(size, -1), grad.split(size, -1))):
-            part, part_grad = part.clone(), part_grad.clone()
+            # Contiguous: the gradient arrives in the strides of whoever used the matrices.
+            part, part_grad = (x.clone(memory_format=torch.contiguous_format) for x in (part, part_grad))
             for step in reversed(range(ctx.steps)):
                 # y = x / sum(x): dx = (dy - sum(dy * y)) / sum(x), and x = y * sum(x).
                 total = all_sums[index * ctx.steps + step]
