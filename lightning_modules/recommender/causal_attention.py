@@ -113,13 +113,10 @@ class _CausalAttention(torch.autograd.Function):
         grad_query, grad_key, grad_value = (
             torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (query, key, value)
         )
-        grad_tables = (
-            None
-            if intervals is None
-            else [torch.zeros_like(t, dtype=_exact(t)) for t in (relation_keys, relation_values)]
-        )
+        tables = () if intervals is None else (relation_keys, relation_values)
+        grad_tables = [torch.zeros_like(table, dtype=_exact(table)) for table in tables]
         # sum_j weight_ij * d weight_ij, the softmax's correction, without a pass over [L, L].
-        correction = (grad * mixed).to(_exact(grad)).sum(-1, keepdim=True)
+        correction = (grad.to(_exact(grad)) * mixed).sum(-1, keepdim=True)
         grad = grad * ctx.scale
         step = 2 if ctx.masked else 1
         for index, tile in enumerate(_tiles(query)):
@@ -147,12 +144,8 @@ class _CausalAttention(torch.autograd.Function):
                 grad_tables[0] += torch.einsum("bhqt,bhqd->htd", pull, q)
             grad_query[rows, :, queries] = part
         grad_query *= query.shape[-1] ** -0.5
-        tables = (
-            (None, None)
-            if intervals is None
-            else (grad_tables[0].to(relation_keys.dtype), grad_tables[1].to(relation_keys.dtype))
-        )
-        return grad_query, grad_key, grad_value, *tables, None, None
+        grad_tables = [grad_table.to(query.dtype) for grad_table in grad_tables] or [None, None]
+        return grad_query, grad_key, grad_value, *grad_tables, None, None
 
 
 def _tiles(query: Tensor) -> Iterator[_Tile]:
