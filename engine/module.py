@@ -99,6 +99,13 @@ class LockstepModule(LightningModule):
         total, trained = sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
         log.info("%s: %s parameters, %s of them trained", type(self).__name__, f"{total:,}", f"{trained:,}")
 
+    def on_train_start(self) -> None:
+        # An optimizer's state brings rate, betas and weight decay along from the checkpoint; here the config counts.
+        optimizer, scheduler = self.optimizers(use_pl_optimizer=False), self.lr_schedulers()
+        scheduler.base_lrs = [settings["lr"] for settings in self._configured]
+        for group, settings, factor in zip(optimizer.param_groups, self._configured, scheduler.lr_lambdas, strict=True):
+            group.update(settings, initial_lr=settings["lr"], lr=settings["lr"] * factor(scheduler.last_epoch))
+
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         # Dropout's numbers are named by the step they are for, so a resumed run needs no generator state.
         micro = batch_idx % self.trainer.accumulate_grad_batches
@@ -133,6 +140,7 @@ class LockstepModule(LightningModule):
             decay_rate=self.decay_rate,
             decay_steps=self.decay_steps,
         )
+        self._configured = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
