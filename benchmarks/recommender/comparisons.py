@@ -1,0 +1,115 @@
+"""What is compared, under which names, and what is promised."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from benchmarks.recommender.evaluation import batched, one_by_one
+from benchmarks.recommender.loading import per_row, vectorised
+from benchmarks.recommender.measure import Maker
+from benchmarks.recommender.training_steps import attention_alone, sasrec_step, step_with_loader, tisasrec_step
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Sides that do the same work.
+
+    Attributes:
+        unit: what one of it is, in the singular.
+        sides: the first is what the others are compared with.
+        goals: what is promised of the last side: at least so many times less ``cpu`` or ``memory`` than the first,
+            or at most such a share ``waiting`` for data.
+    """
+
+    name: str
+    title: str
+    unit: str
+    sides: dict[str, Maker]
+    goals: dict[str, float] = field(default_factory=dict)
+
+
+_NAIVE, _OURS = "naive, [B, L, L, C]", "ours"
+
+COMPARISONS = (
+    Comparison(
+        "attention-50",
+        "Time-interval attention alone, forward and backward, B 32, L 50, C 64",
+        "pass",
+        {
+            _NAIVE: partial(attention_alone, "naive", 50, passes=5),
+            _OURS: partial(attention_alone, "ours", 50, passes=20),
+        },
+    ),
+    Comparison(
+        "attention-200",
+        "Time-interval attention alone, forward and backward, B 32, L 200, C 64",
+        "pass",
+        {_NAIVE: partial(attention_alone, "naive", 200), _OURS: partial(attention_alone, "ours", 200, passes=8)},
+        {"cpu": 8, "memory": 8},
+    ),
+    Comparison(
+        "attention-200-no-dropout",
+        "The same without dropout: the form alone",
+        "pass",
+        {
+            _NAIVE: partial(attention_alone, "naive", 200, dropout=0.0),
+            _OURS: partial(attention_alone, "ours", 200, dropout=0.0, passes=8),
+        },
+    ),
+    Comparison(
+        "tisasrec-50",
+        "Training step of TiSASRec, B 32, L 50, C 64, 2 blocks",
+        "step",
+        {_NAIVE: partial(tisasrec_step, "naive", 50, steps=2), _OURS: partial(tisasrec_step, "ours", 50, steps=5)},
+    ),
+    Comparison(
+        "tisasrec-200",
+        "Training step of TiSASRec, B 32, L 200, C 64, 2 blocks",
+        "step",
+        {_NAIVE: partial(tisasrec_step, "naive", 200), _OURS: partial(tisasrec_step, "ours", 200, steps=3)},
+    ),
+    Comparison(
+        "sasrec",
+        "Training of SASRec, B 128, L 200, C 64, 2 blocks, 3,416 items, lengths as in ML-1M",
+        "sequence",
+        {
+            "plain: padded, all logits": partial(sasrec_step, "plain", batches=1),
+            _OURS: partial(sasrec_step, "ours"),
+        },
+    ),
+    Comparison(
+        "sampler",
+        "Batches for SASRec with a negative each, B 128, L 200",
+        "batch",
+        {"row by row in Python": partial(per_row, False, batches=4), _OURS: partial(vectorised, False)},
+    ),
+    Comparison(
+        "sampler-times",
+        "Batches for TiSASRec: the same and the intervals of all pairs",
+        "batch",
+        {"row by row in Python": partial(per_row, True), _OURS: partial(vectorised, True)},
+    ),
+    Comparison(
+        "evaluation",
+        "Evaluation of SASRec, L 200, 3,416 items",
+        "user",
+        {
+            "user by user, 100 negatives": partial(one_by_one),
+            "ours, sampled_100": partial(batched, "sampled_100"),
+            "ours, full ranking": partial(batched, "full"),
+        },
+    ),
+    Comparison(
+        "waiting-sasrec",
+        "Waiting for data in training, SASRec, B 128, L 200, no loader processes",
+        "step",
+        {_OURS: partial(step_with_loader, "standard")},
+        {"waiting": 0.05},
+    ),
+    Comparison(
+        "waiting-tisasrec",
+        "Waiting for data in training, TiSASRec, B 128, L 200, no loader processes",
+        "step",
+        {_OURS: partial(step_with_loader, "time_interval")},
+        {"waiting": 0.05},
+    ),
+)

@@ -1,0 +1,53 @@
+"""Putting batches together: the project's vectorised rows against the per-row sampler."""
+
+import numpy as np
+
+from benchmarks.recommender.measure import Done, Work
+from benchmarks.recommender.movielens_like import movielens_like
+from benchmarks.recommender.per_row_sampler import PerRowSampler, User
+from benchmarks.recommender.training_steps import TIME_SPAN, train_sequences
+from datamodules.recommender.sequences import EventArrays, TrainSequences
+from engine.sampling import TrainSampler
+from lightning_modules.recommender.attention import time_intervals
+
+
+def per_row(
+    with_times: bool, num_users: int = 1024, batch_size: int = 128, length: int = 200, batches: int = 1
+) -> Work:
+    """Batches of inputs, targets, a negative each and (``with_times``) the intervals of all pairs, event by event."""
+    events = movielens_like(num_users)
+    users = training_users(events, train_sequences(events, length))
+    sampler = PerRowSampler(users, events.num_items, length, TIME_SPAN if with_times else None)
+    order = [draw.indices.tolist() for draw in TrainSampler(num_users, batch_size, seed=1)]
+
+    def work() -> Done:
+        for rows in order[:batches]:
+            sampler.batch(rows)
+        return Done(batches)
+
+    return work
+
+
+def vectorised(with_times: bool, num_users: int = 1024, batch_size: int = 128, length: int = 200) -> Work:
+    """The same from the project's data set and sampler, an epoch at a time; intervals as the model computes them."""
+    sequences = train_sequences(movielens_like(num_users), length, num_negatives=1)
+    order = TrainSampler(len(sequences), batch_size, seed=1, lengths=sequences.lengths)
+
+    def work() -> Done:
+        for draw in order:
+            history = sequences[draw].history
+            if with_times:
+                time_intervals(history.times, history.time_scale, TIME_SPAN)
+        return Done(len(order))
+
+    return work
+
+
+def training_users(events: EventArrays, sequences: TrainSequences) -> list[User]:
+    """The training rows as Python lists."""
+    parts = [slice(events.offsets[user], end) for user, end in zip(sequences.users, sequences.ends, strict=True)]
+    scales = np.asarray(sequences.time_scale)[sequences.users].tolist()
+    return [
+        User(events.items[part].tolist(), events.times[part].tolist(), scale)
+        for part, scale in zip(parts, scales, strict=True)
+    ]

@@ -1,0 +1,143 @@
+"""Two or more sides of a comparison, measured in turn, each in a process of its own with one thread.
+
+Sides take turns (peer, ours, peer, ours, ...), so that whatever else the machine does meets both alike, and the ratio
+is taken within a turn. A process of its own makes the peak memory that of one side alone. CPU seconds are what counts:
+they are nearly the same on a busy machine; wall seconds are not.
+"""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import torch
+
+
+class Done(NamedTuple):
+    """What one call of a side's work did."""
+
+    amount: float  # in the comparison's unit: steps, users, batches, ...
+    waited: float = 0.0  # seconds of it (by the wall clock) that training waited for data
+
+
+Work = Callable[[], Done]
+Maker = Callable[[], Work]
+"""Prepares a side (not measured) and returns its work; called in the side's own process, so it must be picklable."""
+
+
+class Turn(NamedTuple):
+    """One measured call: seconds for one unit of work."""
+
+    cpu: float
+    wall: float
+    waited_share: float  # of the wall seconds
+
+
+class Measured(NamedTuple):
+    """One side after all its turns."""
+
+    turns: list[Turn]
+    memory: int  # bytes at the peak of the work, above what the process held before
+
+
+def take_turns(sides: dict[str, Maker], repeats: int) -> dict[str, Measured]:
+    """Measure all sides ``repeats`` times, in turn, after one call each to warm up."""
+    with ExitStack() as stack:
+        running = {name: stack.enter_context(Side(name, make)) for name, make in sides.items()}
+        turns: dict[str, list[Turn]] = {name: [] for name in sides}
+        for _ in range(repeats):
+            for name, side in running.items():
+                turns[name].append(side.turn())
+        return {name: Measured(turns[name], side.memory()) for name, side in running.items()}
+
+
+class Side:
+    """A process that does a side's work when asked."""
+
+    def __init__(self, name: str, make: Maker) -> None:
+        self.name = name
+        os.environ["OMP_NUM_THREADS"] = "1"  # inherited by the process, before it loads torch
+        spawn = get_context("spawn")
+        self.connection, remote = spawn.Pipe()
+        self.process = spawn.Process(target=_serve, args=(remote, make), daemon=True)
+        self.process.start()
+        remote.close()
+
+    def __enter__(self) -> "Side":
+        self._receive()  # one after the other: a side that prepares itself would disturb the others' turns
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self.process.terminate()
+        self.connection.close()
+        self.process.join()
+
+    def turn(self) -> Turn:
+        return self._ask("turn")
+
+    def memory(self) -> int:
+        return self._ask("memory")
+
+    def _ask(self, question: str) -> Turn | int:
+        self.connection.send(question)
+        return self._receive()
+
+    def _receive(self) -> Turn | int | None:
+        try:
+            return self.connection.recv()
+        except EOFError:
+            self.process.join()
+            raise RuntimeError(
+                f"the process of {self.name!r} ended with exit code {self.process.exitcode}; its error is above "
+                "(-9 and no error: killed, most likely because memory ran out)"
+            ) from None
+
+
+def _serve(connection: Connection, make: Maker) -> None:
+    torch.set_num_threads(1)
+    work = make()
+    before = _forget_peak()
+    work()
+    connection.send(None)
+    while True:
+        try:
+            question = connection.recv()
+        except EOFError:
+            return
+        connection.send(_turn(work) if question == "turn" else _peak() - before)
+
+
+def _turn(work: Work) -> Turn:
+    cpu, wall = time.process_time(), time.perf_counter()
+    done = work()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return Turn(cpu / done.amount, wall / done.amount, done.waited / wall)
+
+
+def _forget_peak() -> int:
+    """Start a new peak where the system can (Linux); returns the bytes that are its ground."""
+    forget = Path("/proc/self/clear_refs")
+    if forget.exists():
+        forget.write_text("5")
+    return _peak()
+
+
+def _peak() -> int:
+    """Bytes of memory at the process's peak.
+
+    Linux's own mark if there is one: ``ru_maxrss`` of a process begins at the peak of the one that started it.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        marks = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(marks["VmHWM"].split()[0]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,77 @@
+"""Peer: time-interval attention with a vector for every pair of events, [B, L, L, C], for keys and for values.
+
+Written from the description of the method (Li, Wang and McAuley, "Time Interval Aware Self-Attention for Sequential
+Recommendation", WSDM 2020, section 3), which the public codes follow to the letter (JiachengLi1995/TiSASRec,
+pmixer/TiSASRec.pytorch): look up both interval tables for all pairs, drop out elements of the result, multiply.
+Where there was a choice the peer got the cheaper one: heads are views here, and not copies as in those codes.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables, time_intervals
+from lightning_modules.recommender.network import SequenceEncoder
+
+
+class NaiveTimeContext(NamedTuple):
+    """The four looked-up tables, after dropout."""
+
+    position_keys: Tensor  # [B, L, C]
+    position_values: Tensor  # [B, L, C]
+    interval_keys: Tensor  # [B, L, L, C]
+    interval_values: Tensor  # [B, L, L, C]
+
+
+class NaiveTimeTables(nn.Module):
+    """Shares the weights of TimeTables."""
+
+    def __init__(self, tables: TimeTables) -> None:
+        super().__init__()
+        self.position_keys, self.position_values = tables.position_keys, tables.position_values
+        self.interval_keys, self.interval_values = tables.interval_keys, tables.interval_values
+        self.time_span, self.dropout = tables.time_span, nn.Dropout(tables.dropout.p)
+
+    def forward(self, places: Tensor, times: Tensor, time_scale: Tensor) -> NaiveTimeContext:
+        intervals = time_intervals(times, time_scale, self.time_span)
+        return NaiveTimeContext(
+            self.dropout(self.position_keys(places)),
+            self.dropout(self.position_values(places)),
+            self.dropout(self.interval_keys(intervals)),
+            self.dropout(self.interval_values(intervals)),
+        )
+
+
+class NaiveTimeAttention(nn.Module):
+    """Shares the weights of TimeIntervalAttention; without dropout the outputs are the same."""
+
+    def __init__(self, attention: TimeIntervalAttention) -> None:
+        super().__init__()
+        self.projection, self.output = attention.projection, attention.output
+        self.num_heads, self.dropout = attention.num_heads, nn.Dropout(attention.dropout)
+
+    def forward(self, x: Tensor, context: NaiveTimeContext) -> Tensor:
+        """[B, L, C] -> [B, L, C]."""
+        parts = (*self.projection(x).chunk(3, -1), *context)
+        query, key, value, place_key, place_value, near_key, near_value = (self._split(part) for part in parts)
+        scores = query @ key.mT + query @ place_key.mT + (near_key @ query.unsqueeze(-1)).squeeze(-1)
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
+        scores = (scores / math.sqrt(query.shape[-1])).masked_fill(later, -torch.inf)
+        weights = self.dropout(scores.softmax(-1))
+        mixed = weights @ value + weights @ place_value + (weights.unsqueeze(-2) @ near_value).squeeze(-2)
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def _split(self, part: Tensor) -> Tensor:
+        """[B, ..., C] -> [B, H, ..., D]."""
+        return part.unflatten(-1, (self.num_heads, -1)).movedim(-2, 1)
+
+
+def with_naive_attention(encoder: SequenceEncoder) -> SequenceEncoder:
+    """The same TiSASRec with the naive form in all its blocks; changes the encoder itself."""
+    assert encoder.time_tables is not None, "an encoder without times"
+    encoder.time_tables = NaiveTimeTables(encoder.time_tables)
+    for block in encoder.blocks:
+        block.attention.function = NaiveTimeAttention(block.attention.function)
+    return encoder

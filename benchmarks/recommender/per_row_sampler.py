@@ -1,0 +1,80 @@
+"""Peer: batches put together event by event in Python, as the samplers of the public codes do.
+
+The rows of kang205/SASRec, pmixer/SASRec.pytorch and their descendants: a walk back through the history that fills
+inputs, targets and one negative each, the negative drawn until it is new to the user. With times, the interval of every
+pair of events goes in an L x L matrix by two nested loops (the public codes of TiSASRec do this for all users at the
+start and keep the result; some descendants do it for each batch).
+"""
+
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Row(NamedTuple):
+    """One user, padded with 0 on the left."""
+
+    items: NDArray[np.int64]  # [L]
+    targets: NDArray[np.int64]  # [L]
+    negatives: NDArray[np.int64]  # [L]
+    intervals: NDArray[np.int64] | None  # [L, L]
+
+
+class User(NamedTuple):
+    """The training part of a user's events, oldest first."""
+
+    items: list[int]
+    times: list[int]
+    time_scale: int  # seconds
+
+
+class PerRowSampler:
+    """Rows of L events at most.
+
+    Args:
+        length: L.
+        time_span: longest interval told apart, or None for rows without intervals.
+    """
+
+    def __init__(self, users: list[User], num_items: int, length: int, time_span: int | None, seed: int = 0) -> None:
+        self.users, self.num_items, self.length, self.time_span = users, num_items, length, time_span
+        self.random = Random(seed)
+
+    def batch(self, rows: list[int]) -> Row:
+        """The rows' users as arrays [B, L], intervals [B, L, L]."""
+        items, targets, negatives, intervals = zip(*(self.row(self.users[row]) for row in rows), strict=True)
+        stacked = None if self.time_span is None else np.stack(intervals)
+        return Row(np.stack(items), np.stack(targets), np.stack(negatives), stacked)
+
+    def row(self, user: User) -> Row:
+        items, targets, negatives = (np.zeros(self.length, np.int64) for _ in range(3))
+        times = np.zeros(self.length, np.int64)
+        known = set(user.items)
+        target, place = user.items[-1], self.length - 1
+        for item, time in zip(reversed(user.items[:-1]), reversed(user.times[:-1]), strict=True):
+            items[place], targets[place], times[place] = item, target, time
+            negatives[place] = self._unknown(known)
+            target = item
+            place -= 1
+            if place < 0:
+                break
+        first = place + 1
+        return Row(items, targets, negatives, self._intervals(times.tolist(), first, user.time_scale))
+
+    def _unknown(self, known: set[int]) -> int:
+        item = self.random.randint(1, self.num_items)
+        while item in known:
+            item = self.random.randint(1, self.num_items)
+        return item
+
+    def _intervals(self, times: list[int], first: int, scale: int) -> NDArray[np.int64] | None:
+        if self.time_span is None:
+            return None
+        units = [(2 * (time - times[first]) + scale) // (2 * scale) for time in times]
+        intervals = np.zeros((self.length, self.length), np.int64)
+        for i in range(first, self.length):
+            for j in range(first, self.length):
+                intervals[i][j] = min(abs(units[i] - units[j]), self.time_span)
+        return intervals

@@ -1,0 +1,48 @@
+"""Peer: evaluation one user at a time, as the public codes do (kang205/SASRec, pmixer/SASRec.pytorch).
+
+For each user Python fills the padded history, draws 100 negatives that the user does not know, asks the model for 101
+scores and sorts them. The public codes do this with gradients on; here they are off, which is in the peer's favour.
+"""
+
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks.recommender.plain_sasrec import PlainSASRec
+
+
+class Case(NamedTuple):
+    """A user to evaluate."""
+
+    history: list[int]  # oldest first
+    target: int
+
+
+def evaluate_each(
+    model: PlainSASRec, cases: list[Case], num_items: int, length: int, random: Random
+) -> list[tuple[int, list[int]]]:
+    """(rank of the target from 1, its 100 competitors) of each case."""
+    return [_evaluate(model, case, num_items, length, random) for case in cases]
+
+
+@torch.no_grad()
+def _evaluate(model: PlainSASRec, case: Case, num_items: int, length: int, random: Random) -> tuple[int, list[int]]:
+    items = np.zeros(length, np.int64)
+    place = length - 1
+    for item in reversed(case.history):
+        items[place] = item
+        place -= 1
+        if place < 0:
+            break
+    known = {*case.history, case.target}
+    candidates = [case.target]
+    for _ in range(100):
+        item = random.randint(1, num_items)
+        while item in known:
+            item = random.randint(1, num_items)
+        candidates.append(item)
+    state = model(torch.from_numpy(items[None]))[0, -1]
+    scores = model.items(torch.tensor(candidates)) @ state
+    return int((-scores).argsort().argsort()[0]) + 1, candidates[1:]

@@ -1,0 +1,70 @@
+"""Peer: SASRec as it is usually written in PyTorch.
+
+Histories are padded on the left to the longest that the model allows, whatever the batch holds; attention is torch's
+MultiheadAttention under a boolean mask; the loss makes the logits of all positions, real or padded. So do, up to the
+loss, pmixer/SASRec.pytorch and its many descendants (Kang and McAuley, ICDM 2018, is the model); cross-entropy over
+all items as in Klenitskiy and Vasilev, RecSys 2023.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lightning_modules.recommender.network import Block, SequenceEncoder
+
+
+class PlainSASRec(nn.Module):
+    """Shares the weights of an encoder with standard attention, plain residuals and ``norm: pre``.
+
+    Without dropout the states of the real positions are the same.
+    """
+
+    def __init__(self, encoder: SequenceEncoder) -> None:
+        super().__init__()
+        assert encoder.positions is not None and encoder.streams is None, "not the encoder of a plain SASRec"
+        self.items, self.positions, self.norm = encoder.items, encoder.positions, encoder.norm
+        self.dropout = nn.Dropout(encoder.dropout.p)
+        self.blocks = nn.ModuleList(PlainBlock(block) for block in encoder.blocks)
+
+    def forward(self, items: Tensor) -> Tensor:
+        """items [B, L], padded with 0 on the left -> states [B, L, C]."""
+        length = items.shape[1]
+        places = torch.arange(length, device=items.device)
+        x = self.dropout(self.items(items) * math.sqrt(self.items.embedding_dim) + self.positions(places))
+        hidden = (places > places.unsqueeze(1)) | (items == 0).unsqueeze(1)  # [B, queries, keys]
+        # A padded position sees itself: a row without any key would be NaN.
+        hidden &= places != places.unsqueeze(1)
+        for block in self.blocks:
+            x = block(x, hidden)
+        return self.norm(x)
+
+    def loss(self, items: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy over all items; items and targets [B, L], 0 where padded."""
+        logits = self(items) @ self.items.weight[1:].T
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten() - 1, ignore_index=-1)
+
+
+class PlainBlock(nn.Module):
+    """Shares the weights of a Block."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        ours, feed_forward = block.attention.function, block.feed_forward.function
+        self.attention = nn.MultiheadAttention(
+            ours.output.in_features, ours.num_heads, dropout=ours.dropout, batch_first=True
+        )
+        self.attention.in_proj_weight, self.attention.in_proj_bias = ours.projection.weight, ours.projection.bias
+        self.attention.out_proj.weight, self.attention.out_proj.bias = ours.output.weight, ours.output.bias
+        self.attention_norm, self.feed_forward_norm = block.attention.norm, block.feed_forward.norm
+        self.inner, self.outer = feed_forward.inner, feed_forward.outer
+        self.dropout = nn.Dropout(block.attention.dropout.p)
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """x [B, L, C], hidden [B, L, L] true where a query must not look -> [B, L, C]."""
+        normed = self.attention_norm(x)
+        mask = hidden.repeat_interleave(self.attention.num_heads, 0)
+        x = x + self.dropout(self.attention(normed, normed, normed, attn_mask=mask)[0])
+        inner = self.dropout(F.relu(self.inner(self.feed_forward_norm(x))))
+        return x + self.dropout(self.outer(inner))

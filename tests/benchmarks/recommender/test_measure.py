@@ -1,0 +1,47 @@
+"""Sides in processes of their own: turns, memory, and a death that is told."""
+
+import time
+from functools import partial
+
+import pytest
+
+from benchmarks.recommender.measure import Done, Side, Work, take_turns
+
+MIB = 2**20
+
+
+def _allocate(size: int) -> Work:
+    def work() -> Done:
+        held = bytearray(size)
+        held[::1024] = b"x" * len(held[::1024])  # touched, so that it counts
+        return Done(2)
+
+    return work
+
+
+def _sleep() -> Work:
+    def work() -> Done:
+        time.sleep(0.2)
+        return Done(1, waited=0.1)
+
+    return work
+
+
+def _fail() -> Work:
+    raise SystemExit(7)
+
+
+def test_turns_and_memory() -> None:
+    measured = take_turns({"large": partial(_allocate, 200 * MIB), "sleeps": _sleep}, repeats=3)
+    large, sleeps = measured["large"], measured["sleeps"]
+    assert len(large.turns) == len(sleeps.turns) == 3
+    assert 190 * MIB < large.memory < 260 * MIB
+    assert sleeps.memory < 20 * MIB
+    for turn in sleeps.turns:
+        assert turn.cpu < turn.wall and turn.wall >= 0.2
+        assert 0 < turn.waited_share <= 0.5
+
+
+def test_a_side_that_dies_is_named() -> None:
+    with pytest.raises(RuntimeError, match="'broken' ended with exit code 7"), Side("broken", _fail):
+        pass

@@ -1,0 +1,46 @@
+"""User by user or in batches: the same rank of the same item among the same competitors."""
+
+from random import Random
+
+import numpy as np
+import torch
+
+from benchmarks.recommender.evaluation import evaluate_batches, held_out_cases, ranked_examples
+from benchmarks.recommender.movielens_like import movielens_like
+from benchmarks.recommender.per_user_evaluation import evaluate_each
+from benchmarks.recommender.plain_sasrec import PlainSASRec
+from engine.sampling import Draw
+from lightning_modules.recommender.network import SequenceEncoder
+from lightning_modules.recommender.ranking import candidate_ranks
+
+NUM_USERS, NUM_ITEMS, LENGTH = 12, 2300, 30
+
+
+def _encoder() -> SequenceEncoder:
+    torch.manual_seed(0)
+    encoder = SequenceEncoder(NUM_ITEMS, LENGTH, 8).eval()
+    torch.nn.init.normal_(encoder.items.weight[1:])  # scores far apart, so that rounding changes no rank
+    return encoder
+
+
+@torch.no_grad()
+def test_same_ranks_among_the_same_candidates() -> None:
+    events, encoder = movielens_like(NUM_USERS, NUM_ITEMS), _encoder()
+    cases = held_out_cases(events)
+    one_by_one = evaluate_each(PlainSASRec(encoder).eval(), cases, NUM_ITEMS, LENGTH, Random(1))
+    theirs, candidates = zip(*one_by_one, strict=True)
+    for case, negatives in zip(cases, candidates, strict=True):
+        assert len(negatives) == 100 and not {*case.history, case.target} & set(negatives)
+    batch = ranked_examples(events, LENGTH, np.array(candidates))[Draw(0, np.arange(NUM_USERS))]
+    assert batch.target.tolist() == [case.target for case in cases]
+    states = encoder(batch.history)[torch.arange(NUM_USERS), batch.history.lengths - 1]
+    ours = candidate_ranks(encoder.scores(states), batch.target, batch.candidates)
+    assert ours.tolist() == list(theirs)
+    assert len(set(theirs)) > 3
+
+
+def test_both_protocols_rank_every_user() -> None:
+    events, encoder = movielens_like(NUM_USERS, NUM_ITEMS), _encoder()
+    for protocol, worst in (("full", NUM_ITEMS), ("sampled_100", 101)):
+        found = evaluate_batches(encoder, events, protocol, 5, LENGTH)
+        assert len(found) == NUM_USERS and 1 <= min(found) <= max(found) <= worst
