@@ -19,7 +19,7 @@ from benchmarks.recommender.measure import Measured
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SMALLEST = 4 << 20
-"""Bytes; memory below is the noise of the allocator, and no ratio is made of it."""
+"""Bytes; memory below is the noise of the allocator: no ratio is made of it, and none is made larger by it."""
 
 Result = dict[str, Any]
 """A comparison's figures, ready for JSON; see ``summary``."""
@@ -59,7 +59,7 @@ def table(results: list[Result], around: dict[str, Any]) -> Table:
     )
     sheet = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
     sheet.add_column("")
-    for heading in ("CPU ms", "a CPU second", "wall ms", "memory"):
+    for heading in ("CPU ms", "per CPU s", "wall ms", "memory"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     for result in results:
         sheet.add_row(f"[bold]{result['title']}[/bold] (one {result['unit']})")
@@ -102,7 +102,7 @@ def _side(name: str, side: Measured, first: Measured | None) -> Result:
         result["times_less"] = {
             "cpu": [theirs.cpu / ours.cpu for theirs, ours in pairs],
             "wall": [theirs.wall / ours.wall for theirs, ours in pairs],
-            "memory": first.memory / max(side.memory, 1) if first.memory > _SMALLEST else None,
+            "memory": first.memory / max(side.memory, _SMALLEST) if first.memory > _SMALLEST else None,
         }
     return result
 
@@ -115,7 +115,7 @@ def _goals(goals: dict[str, float], side: Result) -> list[Result]:
             text, met = f"waits at most {bound:.0%} of the time, waited {found:.2%}", found <= bound
         else:
             found = median(side["times_less"][kind]) if kind == "cpu" else side["times_less"][kind]
-            text, met = f"at least {bound:g} times less {'CPU time' if kind == 'cpu' else kind}", found >= bound
+            text, met = f"at least {bound:g} times less {'CPU time' if kind == 'cpu' else kind}", (found or 0) >= bound
         outcomes.append({"text": text, "found": found, "met": met})
     return outcomes
 
