@@ -99,6 +99,7 @@ class RunLog(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         log.debug("stopped at step %d", trainer.global_step, exc_info=exception)
+        self.teardown(trainer, pl_module, "")  # Lightning does not call it now
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if trainer.is_global_zero:

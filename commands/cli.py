@@ -166,8 +166,9 @@ class LockstepCLI(LightningCLI):
             super().instantiate_classes()
             return
         # Data are prepared where there may be no accelerator: neither trainer nor model is made.
-        data = Namespace(data=self.config.prepare.data)
-        self.datamodule = self._parser("prepare").instantiate(data).data
+        config = self.config.prepare.clone()
+        config.model = None
+        self.datamodule = self._parser("prepare").instantiate(config).data
 
     def _run_subcommand(self, subcommand: str) -> None:
         if subcommand == "prepare":
@@ -241,9 +242,9 @@ def _quiet_lightning() -> None:
 def _log_to_console() -> None:
     log.setLevel(logging.DEBUG)
     log.propagate = False
-    if not any(type(handler) is logging.StreamHandler for handler in log.handlers):
-        handler = logging.StreamHandler()
-        handler.setLevel(logging.INFO)
-        handler.addFilter(lambda record: record.levelno >= logging.ERROR or rank_zero_only.rank == 0)
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        log.addHandler(handler)
+    log.handlers = [handler for handler in log.handlers if type(handler) is not logging.StreamHandler]
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.INFO)
+    handler.addFilter(lambda record: record.levelno >= logging.ERROR or rank_zero_only.rank == 0)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)

@@ -1,7 +1,9 @@
 """What every test has at hand: the repository, the real data where there are some, a folder to run in."""
 
 import json
+import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +49,7 @@ def lockstep(tmp_path, monkeypatch):
     from commands.cli import main
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_DEBUG", "1")  # errors as they were raised
     for key in ("PL_GLOBAL_SEED", "LOCKSTEP_RUN_NAME"):
         monkeypatch.setenv(key, "")
         monkeypatch.delenv(key)
@@ -56,6 +59,38 @@ def lockstep(tmp_path, monkeypatch):
         return Run(tmp_path / "runs" / name)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A folder with a finished run of two epochs of 13 steps. To read; `done` copies it."""
+    from commands.cli import main
+
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PL_GLOBAL_SEED", "")
+        patch.delenv("PL_GLOBAL_SEED")
+        main(["fit", *TINY, "--trainer.max_epochs", "2", "--run_name", "recommender-quickstart-done"])
+    return folder
+
+
+@pytest.fixture
+def done(lockstep, trained, tmp_path):
+    """The test's own copy of `trained`, in which `lockstep` runs."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return Run(tmp_path / "runs" / "recommender-quickstart-done")
+
+
+@pytest.fixture
+def said():
+    """What was said to the user so far: a list of lines."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("lockstep").addHandler(handler)
+    yield lines
+    logging.getLogger("lockstep").removeHandler(handler)
 
 
 @pytest.fixture
