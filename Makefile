@@ -27,12 +27,11 @@ train: $(INSTALLED) ## train the quickstart and test it (embedded data, under 3 
 test: $(INSTALLED) ## run all tests
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
 
-lint: $(INSTALLED) ## style and types
+lint: $(INSTALLED) ## style
 	$(VENV)/bin/python -m flake8
-	$(VENV)/bin/python -m mypy
 
 bench: $(INSTALLED) ## the benchmarks (one thread; minutes)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m benchmarks.recommender
 
 clean: ## remove the environment and caches; runs/ and data/ stay
-	rm -rf $(VENV) *.egg-info build .pytest_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) *.egg-info build .pytest_cache .hypothesis

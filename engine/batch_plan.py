@@ -37,7 +37,8 @@ class BatchPlan:
         if (batch_size is None) == (batch_size_per_device is None):
             raise ValueError(
                 "give exactly one of data.batch_size (samples of an optimizer step over all processes) and "
-                f"data.batch_size_per_device; got batch_size={batch_size}, batch_size_per_device={batch_size_per_device}"
+                f"data.batch_size_per_device; got batch_size={batch_size} and "
+                f"batch_size_per_device={batch_size_per_device}"
             )
         if batch_size is None:
             assert batch_size_per_device is not None

@@ -28,7 +28,12 @@ class Draw(NamedTuple):
 
 
 def global_batches(
-    num_samples: int, batch_size: int, seed: int, epoch: int, lengths: NDArray[np.integer] | None = None, window: int = 32
+    num_samples: int,
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    lengths: NDArray[np.integer] | None = None,
+    window: int = 32,
 ) -> list[NDArray[np.int64]]:
     """The global batches of an epoch: every sample once, in random order; the last batch may be smaller.
 

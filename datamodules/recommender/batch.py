@@ -3,7 +3,8 @@
 Item ids run from 1 to ``num_items``; 0 is padding. Rows are padded on the *right* (oldest event first), so a causal
 mask alone hides the padding from every real position, and attention needs no other mask. Positions are nevertheless
 counted from the end of a row, as in the SASRec papers: event ``j`` of a row with ``n`` events has position
-``max_length - n + j``. A row without events (``lengths == 0``) is a filler that keeps processes in step; it weighs nothing.
+``max_length - n + j``. A row without events (``lengths == 0``) is a filler that keeps processes in step and
+weighs nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ class History(NamedTuple):
     items: Tensor  # [B, L] int64, 0 where padded
     times: Tensor  # [B, L] int64, seconds; padding repeats the row's last time (0 in a filler row)
     lengths: Tensor  # [B] int64, number of real events
-    time_scale: Tensor  # [B] int64, seconds; smallest non-zero gap between neighbouring events of the user's training part, 1 if none
+    time_scale: Tensor  # [B] int64, seconds; smallest non-zero gap in the user's training part, 1 if none
 
 
 class TrainBatch(NamedTuple):

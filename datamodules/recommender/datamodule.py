@@ -179,7 +179,7 @@ class InteractionSequences(LockstepDataModule):
                  len(self.validation_set), len(self.test_set))  # fmt: skip
 
     def _candidates(self) -> NDArray[np.int32]:
-        """The fixed list, kept beside the store so that all models are compared on the same one, whatever their seed."""
+        """The fixed list, kept beside the store: all models are compared on the same one, whatever their seed."""
         path = self.events.root / "sampled_100.npy"
         if not path.exists():
             save_candidates(path, sampled_candidates(self.events, seed=0))

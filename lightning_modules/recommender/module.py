@@ -1,5 +1,7 @@
 """The recommender's LightningModule: SASRec and TiSASRec, each with or without hyper-connections."""
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,6 +43,8 @@ class SequentialRecommender(LockstepModule):
         training: see LockstepModule.
     """  # noqa: E501
 
+    encoder: SequenceEncoder
+
     def __init__(
         self,
         attention: Attention = "standard",
@@ -81,16 +85,19 @@ class SequentialRecommender(LockstepModule):
         }
         self.loss_name, self.loss_options = loss, {"calibration": gbce_calibration} if loss == "gbce" else {}
         self.remove_seen, self.baselines, self.top_k = remove_seen, baselines, top_k
-        self.encoder: SequenceEncoder | None = None
         self.metrics = torch.nn.ModuleDict()
         self._scorers: dict[str, Scorer] = {}
         self._baselines_done: set[str] = set()
 
+    def setup(self, stage: str) -> None:
+        self.terms_per_sample = self.data.catalog.max_length
+        super().setup(stage)
+
     def configure_model(self) -> None:
-        if self.encoder is None:
+        if not hasattr(self, "encoder"):
             catalog = self.data.catalog
-            self.terms_per_sample = catalog.max_length
             self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self.architecture)
+            self._items = {"count": catalog.num_items, "sha256": _fingerprint(catalog.item_ids)}
 
     # -- training ----------------------------------------------------------------------------------------------------
 
@@ -100,7 +107,23 @@ class SequentialRecommender(LockstepModule):
         total = LOSSES[self.loss_name](states, weight, batch.targets, batch.negatives, **self.loss_options)
         real = batch.targets > 0
         self.log("train/real_positions", real.float().mean(), on_step=True, batch_size=1)
+        if self.encoder.collect_diagnostics:
+            self._log_hyper_connections()
         return LossSum(total, real.sum())
+
+    def on_train_batch_start(self, batch: TrainBatch, batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
+        step = self.trainer.global_step + 1
+        self.encoder.collect_diagnostics = step % self.trainer.log_every_n_steps == 0
+
+    def _log_hyper_connections(self) -> None:
+        """Of mHC: the composite gain of all mixings (near 1 is stable), how far the streams have grown apart (0 is
+        collapsed) and how far the mixings are from doubly stochastic."""
+        figures = self.encoder.diagnostics()
+        for name, reduce in (("gain", torch.max), ("stream_spread", torch.mean), ("sum_error", torch.max)):
+            values = [value for key, value in figures.items() if key.startswith(name + "/")]
+            if values:
+                self.log(f"mhc/{name}", reduce(torch.stack(values)), on_step=True, batch_size=1)
 
     # -- evaluation --------------------------------------------------------------------------------------------------
 
@@ -179,13 +202,13 @@ class SequentialRecommender(LockstepModule):
         if self.remove_seen:
             scores.scatter_(1, batch.seen, -torch.inf)
         best = scores.topk(min(self.top_k, scores.shape[1] - 1))
-        return [
-            (row, {**self.data.describe(row), "recommendations": self._recommendations(items, values) if events else []})
-            for row, events, items, values in zip(
-                batch.users.tolist(), batch.history.lengths.tolist(), best.indices.tolist(), best.values.tolist(), strict=True
-            )
-            if row >= 0
-        ]
+        columns = (batch.users, batch.history.lengths, best.indices, best.values)
+        answers = []
+        for row, events, items, values in zip(*(column.tolist() for column in columns), strict=True):
+            if row >= 0:
+                recommendations = self._recommendations(items, values) if events else []
+                answers.append((row, {**self.data.describe(row), "recommendations": recommendations}))
+        return answers
 
     def _recommendations(self, items: list[int], scores: list[float]) -> list[dict[str, Any]]:
         catalog = self.data.catalog
@@ -202,13 +225,20 @@ class SequentialRecommender(LockstepModule):
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["num_items"] = self.encoder.num_items
+        checkpoint["items"] = self._items
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        saved, present = checkpoint.get("num_items"), self.data.catalog.num_items
-        if saved != present:
+        saved = checkpoint.get("items")
+        if saved != self._items:
+            found = "no list of items" if saved is None else f"{saved['count']} items (sha256 {saved['sha256'][:12]})"
             raise ValueError(
-                f"the checkpoint was trained on {saved} items, the data have {present}: item ids would mean something "
-                "else. Use the data (and filters) that the checkpoint was trained with"
+                f"the checkpoint was trained with {found}, the data have {self._items['count']} "
+                f"(sha256 {self._items['sha256'][:12]}): item numbers would mean something else, or nothing. "
+                "Use the data and the filters that the checkpoint was trained with"
             )
         super().on_load_checkpoint(checkpoint)
+
+
+def _fingerprint(item_ids: Sequence[str]) -> str:
+    """Of what the item numbers stand for."""
+    return hashlib.sha256("\n".join(item_ids).encode()).hexdigest()

@@ -113,7 +113,7 @@ class SequenceEncoder(nn.Module):
             connection.collect = collect
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """Figures of the hyper-connections in the last forward pass that collected them (see diagnose); {} for plain."""
+        """Figures of the hyper-connections in the last forward pass that collected (see diagnose); {} for plain."""
         return {} if self._real is None else diagnose(self._connections(), self._real)
 
     def forward(self, history: History) -> Tensor:
