@@ -3,7 +3,7 @@
 All of them take states and return the *sum* over the real positions as a float32 scalar: whoever calls divides by the
 count over all processes and micro-batches. Shapes: states [B, L, C] (or [N, C]), weight [V, C] whose row ``i - 1``
 belongs to item ``i``, targets [B, L] (or [N]) with 0 where there is none, negatives [B, L, K] or, shared along the row,
-[B, 1, K] (or [N, K]), items from 1 to V.
+[B, 1, K] (or [N, K]), items from 1 to V, 0 in padding.
 """
 
 from typing import Literal, Protocol
@@ -79,7 +79,7 @@ def _logits(
     if negatives is None or negatives.shape[-1] == 0:
         raise ValueError(f"the loss {loss} needs negatives, and the batch has none: set data's number of negatives")
     positive = (states * F.embedding((targets - 1).clamp_min(0), weight)).sum(-1)
-    rows = F.embedding(negatives - 1, weight)
+    rows = F.embedding((negatives - 1).clamp_min(0), weight)
     if states.dim() == 3 and negatives.shape[1] == 1:
         negative = states @ rows.squeeze(1).transpose(1, 2)  # shared along the row: never [B, L, K, C]
     else:

@@ -16,7 +16,8 @@ def make(dtype=torch.float64, shared=False):
     targets[0, 3:] = 0
     targets[2] = 0
     negatives = torch.randint(1, V + 1, (B, 1 if shared else L, K), generator=generator)
-    return states, weight, targets, negatives
+    real = targets > 0
+    return states, weight, targets, negatives * (real[:, :1] if shared else real).unsqueeze(-1)  # 0 in padding
 
 
 def plain_cross_entropy(states, weight, targets):
