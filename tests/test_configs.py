@@ -137,7 +137,15 @@ def test_the_debug_overlay_trains_one_batch(lockstep):
 
 
 def test_the_low_memory_overlay_trains_the_same(lockstep):
-    options = [*TINY, "--data.init_args.batch_size", "64", "--trainer.max_epochs", "1"]
+    options = [
+        *TINY,
+        "--data.init_args.batch_size",
+        "64",
+        "--model.init_args.dropout",
+        "0",
+        "--trainer.max_epochs",
+        "1",
+    ]
     plain = lockstep("fit", *options, name="plain")
     thrifty = lockstep(
         "fit", *options, "--config", str(REPOSITORY / "configs/overlays/low_memory.yaml"), name="thrifty"
@@ -145,4 +153,4 @@ def test_the_low_memory_overlay_trains_the_same(lockstep):
     assert len(plain.series("train/loss")) == 4
     assert thrifty.series("train/loss").keys() == plain.series("train/loss").keys()
     for step, loss in plain.series("train/loss").items():
-        assert thrifty.series("train/loss")[step] == pytest.approx(loss, rel=0.02)  # other dropout in each micro-batch
+        assert thrifty.series("train/loss")[step] == pytest.approx(loss, rel=1e-5)

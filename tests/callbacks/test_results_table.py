@@ -1,0 +1,65 @@
+"""The table at the end: the model beside its baselines."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from callbacks.checkpointing import BestCheckpoint
+from callbacks.results_table import ResultsTable, table_rows
+from tests.conftest import TINY
+
+
+def test_rows_of_a_model_and_its_baselines():
+    """The model first, then the baselines; the baselines' metrics are the columns."""
+    metrics = {
+        "val/hr@1": 0.1, "val/hr@10": 0.5, "val/ndcg@20": 0.4, "train/loss": 3.0, "test/hr@10": 0.9,
+        "val/baseline/popularity/hr@10": 0.2, "val/baseline/popularity/sampled_100/hr@10": 0.3,
+    }  # fmt: skip
+    assert table_rows("val", metrics) == [
+        ("this model", {"hr@10": 0.5}),
+        ("popularity", {"hr@10": 0.2, "sampled_100/hr@10": 0.3}),
+    ]
+
+
+def test_rows_without_baselines_and_without_anything():
+    assert table_rows("test", {"test/loss": 1.0, "test/accuracy": 0.5}) == [
+        ("this model", {"loss": 1.0, "accuracy": 0.5})
+    ]
+    assert table_rows("test", {"val/loss": 1.0}) == []
+
+
+@pytest.mark.parametrize(("mode", "best"), [("max", 0.6), ("min", 0.2)])
+def test_the_best_validation_is_shown(mode, best):
+    """Whatever came last, and also after a resume."""
+    table = ResultsTable()
+    trainer = SimpleNamespace(
+        sanity_checking=False, checkpoint_callbacks=[BestCheckpoint("val/x", mode)], state=SimpleNamespace(fn="fit")
+    )
+    for value in (0.4, 0.6):
+        trainer.callback_metrics = {"val/x": value, "val/y": 10 * value, "val/baseline/b/x": 0.1}
+        table.on_validation_end(trainer, None)
+    resumed = ResultsTable()
+    resumed.load_state_dict(table.state_dict())
+    trainer.callback_metrics = {"val/x": 0.2, "val/y": 2.0}
+    resumed.on_validation_end(trainer, None)
+    assert resumed.best == {"val/x": best, "val/y": 10 * best}
+    assert resumed.baselines == {"val/baseline/b/x": 0.1}
+
+
+def test_the_sanity_check_does_not_count():
+    table = ResultsTable()
+    trainer = SimpleNamespace(sanity_checking=True, callback_metrics={"val/x": 9.0})
+    table.on_validation_end(trainer, None)
+    assert table.best == {}
+
+
+def test_the_table_of_a_run(lockstep, done, said, capsys):
+    lockstep("test", *TINY, name=done.folder.name)
+    shown = capsys.readouterr().out
+    for system in ("this model", "popularity", "last-item-transition", "optimum-without-times", "optimum"):
+        assert system in shown
+    for column in ("hr@10", "ndcg@10"):
+        assert column in shown
+    (figure,) = done.series("test/ndcg@10").values()
+    assert f"{figure:.4f}" in shown
+    assert f"files of this run: runs/{done.folder.name}" in said
