@@ -59,7 +59,7 @@ class LockstepDataModule(LightningDataModule):
         micro_batch_size: the most samples that one device computes at once; accumulation follows from it.
         evaluation_batch_size: samples that one device evaluates at once; figures do not depend on it.
         num_workers: loader processes of each training process; 0 loads in the training process itself.
-        group_by_length: batches of samples of similar length (little padding), in random order.
+        group_by_length: make batches of samples of similar length (little padding), in random order.
     """
 
     train_set: BatchedDataset
@@ -77,7 +77,7 @@ class LockstepDataModule(LightningDataModule):
         micro_batch_size: int | None = None,
         evaluation_batch_size: int = 256,
         num_workers: int = 0,
-        group_by_length: bool = True,
+        group_by_length: bool = False,
     ) -> None:
         super().__init__()
         self.batch_size, self.batch_size_per_device = batch_size, batch_size_per_device

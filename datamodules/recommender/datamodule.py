@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from datamodules.recommender.batch import Catalog, Scorer, TrainingEvents
 from datamodules.recommender.candidates import load_candidates, sampled_candidates, save_candidates
 from datamodules.recommender.histories import read_histories
+from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.sequences import RankingExamples, TrainSequences, personal_time_scale
 from datamodules.recommender.splits import Splits, leave_one_out, temporal
 from datamodules.recommender.store import InteractionStore, prepare_store
@@ -41,6 +42,7 @@ class InteractionSequences(LockstepDataModule):
         validation_from: first moment of the validation period of `temporal`, seconds since 1970 or the share of older interactions.
         test_from: first moment of the test period of `temporal`, likewise.
         max_length: events of a history that the model sees; the last ones.
+        length_groups: parts of similar length that a batch is computed in: little padding, the same batch.
         num_negatives: negatives for each position (or row); 0 for the loss `cross_entropy`.
         shared_negatives: draw negatives once for a row instead of for each position.
         sampled_100: also evaluate against 100 fixed negatives, to compare with the papers; its metrics have names of their own.
@@ -62,6 +64,7 @@ class InteractionSequences(LockstepDataModule):
         validation_from: float = 0.8,
         test_from: float = 0.9,
         max_length: int = 200,
+        length_groups: int = 8,
         num_negatives: int = 0,
         shared_negatives: bool = False,
         sampled_100: bool = False,
@@ -76,7 +79,8 @@ class InteractionSequences(LockstepDataModule):
         self.columns = {"user_column": user_column, "item_column": item_column, "time_column": time_column}
         self.min_item_interactions, self.min_user_interactions = min_item_interactions, min_user_interactions
         self.split, self.validation_from, self.test_from = split, validation_from, test_from
-        self.max_length, self.num_negatives, self.shared_negatives = max_length, num_negatives, shared_negatives
+        self.max_length, self.length_groups = max_length, length_groups
+        self.num_negatives, self.shared_negatives = num_negatives, shared_negatives
         self.sampled_100, self.predict_histories = sampled_100, predict_histories
         self.marketplace = marketplace or Marketplace()
 
@@ -162,7 +166,7 @@ class InteractionSequences(LockstepDataModule):
         events, splits = self.events, self.splits
         time_scale = personal_time_scale(events, splits.train_end)
         shared: dict[str, Any] = {"max_length": self.max_length, "time_scale": time_scale}
-        self.train_set = TrainSequences(
+        rows = TrainSequences(
             events,
             splits.train,
             seed=global_seed(),
@@ -170,6 +174,7 @@ class InteractionSequences(LockstepDataModule):
             shared_negatives=self.shared_negatives,
             **shared,
         )
+        self.train_set = LengthGroups(rows, self.length_groups)
         candidates = self._candidates() if self.sampled_100 else None
         self.validation_set = RankingExamples(events, splits.validation, candidates=candidates, **shared)
         self.test_set = RankingExamples(events, splits.test, candidates=candidates, **shared)

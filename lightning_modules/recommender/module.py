@@ -101,17 +101,21 @@ class SequentialRecommender(LockstepModule):
 
     # -- training ----------------------------------------------------------------------------------------------------
 
-    def training_loss(self, batch: TrainBatch) -> LossSum:
-        states = self.encoder(batch.history)
-        weight = self.encoder.output_weight
-        total = LOSSES[self.loss_name](states, weight, batch.targets, batch.negatives, **self.loss_options)
-        real = batch.targets > 0
-        self.log("train/real_positions", real.float().mean(), on_step=True, batch_size=1)
+    def training_loss(self, batch: Sequence[TrainBatch]) -> LossSum:
+        """Of a micro-batch in parts of similar length."""
+        weight, loss = self.encoder.output_weight, LOSSES[self.loss_name]
+        totals = [
+            loss(self.encoder(part.history), weight, part.targets, part.negatives, **self.loss_options)
+            for part in batch
+        ]
+        real = torch.stack([(part.targets > 0).sum() for part in batch]).sum()
+        positions = sum(part.targets.numel() for part in batch)
+        self.log("train/real_positions", real.float() / positions, on_step=True, batch_size=1)
         if self.encoder.collect_diagnostics:
             self._log_hyper_connections()
-        return LossSum(total, real.sum())
+        return LossSum(torch.stack(totals).sum(), real)
 
-    def on_train_batch_start(self, batch: TrainBatch, batch_idx: int) -> None:
+    def on_train_batch_start(self, batch: Sequence[TrainBatch], batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
         step = self.trainer.global_step + 1
         self.encoder.collect_diagnostics = step % self.trainer.log_every_n_steps == 0
