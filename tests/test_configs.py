@@ -15,6 +15,7 @@ RECOMMENDERS = [path for path in CONFIGS if path.parent.name == "recommender"]
 
 # 32 sequences in batches of 16: an epoch of two steps, a validation and both checkpoints.
 SMALL = [
+    "--trainer.check_val_every_n_epoch", "1",
     "--model.init_args.hidden_size", "8",
     "--data.init_args.batch_size", "16",
     "--data.init_args.max_length", "12",
