@@ -119,7 +119,9 @@ class LockstepModule(LightningModule):
         # Before any callback sees the gradients: guards and logs get those of the mean.
         if not self.trainer.fit_loop.epoch_loop._should_accumulate():
             mean = self._mean.finish(self.parameters())
+            rate = self.optimizers(use_pl_optimizer=False).param_groups[0]["lr"]
             self.log("train/loss", mean, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
+            self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)
 
     # -- optimizer ---------------------------------------------------------------------------------------------------
 

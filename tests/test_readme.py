@@ -1,0 +1,52 @@
+"""What the README says to type exists."""
+
+import re
+
+import pytest
+
+from commands.cli import LockstepCLI
+from tests.conftest import REPOSITORY
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^    python train\.py (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) >= 8
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS)))
+def test_the_command_line_takes_it(command, monkeypatch, capsys):
+    """Parsed to the end by the real parser, which then prints the config instead of running it."""
+    monkeypatch.chdir(REPOSITORY)
+    subcommand, *options = command.split()
+    if "--help" not in options:
+        if "--config" not in options or "..." in options:
+            options = [option for option in options if option != "..."]
+            options = ["--config", "configs/recommender/quickstart.yaml", *_without_bare_config(options)]
+        options.append("--print_config")
+    with pytest.raises(SystemExit) as end:
+        LockstepCLI([subcommand, *options])
+    assert end.value.code in (0, None), capsys.readouterr().err
+
+
+def _without_bare_config(options):
+    """`--config ...` stands for any config."""
+    kept = []
+    for position, option in enumerate(options):
+        following = options[position + 1] if position + 1 < len(options) else "--"
+        if option != "--config" or not following.startswith("--"):
+            kept.append(option)
+    return kept
+
+
+def test_every_file_it_names_is_there():
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
+    assert links
+    assert [link for link in links if not (REPOSITORY / link).exists()] == []
+
+
+def test_every_make_target_is_there():
+    targets = set(re.findall(r"make ([a-z]+)", README)) - {"sure"}
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    assert {target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)} == set()
