@@ -70,6 +70,7 @@ class MetricsFile(Logger):
 class RunLog(Callback):
     """Writes train.log, metrics.jsonl and environment.json into the run's folder, on the first process only."""
 
+    _metrics: MetricsFile | None = None
     _loaded = (0, 0)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -93,7 +94,7 @@ class RunLog(Callback):
         )  # fmt: skip
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.is_global_zero and trainer.global_step:
+        if self._metrics is not None and trainer.global_step:
             self._metrics.forget_after(trainer.global_step)
             log.info("going on after step %d (epoch %d)", trainer.global_step, trainer.current_epoch)
 
@@ -102,7 +103,7 @@ class RunLog(Callback):
         self.teardown(trainer, pl_module, "")  # Lightning does not call it now
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if trainer.is_global_zero:
+        if self._metrics is not None:
             self._metrics.close()
         for handler in list(log.handlers):
             if isinstance(handler, logging.FileHandler):
