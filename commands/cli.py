@@ -25,6 +25,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
+from callbacks.config_over_checkpoint import ConfigOverCheckpoint
 from callbacks.prediction_file import PredictionFile
 from callbacks.results_table import ResultsTable
 from callbacks.run_log import RunLog
@@ -182,7 +183,7 @@ class LockstepCLI(LightningCLI):
         if config.get("logger") in (None, True):
             kwargs["logger"] = TensorBoardLogger(folder.parent, name=folder.name, version="")
         trainer = super().instantiate_trainer(**kwargs)
-        trainer.callbacks[:0] = [RunLog(), Throughput(), ResultsTable(), PredictionFile()]
+        trainer.callbacks[:0] = [RunLog(), Throughput(), ResultsTable(), PredictionFile(), ConfigOverCheckpoint()]
         if self.subcommand == "fit" and trainer.is_global_zero:
             write_config(self._config_text, folder)
         return trainer

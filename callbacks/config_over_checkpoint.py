@@ -1,0 +1,16 @@
+"""A resumed run does what its config says, also where Lightning's callbacks keep settings in their state."""
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+
+
+class ConfigOverCheckpoint(Callback):
+    """EarlyStopping saves its patience beside its progress; who goes on with more patience would not get it."""
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        for callback in trainer.early_stopping_callbacks:
+            state = checkpoint.get("callbacks", {}).get(callback.state_key)
+            if isinstance(callback, EarlyStopping) and state is not None:
+                state["patience"] = callback.patience
