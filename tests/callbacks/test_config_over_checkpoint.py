@@ -1,7 +1,12 @@
 from tests.conftest import TINY
 
-STOP = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/ndcg@10",
-        "--trainer.callbacks.mode", "max", "--trainer.callbacks.min_delta", "1", "--trainer.callbacks.patience"]  # fmt: skip
+STOP = [
+    "--trainer.callbacks+", "EarlyStopping",
+    "--trainer.callbacks.monitor", "val/ndcg@10",
+    "--trainer.callbacks.mode", "max",
+    "--trainer.callbacks.min_delta", "1",
+    "--trainer.callbacks.patience",
+]  # fmt: skip
 
 
 def test_a_run_that_stopped_early_goes_on_with_more_patience(lockstep):
