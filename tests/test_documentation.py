@@ -36,7 +36,7 @@ def text(name):
 
 def test_every_key_exists():
     code = "\n".join(re.findall(r"`[^`]+`|^    .*$", text("docs/recommender.md"), flags=re.MULTILINE))
-    keys = re.findall(r"(?<![\w./])(model|data|trainer|best_checkpoint|last_checkpoint)\.([a-z_.]+[a-z])", code)
+    keys = re.findall(r"(?<![\w./])(model|data|trainer|best_checkpoint|last_checkpoint)\.([a-z0-9_.]+[a-z0-9])", code)
     assert len(keys) >= 60
     for section, key in keys:
         if key in ("help", "x", "init_args.x"):
