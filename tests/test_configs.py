@@ -107,6 +107,12 @@ def test_the_four_models_differ_by_their_switches_alone():
         assert (found, config) == (blocks, base), stem
         assert switches["attention"] == ("time_interval" if stem.startswith("tisasrec") else "standard")
         assert switches["residual"] == ("mhc" if "mhc" in stem else "plain")
+    _, blocks, gbce = experiment("sasrec_gbce")
+    for section, keys in (("model", ("loss", "gbce_calibration")), ("data", ("num_negatives", "shared_negatives"))):
+        for key in keys:
+            gbce[section]["init_args"].pop(key)
+    base["model"]["init_args"].pop("loss")
+    assert (blocks, gbce) == (2, base)
 
 
 @pytest.mark.parametrize("path", RECOMMENDERS, ids=name)

@@ -17,6 +17,7 @@ OPTIONS = [
     "--data.init_args.min_item_interactions", "2",
     "--model.init_args.hidden_size", "8",
     "--trainer.max_epochs", "1",
+    "--trainer.check_val_every_n_epoch", "1",
     "--trainer.log_every_n_steps", "1",
     "--trainer.enable_progress_bar", "false",
     "--trainer.accelerator", "cpu",
