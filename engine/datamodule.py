@@ -161,8 +161,9 @@ class LockstepDataModule(LightningDataModule):
             return {}
         plan = self.plan
         epoch = self._order.epoch
-        batches = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed // plan.accumulation
-        if batches >= -(-len(self.train_set) // plan.batch_size):
+        processed = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed
+        batches = processed // plan.accumulation
+        if processed >= self.trainer.num_training_batches:  # of the epoch, or of trainer.limit_train_batches
             epoch, batches = epoch + 1, 0
         return {
             "epoch": epoch,

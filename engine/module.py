@@ -1,6 +1,7 @@
 """The base of every LightningModule: exact mean, stateless dropout, optimizer groups, schedule."""
 
 import logging
+import math
 from abc import abstractmethod
 from typing import Any, Literal
 
@@ -86,6 +87,11 @@ class LockstepModule(LightningModule):
                 f"trainer.accumulate_grad_batches is {self.trainer.accumulate_grad_batches}: accumulation follows from "
                 "the batch size here; set data.init_args.micro_batch_size to the most that fits one device instead"
             )
+        if self.trainer.reload_dataloaders_every_n_epochs:
+            raise ValueError(
+                "trainer.reload_dataloaders_every_n_epochs would begin the order of the samples anew; it is another one "
+                "in every epoch as it is, so leave the key out"
+            )
         if self.trainer.overfit_batches:
             # Its limits are set by now. What is left of it replaces samplers by one that deals out single samples.
             self.trainer.overfit_batches, self.data.same_epoch = 0, True
@@ -137,7 +143,7 @@ class LockstepModule(LightningModule):
         factor = rate_factor(
             self.schedule,
             warmup_steps=self.warmup_steps,
-            total_steps=int(self.trainer.estimated_stepping_batches) if self.schedule == "cosine" else None,
+            total_steps=self._total_steps() if self.schedule == "cosine" else None,
             final_fraction=self.final_fraction,
             decay_rate=self.decay_rate,
             decay_steps=self.decay_steps,
@@ -145,6 +151,10 @@ class LockstepModule(LightningModule):
         self._configured = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def _total_steps(self) -> int | None:
+        steps = self.trainer.estimated_stepping_batches
+        return int(steps) if math.isfinite(steps) else None
 
     def optimizer_groups(self) -> list[dict[str, Any]]:
         """Matrices with weight decay; norms, biases and scalars without."""
