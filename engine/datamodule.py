@@ -5,9 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import numpy as np
 from lightning.pytorch import LightningDataModule
-from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
 from engine.batch_plan import BatchPlan
@@ -59,7 +57,6 @@ class LockstepDataModule(LightningDataModule):
         micro_batch_size: the most samples that one device computes at once; accumulation follows from it.
         evaluation_batch_size: samples that one device evaluates at once; figures do not depend on it.
         num_workers: loader processes of each training process; 0 loads in the training process itself.
-        group_by_length: make batches of samples of similar length (little padding), in random order.
     """
 
     train_set: BatchedDataset
@@ -77,12 +74,11 @@ class LockstepDataModule(LightningDataModule):
         micro_batch_size: int | None = None,
         evaluation_batch_size: int = 256,
         num_workers: int = 0,
-        group_by_length: bool = False,
     ) -> None:
         super().__init__()
         self.batch_size, self.batch_size_per_device = batch_size, batch_size_per_device
         self.micro_batch_size, self.evaluation_batch_size = micro_batch_size, evaluation_batch_size
-        self.num_workers, self.group_by_length = num_workers, group_by_length
+        self.num_workers = num_workers
         self._resumed: dict[str, int] = {}
 
     def prepare(self) -> None:
@@ -110,7 +106,6 @@ class LockstepDataModule(LightningDataModule):
             process=self._process,
             processes=plan.processes,
             accumulation=plan.accumulation,
-            lengths=self._lengths(),
             resume=self._resume_point(),
             same_epoch=self.same_epoch,
         )
@@ -141,9 +136,6 @@ class LockstepDataModule(LightningDataModule):
             persistent_workers=workers > 0,
             pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
         )
-
-    def _lengths(self) -> NDArray[np.integer] | None:
-        return getattr(self.train_set, "lengths", None) if self.group_by_length else None
 
     @property
     def _process(self) -> int:
