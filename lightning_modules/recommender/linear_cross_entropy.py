@@ -28,9 +28,10 @@ def linear_cross_entropy(states: Tensor, weight: Tensor, classes: Tensor) -> Ten
         classes: [N] int64 in [0, V).
 
     Returns:
-        A scalar, float32 (float64 for float64 input). Products follow autocast, the softmax is computed in float32.
-        The gradients equal those of ``F.cross_entropy(states @ weight.T, classes, reduction="sum")``; they have
-        no derivatives of their own.
+        A scalar, float32 (float64 for float64 input). Everything is computed in that, under autocast and for half
+        inputs too: the gradients are made before a GradScaler can protect them, and would vanish in float16. They
+        equal those of ``F.cross_entropy(states @ weight.T, classes, reduction="sum")``, arrive in the dtypes of the
+        inputs and have no derivatives of their own.
     """
     # Asked here, because inside the function gradients are always off.
     with_gradients = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
@@ -40,11 +41,9 @@ def linear_cross_entropy(states: Tensor, weight: Tensor, classes: Tensor) -> Ten
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, classes: Tensor, with_gradients: bool) -> Tensor:
-        device = states.device.type
-        # By hand, because custom_fwd serves one fixed device type.
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-        with torch.autocast(device, enabled=False):
-            loss, grad_states, grad_weight = _chunked(states.to(dtype), weight.to(dtype), classes, with_gradients)
+        exact = torch.promote_types(torch.promote_types(states.dtype, weight.dtype), torch.float32)
+        with torch.autocast(states.device.type, enabled=False):
+            loss, grad_states, grad_weight = _chunked(states.to(exact), weight.to(exact), classes, with_gradients)
         if grad_states is not None:
             ctx.save_for_backward(grad_states, grad_weight)
             ctx.dtypes = states.dtype, weight.dtype
@@ -61,34 +60,25 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _chunked(
     states: Tensor, weight: Tensor, classes: Tensor, with_gradients: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The loss and, if asked for, its gradients with respect to states and weight, in at least float32."""
-    exact = torch.promote_types(states.dtype, torch.float32)
-    loss = states.new_zeros((), dtype=exact)
-    grad_states = torch.empty_like(states, dtype=exact) if with_gradients else None
-    grad_weight = torch.zeros_like(weight, dtype=exact) if with_gradients else None
+    """The loss and, if asked for, its gradients with respect to states and weight, all of one dtype."""
+    loss = states.new_zeros(())
+    grad_states = torch.empty_like(states) if with_gradients else None
+    grad_weight = torch.zeros_like(weight) if with_gradients else None
     largest = _CPU_CHUNK if states.device.type == "cpu" else _OTHER_CHUNK
     rows = max(_SMALLEST_CHUNK, largest // len(weight))
     buffer = states.new_empty(min(rows, len(states)), len(weight))
     for start in range(0, len(states), rows):
         chunk, chosen = states[start : start + rows], classes[start : start + rows]
-        logits = torch.mm(chunk, weight.T, out=buffer[: len(chunk)]).to(exact)
+        logits = torch.mm(chunk, weight.T, out=buffer[: len(chunk)])
         top = logits.amax(1, keepdim=True)
         loss += (top - logits.gather(1, chosen.unsqueeze(1))).sum()
         unnormalised = logits.sub_(top).exp_()
         total = unnormalised.sum(1, keepdim=True)
         loss += total.log().sum()
         if with_gradients:
-            # Normalising after the products spares a pass over [rows, V] and keeps float16 away from its subnormals.
-            unnormalised = unnormalised.to(states.dtype)
+            # Normalising after the products spares a pass over [rows, V].
             torch.sub((unnormalised @ weight) / total, weight[chosen], out=grad_states[start : start + rows])
-            _add_product(grad_weight, unnormalised.T, (chunk / total).to(states.dtype))
+            grad_weight.addmm_(unnormalised.T, chunk / total)
     if with_gradients:
-        grad_weight.index_add_(0, classes, states.to(exact), alpha=-1)
+        grad_weight.index_add_(0, classes, states, alpha=-1)
     return loss, grad_states, grad_weight
-
-
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
-    else:
-        total.add_(left @ right)

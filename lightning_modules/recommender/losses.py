@@ -1,7 +1,8 @@
 """Losses of next-item prediction.
 
 All of them take states and return the *sum* over the real positions as a float32 scalar: whoever calls divides by the
-count over all processes and micro-batches. Shapes: states [B, L, C] (or [N, C]), weight [V, C] whose row ``i - 1``
+count over all processes and micro-batches. Logits and losses are computed in float32 whatever the dtype of states and
+weight, under autocast too: next to an exact positive, negatives rounded to half precision would bias the loss. Shapes: states [B, L, C] (or [N, C]), weight [V, C] whose row ``i - 1``
 belongs to item ``i``, targets [B, L] (or [N]) with 0 where there is none, negatives [B, L, K] or, shared along the row,
 [B, 1, K] (or [N, K]), items from 1 to V, 0 in padding.
 """
@@ -24,7 +25,8 @@ class Loss(Protocol):
 def cross_entropy(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None = None) -> Tensor:
     """Softmax cross-entropy over all V items; negatives are not used.
 
-    No [N, V] tensor is kept, and padding is left out before any product is computed.
+    No [N, V] tensor is kept, and padding is left out before any product is computed. A call keeps a gradient of the
+    weight's size until the backward pass, so give it all positions of a micro-batch at once.
     """
     real = targets > 0
     return linear_cross_entropy(states[real], weight, targets[real] - 1)
@@ -78,13 +80,15 @@ def _logits(
     """Float32 logits of the target [...] and of the negatives [..., K], and which positions are real [...]."""
     if negatives is None or negatives.shape[-1] == 0:
         raise ValueError(f"the loss {loss} needs negatives, and the batch has none: set data's number of negatives")
-    positive = (states * F.embedding((targets - 1).clamp_min(0), weight)).sum(-1)
-    rows = F.embedding((negatives - 1).clamp_min(0), weight)
-    if states.dim() == 3 and negatives.shape[1] == 1:
-        negative = states @ rows.squeeze(1).transpose(1, 2)  # shared along the row: never [B, L, K, C]
-    else:
-        negative = (rows @ states.unsqueeze(-1)).squeeze(-1)
-    return positive.float(), negative.float(), targets > 0
+    with torch.autocast(states.device.type, enabled=False):
+        states, weight = states.float(), weight.float()
+        positive = (states * F.embedding((targets - 1).clamp_min(0), weight)).sum(-1)
+        rows = F.embedding((negatives - 1).clamp_min(0), weight)
+        if states.dim() == 3 and negatives.shape[1] == 1:
+            negative = states @ rows.squeeze(1).transpose(1, 2)  # shared along the row: never [B, L, K, C]
+        else:
+            negative = (rows @ states.unsqueeze(-1)).squeeze(-1)
+    return positive, negative, targets > 0
 
 
 def _sum(losses: Tensor, real: Tensor) -> Tensor:
