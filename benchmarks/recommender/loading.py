@@ -5,7 +5,8 @@ import numpy as np
 from benchmarks.recommender.measure import Done, Work
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_row_sampler import PerRowSampler, User
-from benchmarks.recommender.training_steps import TIME_SPAN, train_sequences
+from benchmarks.recommender.training_steps import LENGTH_GROUPS, TIME_SPAN, train_sequences
+from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.sequences import EventArrays, TrainSequences
 from engine.sampling import TrainSampler
 from lightning_modules.recommender.attention import time_intervals
@@ -29,15 +30,18 @@ def per_row(
 
 
 def vectorised(with_times: bool, num_users: int = 1024, batch_size: int = 128, length: int = 200) -> Work:
-    """The same from the project's data set and sampler, an epoch at a time; intervals as the model computes them."""
-    sequences = train_sequences(movielens_like(num_users), length, num_negatives=1)
-    order = TrainSampler(len(sequences), batch_size, seed=1, lengths=sequences.lengths)
+    """The same batches from the project's data set, in parts of similar length and an epoch at a time.
+
+    Intervals as the model computes them.
+    """
+    rows = LengthGroups(train_sequences(movielens_like(num_users), length, num_negatives=1), LENGTH_GROUPS)
+    order = TrainSampler(len(rows), batch_size, seed=1)
 
     def work() -> Done:
         for draw in order:
-            history = sequences[draw].history
-            if with_times:
-                time_intervals(history.times, history.time_scale, TIME_SPAN)
+            for part in rows[draw]:
+                if with_times:
+                    time_intervals(part.history.times, part.history.time_scale, TIME_SPAN)
         return Done(len(order))
 
     return work

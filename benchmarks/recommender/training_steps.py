@@ -3,9 +3,9 @@
 Every maker returns work for ``measure``: all that is made before the work function is not measured.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -16,14 +16,15 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables, with_naive_attention
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
+from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.sequences import EventArrays, TrainSequences, personal_time_scale
 from engine.datamodule import MeasuredLoader
 from engine.sampling import Draw, TrainSampler
 from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables
-from lightning_modules.recommender.losses import cross_entropy
+from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.recommender.network import Attention, SequenceEncoder
 
-HIDDEN_SIZE, TIME_SPAN = 64, 256
+HIDDEN_SIZE, TIME_SPAN, LENGTH_GROUPS = 64, 256, 8
 
 Form = Literal["naive", "ours"]
 Batch = TypeVar("Batch")
@@ -54,12 +55,16 @@ def attention_alone(form: Form, length: int, batch_size: int = 32, dropout: floa
 
 
 def tisasrec_step(form: Form, length: int, batch_size: int = 32, dropout: float = 0.2, steps: int = 1) -> Work:
-    """Whole training steps of TiSASRec on rows of ``length`` events; the forms differ in their attention alone."""
-    batch = full_batch(length, batch_size)
+    """Whole training steps of TiSASRec on rows of ``length`` events; the forms differ in their attention alone.
+
+    With rows all of one length there is no padding to save, and the batch is computed in one part.
+    """
+    batch = (full_batch(length, batch_size),)
     encoder = _encoder("time_interval", length, dropout)
     if form == "naive":
         encoder = with_naive_attention(encoder)
-    step = optimizer_step(encoder, lambda batch: our_loss(encoder, batch))
+    module = ModuleAlone(encoder)
+    step = optimizer_step(module, module.mean_loss)
 
     def work() -> Done:
         for _ in range(steps):
@@ -74,24 +79,25 @@ def sasrec_step(
 ) -> Work:
     """Training steps of SASRec on sequences as long as those of ML-1M; the amount is the number of sequences.
 
-    Ours groups sequences by length, the plain one does not; its steps all cost the same, so a few will do.
+    Both draw the same batches; ours computes each in parts of similar length. The plain one's steps all cost the same,
+    so a few will do.
     """
     sequences = train_sequences(movielens_like(num_users), length)
-    lengths = sequences.lengths if form == "ours" else None
-    order = TrainSampler(len(sequences), batch_size, seed=1, lengths=lengths)
-    loaded = [sequences[draw] for draw in islice(order, batches)]
+    draws = list(islice(TrainSampler(len(sequences), batch_size, seed=1), batches))
     encoder = _encoder("standard", length, dropout=0.2)
     if form == "ours":
-        step = optimizer_step(encoder, lambda batch: our_loss(encoder, batch))
+        module, rows = ModuleAlone(encoder), LengthGroups(sequences, LENGTH_GROUPS)
+        loaded = [rows[draw] for draw in draws]
+        step = optimizer_step(module, module.mean_loss)
     else:
         model = PlainSASRec(encoder)
-        loaded = [left_padded(batch, length) for batch in loaded]
+        loaded = [left_padded(sequences[draw], length) for draw in draws]
         step = optimizer_step(model, lambda rows: model.loss(*rows))
 
     def work() -> Done:
         for batch in loaded:
             step(batch)
-        return Done(sum(len(batch[1]) for batch in loaded))
+        return Done(sum(len(draw.indices) for draw in draws))
 
     return work
 
@@ -101,10 +107,10 @@ def step_with_loader(
 ) -> Work:
     """An epoch of training with the project's own loader in the same process, waiting measured."""
     sequences = train_sequences(movielens_like(num_users), length)
-    order = TrainSampler(len(sequences), batch_size, seed=1, lengths=sequences.lengths)
-    loader = MeasuredLoader(sequences, sampler=order, batch_size=None)
-    encoder = _encoder(attention, length, dropout)
-    step = optimizer_step(encoder, lambda batch: our_loss(encoder, batch))
+    order = TrainSampler(len(sequences), batch_size, seed=1)
+    loader = MeasuredLoader(LengthGroups(sequences, LENGTH_GROUPS), sampler=order, batch_size=None)
+    module = ModuleAlone(_encoder(attention, length, dropout))
+    step = optimizer_step(module, module.mean_loss)
 
     def work() -> Done:
         before, steps = loader.waited, 0
@@ -116,10 +122,20 @@ def step_with_loader(
     return work
 
 
-def our_loss(encoder: SequenceEncoder, batch: TrainBatch) -> Tensor:
-    """Mean cross-entropy over all items, as the project's module computes it."""
-    total = cross_entropy(encoder(batch.history), encoder.output_weight, batch.targets)
-    return total / (batch.targets > 0).sum()
+class ModuleAlone(SequentialRecommender):
+    """The project's module around a given encoder, without a trainer: its own `training_loss` is what is measured."""
+
+    def __init__(self, encoder: SequenceEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def mean_loss(self, parts: Sequence[TrainBatch]) -> Tensor:
+        """Mean cross-entropy over all items."""
+        total, count = self.training_loss(parts)
+        return total / count
+
+    def log(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """Nothing: without a trainer there is no log."""
 
 
 def optimizer_step(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Callable[[Batch], float]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables, with_naive_attention
-from benchmarks.recommender.training_steps import full_batch, our_loss
+from benchmarks.recommender.training_steps import ModuleAlone, full_batch
 from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.network import SequenceEncoder
 
@@ -28,12 +28,12 @@ def test_same_outputs_and_gradients_of_the_layer(heads: int) -> None:
 
 def test_same_loss_of_the_whole_model() -> None:
     torch.manual_seed(0)
-    batch = full_batch(length=30, batch_size=3)
+    batch = (full_batch(length=30, batch_size=3),)
     encoder = SequenceEncoder(3416, 30, 8, dropout=0.0, attention="time_interval", time_span=20)
-    ours = our_loss(encoder, batch)
+    ours = ModuleAlone(encoder).mean_loss(batch)
     naive = with_naive_attention(encoder)
     assert isinstance(naive.blocks[1].attention.function, NaiveTimeAttention)
-    torch.testing.assert_close(our_loss(naive, batch), ours, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ModuleAlone(naive).mean_loss(batch), ours, rtol=1e-5, atol=1e-6)
 
 
 def test_the_naive_form_drops_elements_of_every_pair() -> None:

@@ -6,21 +6,23 @@ import torch
 
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.plain_sasrec import PlainSASRec
-from benchmarks.recommender.training_steps import left_padded, our_loss, train_sequences
+from benchmarks.recommender.training_steps import ModuleAlone, left_padded, train_sequences
+from datamodules.recommender.length_groups import LengthGroups
 from engine.sampling import Draw
 from lightning_modules.recommender.network import SequenceEncoder
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-def test_same_loss_and_gradients(heads: int) -> None:
+@pytest.mark.parametrize(("heads", "groups"), [(1, 1), (1, 4), (2, 3)])
+def test_same_loss_and_gradients(heads: int, groups: int) -> None:
     torch.manual_seed(0)
     sequences = train_sequences(movielens_like(6, 2300), length=60)
-    batch = sequences[Draw(0, np.arange(6))]
+    draw = Draw(0, np.arange(6))
+    batch, parts = sequences[draw], LengthGroups(sequences, groups)[draw]
     assert len(set(batch.history.lengths.tolist())) > 1, "a case without padding proves little"
     encoder = SequenceEncoder(2300, 60, 8, num_heads=heads, dropout=0.0)
     plain = PlainSASRec(encoder)
     weights = list(encoder.parameters())
-    ours, theirs = our_loss(encoder, batch), plain.loss(*left_padded(batch, 60))
+    ours, theirs = ModuleAlone(encoder).mean_loss(parts), plain.loss(*left_padded(batch, 60))
     torch.testing.assert_close(theirs, ours, rtol=1e-5, atol=1e-6)
     pairs = zip(torch.autograd.grad(theirs, weights), torch.autograd.grad(ours, weights), strict=True)
     for their_gradient, our_gradient in pairs:

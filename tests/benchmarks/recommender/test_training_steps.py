@@ -1,0 +1,28 @@
+"""What is measured is what a run does, and both sides do the same amount of it."""
+
+import inspect
+
+from benchmarks.recommender.loading import vectorised
+from benchmarks.recommender.training_steps import LENGTH_GROUPS, ModuleAlone, sasrec_step, step_with_loader
+from datamodules.recommender.datamodule import InteractionSequences
+from lightning_modules.recommender.module import SequentialRecommender
+
+
+def test_a_batch_has_as_many_parts_as_in_a_run() -> None:
+    assert inspect.signature(InteractionSequences).parameters["length_groups"].default == LENGTH_GROUPS
+
+
+def test_the_loss_is_that_of_a_run() -> None:
+    assert ModuleAlone.training_loss is SequentialRecommender.training_loss
+
+
+def test_both_sides_train_on_the_same_sequences() -> None:
+    sizes = {"num_users": 7, "batch_size": 4, "length": 20, "batches": 2}
+    assert sasrec_step("plain", **sizes)().amount == sasrec_step("ours", **sizes)().amount == 7
+
+
+def test_an_epoch_through_the_loader() -> None:
+    sizes = {"num_users": 7, "batch_size": 4, "length": 20}
+    steps, waited = step_with_loader("time_interval", **sizes)()
+    assert steps == 2 and waited > 0
+    assert vectorised(True, **sizes)().amount == 2
