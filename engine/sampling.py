@@ -17,7 +17,7 @@ from engine.randomness import hash_permutation
 FILLER = -1
 """The index of a row that holds no sample: it keeps a process in step with the others and weighs nothing."""
 
-_ORDER, _BATCH_ORDER = 1, 2  # different streams of the same seed
+_ORDER = 1  # this stream's name beside those of the data sets, which hash the same seed
 
 
 class Draw(NamedTuple):
@@ -27,29 +27,10 @@ class Draw(NamedTuple):
     indices: NDArray[np.int64]  # [b], FILLER where there is no sample
 
 
-def global_batches(
-    num_samples: int,
-    batch_size: int,
-    seed: int,
-    epoch: int,
-    lengths: NDArray[np.integer] | None = None,
-    window: int = 32,
-) -> list[NDArray[np.int64]]:
-    """The global batches of an epoch: every sample once, in random order; the last batch may be smaller.
-
-    With ``lengths`` the samples of ``window`` batches in a row are sorted by length before they are cut into batches
-    (whose order is then shuffled): a batch holds samples of similar length and little padding, while any sample may
-    still meet any other.
-    """
+def global_batches(num_samples: int, batch_size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+    """The global batches of an epoch: every sample once, in random order; the last batch may be smaller."""
     order = hash_permutation(num_samples, seed, epoch, _ORDER)
-    if lengths is not None:
-        for start in range(0, num_samples, window * batch_size):
-            part = order[start : start + window * batch_size]
-            order[start : start + len(part)] = part[np.argsort(lengths[part], kind="stable")]
-    batches = [order[start : start + batch_size] for start in range(0, num_samples, batch_size)]
-    if lengths is None:
-        return batches
-    return [batches[index] for index in hash_permutation(len(batches), seed, epoch, _BATCH_ORDER)]
+    return [order[start : start + batch_size] for start in range(0, num_samples, batch_size)]
 
 
 class TrainSampler(Sampler[Draw]):
@@ -59,7 +40,6 @@ class TrainSampler(Sampler[Draw]):
     the end of an epoch (its `set_epoch` is called for an epoch without batches).
 
     Args:
-        lengths: length of every sample for grouping, or None for a purely random order.
         batch_size: samples in a global batch; one optimizer step sees exactly these.
         accumulation: micro-batches per process and optimizer step.
         resume: (epoch, global batches already trained in it) to go on from.
@@ -75,7 +55,6 @@ class TrainSampler(Sampler[Draw]):
         process: int = 0,
         processes: int = 1,
         accumulation: int = 1,
-        lengths: NDArray[np.integer] | None = None,
         resume: tuple[int, int] = (0, 0),
         same_epoch: bool = False,
     ) -> None:
@@ -83,7 +62,6 @@ class TrainSampler(Sampler[Draw]):
             raise ValueError("the training set is empty: no sample to draw")
         self.num_samples, self.batch_size, self.seed = num_samples, batch_size, seed
         self.process, self.processes, self.accumulation = process, processes, accumulation
-        self.lengths = lengths
         self.epoch, self._done = resume
         self._next_epoch = self.epoch
         self._stride = 0 if same_epoch else 1
@@ -96,11 +74,11 @@ class TrainSampler(Sampler[Draw]):
         epoch = self.epoch = self._next_epoch
         self._next_epoch += self._stride
         done, self._done = self._done, 0
-        batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch, self.lengths)
+        batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch)
         shares = self.processes * self.accumulation
         for batch in batches[done:]:
             for micro in range(self.accumulation):
-                # Strided, so that the lengths in a sorted batch are spread evenly over the processes.
+                # Strided: of a smaller last batch, too, the shares differ by one sample at most.
                 yield Draw(epoch, _or_filler(batch[micro * self.processes + self.process :: shares]))
 
 
