@@ -106,7 +106,9 @@ def time_intervals(times: Tensor, time_scale: Tensor, time_span: int) -> Tensor:
     """Personalised, clipped time intervals of all pairs of events (Li, Wang and McAuley, WSDM 2020, section 3.2).
 
     Times become whole units of the user's own scale, counted from the row's first event and rounded (a half up);
-    the interval of two events is the distance of their units, at most ``time_span``.
+    the interval of two events is the distance of their units, at most ``time_span``. Counting from the row's first
+    event is what the paper's code does; so the same two events may be one unit nearer or farther in another window of
+    the user's events, which begins elsewhere.
 
     Args:
         times: [B, L] int64 seconds, oldest first.

@@ -96,23 +96,26 @@ class ManifoldHyperConnection(nn.Module):
             if self.collect:
                 self.observed = _observe(coefficients, flat)
             read = (coefficients.pre.T.contiguous().unsqueeze(-1) * flat).sum(1)
-        written = function(read.unflatten(0, state.shape[:2]))
+        # Sublayer and state keep the dtype of the state: float32 also under autocast, half with half parameters.
+        written = function(read.unflatten(0, state.shape[:2]).to(state.dtype))
         with torch.autocast(state.device.type, enabled=False):
             # Contiguous, because a batched product of other strides is computed matrix by matrix on a CPU.
             mixing, post = coefficients.residual.permute(2, 0, 1).contiguous(), coefficients.post.T.contiguous()
             addition = post.unsqueeze(-1) * written.flatten(0, 1).to(flat.dtype).unsqueeze(1)
-            return torch.baddbmm(addition, mixing, flat).unflatten(0, state.shape[:2])
+            return torch.baddbmm(addition, mixing, flat).unflatten(0, state.shape[:2]).to(state.dtype)
 
     def coefficients(self, flat: Tensor) -> Coefficients:
-        """The coefficients of states [N, n, C] (eqs. 7, 8)."""
+        """The coefficients of states [N, n, C] in float32 (eqs. 7, 8); the parameters may be of half precision."""
         n = self.streams
+        phi, alpha, bias = (parameter.to(flat.dtype) for parameter in (self.phi, self.alpha, self.bias))
         vectors = flat.flatten(1)
         size = (vectors.square().mean(1) + _EPSILON).sqrt()
         # The norm divides after the product (eqs. 14 to 16); its gain would be absorbed by phi.
-        dynamic = (self.phi.T @ vectors.T) / size
-        alpha = self.alpha.repeat_interleave(torch.tensor([n, n, n * n], device=flat.device), output_size=n * (n + 2))
-        logits = alpha.unsqueeze(1) * dynamic + self.bias.unsqueeze(1)
-        pre, post, residual = logits.split([n, n, n * n])
+        dynamic = (phi.T @ vectors.T) / size
+        parts = n, n, n * n
+        alpha = torch.cat([gate.expand(part) for gate, part in zip(alpha, parts, strict=True)])
+        logits = alpha.unsqueeze(1) * dynamic + bias.unsqueeze(1)
+        pre, post, residual = logits.split(parts)
         return Coefficients(pre.sigmoid(), 2 * post.sigmoid(), sinkhorn(residual.unflatten(0, (n, n)), self.iterations))
 
 

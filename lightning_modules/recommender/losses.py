@@ -2,9 +2,11 @@
 
 All of them take states and return the *sum* over the real positions as a float32 scalar: whoever calls divides by the
 count over all processes and micro-batches. Logits and losses are computed in float32 whatever the dtype of states and
-weight, under autocast too: next to an exact positive, negatives rounded to half precision would bias the loss. Shapes: states [B, L, C] (or [N, C]), weight [V, C] whose row ``i - 1``
-belongs to item ``i``, targets [B, L] (or [N]) with 0 where there is none, negatives [B, L, K] or, shared along the row,
-[B, 1, K] (or [N, K]), items from 1 to V, 0 in padding.
+weight, under autocast too: next to an exact positive, negatives rounded to half precision would bias the loss.
+
+Shapes: states [B, L, C] (or [N, C]), weight [V, C] whose row ``i - 1`` belongs to item ``i``, targets [B, L] (or [N])
+with 0 where there is none, negatives [B, L, K] or, shared along the row, [B, 1, K] (or [N, K]), items from 1 to V, 0 in
+padding.
 """
 
 from typing import Literal, Protocol

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 
@@ -145,6 +147,21 @@ def test_coefficients_are_float32_under_autocast():
     assert all(torch.equal(a, b) for a, b in zip(connection.observed.coefficients, wanted.coefficients, strict=True))
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, exact, atol=0.02, rtol=0.02)
+
+
+def test_parameters_may_be_of_half_precision():
+    connection, function, state = make(dtype=torch.bfloat16)
+    shaken(connection).collect = True
+    new = connection(state, function)
+    assert new.dtype == torch.bfloat16
+    exact = copy.deepcopy(connection).float()
+    expected = exact(state.float(), lambda x: function(x.bfloat16()))
+    assert all(part.dtype == torch.float32 for part in connection.observed.coefficients)
+    pairs = zip(connection.observed.coefficients, exact.observed.coefficients, strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+    assert torch.equal(new, expected.bfloat16())
+    new.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in connection.parameters())
 
 
 def test_diagnosis_by_hand():

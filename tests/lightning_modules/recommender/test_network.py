@@ -180,6 +180,18 @@ def test_bfloat16_autocast_trains(variant):
     assert all(parameter.grad.isfinite().all() for parameter in encoder.parameters())
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bfloat16_parameters_train(variant):
+    encoder = make_encoder(**variant).bfloat16().train()
+    history = make_history()
+    states = encoder(history)
+    assert states.dtype == torch.bfloat16
+    loss = cross_entropy(states, encoder.output_weight, history.items)
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert all(parameter.grad.isfinite().all() for parameter in encoder.parameters())
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_scores_are_products_with_the_items(tied):
     encoder = make_encoder(tie_output=tied)
