@@ -15,8 +15,8 @@ install: $(INSTALLED) ## make .venv and install what the project needs, once
 $(INSTALLED): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "Lockstep needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Use: make PYTHON=python3.11 ..."; exit 1; }
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) || \
-	  { echo "could not make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
+	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "could not make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ def _print_table(title: str, rows: list[tuple[str, dict[str, float]]]) -> None:
         table.add_column(rows[0][0], justify="right")
         for column, value in rows[0][1].items():
             table.add_row(column, f"{value:.4f}")
-    Console().print(table)
+    # Where there is no screen (a log), nothing may be cut to its width.
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[str, float]]]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import platform
 import subprocess
 from collections.abc import Callable
@@ -55,7 +56,7 @@ class MetricsFile(Logger):
     def forget_after(self, step: int) -> None:
         """Drop what a run wrote after the checkpoint that it now goes on from; it is about to be written again."""
         lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+        kept = [line for line in lines if _step(line) <= step]
         if len(kept) < len(lines):
             self._file.close()
             beside = self.path.with_suffix(".jsonl.new")
@@ -94,8 +95,10 @@ class RunLog(Callback):
         )  # fmt: skip
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._metrics is not None and trainer.global_step:
-            self._metrics.forget_after(trainer.global_step)
+        if self._metrics is None:
+            return
+        self._metrics.forget_after(trainer.global_step)
+        if trainer.global_step:
             log.info("going on after step %d (epoch %d)", trainer.global_step, trainer.current_epoch)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
@@ -125,6 +128,14 @@ class RunLog(Callback):
         handler.setLevel(logging.DEBUG)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
         log.addHandler(handler)
+
+
+def _step(line: str) -> float:
+    """The step of a record; infinite if the line was torn when a process was killed."""
+    try:
+        return json.loads(line)["step"] if line.endswith("\n") else math.inf
+    except (json.JSONDecodeError, KeyError, TypeError):
+        return math.inf
 
 
 def environment(trainer: Trainer) -> dict[str, Any]:

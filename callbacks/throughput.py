@@ -10,7 +10,7 @@ class Throughput(Callback):
     """Logs `train/samples_per_second` (over all processes) and `train/data_wait` every `log_every_n_steps` steps.
 
     `train/data_wait` is the share of the time between two logs that the first process spent waiting for its loader.
-    Validation and checkpoints are not counted.
+    Validation is not counted, saving checkpoints is.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
@@ -31,11 +32,15 @@ from callbacks.results_table import ResultsTable
 from callbacks.run_log import RunLog
 from callbacks.throughput import Throughput
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
+from commands.agreement import agreed
 from commands.processes import launched_team, match_team
 from commands.run_folder import (
     RUNS,
+    claim_run_name,
     config_stem,
-    new_run_name,
+    in_slurm_job,
+    is_of_a_run,
+    newest_config,
     newest_run,
     refuse_occupied,
     resolve_checkpoint,
@@ -54,6 +59,13 @@ class LockstepTrainer(Trainer):
 
     def prepare(self) -> None:
         """Download and convert the data of a config, once; safe to repeat and to interrupt."""
+
+
+class _TensorBoard(TensorBoardLogger):
+    """Without hparams.yaml, which would be empty: the run's config.yaml has everything."""
+
+    def save(self) -> None:
+        super(TensorBoardLogger, self).save()
 
 
 class LockstepParser(LightningArgumentParser):
@@ -113,6 +125,8 @@ class LockstepCLI(LightningCLI):
             parser.set_defaults(ckpt_path="best")
         if subcommand in ("validate", "test"):
             parser.set_defaults(verbose=False)  # ResultsTable shows the figures
+        if subcommand == "predict":
+            parser.set_defaults(return_predictions=False)  # PredictionFile writes them; nobody reads them from memory
         return parser
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -129,15 +143,19 @@ class LockstepCLI(LightningCLI):
             return
         config = self.config[self.subcommand]
         self._config_text = self._dump(config)
+        team = launched_team(os.environ)
+        if not config.run_name and config.trainer.num_nodes > 1 and team is None:
+            raise ValueError("several nodes without torchrun or srun: give the processes of all nodes one --run_name")
         folder = RUNS / self._run_name(config)
-        checkpoint = resolve_checkpoint(config.ckpt_path, folder)
-        if self.subcommand == "fit" and checkpoint is None:
+        # Asked anew after a restart of the processes; the run's name is not.
+        question = f"checkpoint_{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+        checkpoint = agreed(question, lambda: str(resolve_checkpoint(config.ckpt_path, folder) or ""))
+        if self.subcommand == "fit" and not checkpoint:
             refuse_occupied(folder)
-        config.run_name = folder.name
-        config.ckpt_path = None if checkpoint is None else str(checkpoint)
+        config.run_name, config.ckpt_path = folder.name, checkpoint or None
         config.trainer.default_root_dir = str(folder)
         config.trainer.devices, config.trainer.num_nodes = match_team(
-            config.trainer.devices, config.trainer.num_nodes, launched_team(os.environ)
+            config.trainer.devices, config.trainer.num_nodes, team
         )
 
     def _run_name(self, config: Namespace) -> str:
@@ -146,12 +164,19 @@ class LockstepCLI(LightningCLI):
                 raise ValueError(f"--run_name is a name, not a path; got {config.run_name!r}")
             return config.run_name
         paths = [Path(str(path)) for path in config.config or []]
+        begins = self.subcommand == "fit" and config.ckpt_path != "last"
         for path in paths:
-            if path.resolve().parent.parent == RUNS.resolve():
+            if is_of_a_run(path) and not begins:
                 return path.resolve().parent.name
         stem = config_stem(paths[0]) if paths else "run"
-        named_file = config.ckpt_path not in (None, "best", "last")
-        return new_run_name(stem) if self.subcommand == "fit" or named_file else newest_run(stem)
+        if self.subcommand != "fit" and config.ckpt_path in ("best", "last"):
+            return agreed("run_name", lambda: newest_run(stem))
+        launched_again = in_slurm_job(os.environ) or "TORCHELASTIC_RUN_ID" in os.environ
+        if config.ckpt_path == "last" and not launched_again:
+            raise ValueError(
+                "--ckpt_path last: of which run? Add --run_name NAME (the folders in runs/), the same each time"
+            )
+        return agreed("run_name", lambda: claim_run_name(stem))
 
     def _dump(self, config: Namespace) -> str:
         """The config as it can be run again: without the name and the checkpoint of this very run."""
@@ -181,7 +206,7 @@ class LockstepCLI(LightningCLI):
         config = self._get(self.config_init, "trainer")
         folder = Path(config["default_root_dir"])
         if config.get("logger") in (None, True):
-            kwargs["logger"] = TensorBoardLogger(folder.parent, name=folder.name, version="")
+            kwargs["logger"] = _TensorBoard(folder.parent, name=folder.name, version="")
         trainer = super().instantiate_trainer(**kwargs)
         trainer.callbacks[:0] = [RunLog(), Throughput(), ResultsTable(), PredictionFile(), ConfigOverCheckpoint()]
         if self.subcommand == "fit" and trainer.is_global_zero:
@@ -196,7 +221,7 @@ def main(args: list[str] | None = None) -> LockstepCLI:
     _log_to_console()
     try:
         return LockstepCLI(with_config_of_run(arguments))
-    except (ValueError, FileNotFoundError, FileExistsError) as error:
+    except (ValueError, OSError, MisconfigurationException) as error:
         # Nearly always something that the user gave; the message says what. The rest is for whoever mends the program.
         if os.environ.get("LOCKSTEP_DEBUG"):
             raise
@@ -206,16 +231,19 @@ def main(args: list[str] | None = None) -> LockstepCLI:
 
 
 def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
-    """`test --run_name NAME` without a config uses the one that the run was made with."""
-    if not arguments or any(a in ("-c", "--config") or a.startswith("--config=") for a in arguments):
+    """`test --run_name NAME` uses the config that the run was last trained with, under overlays if there are some."""
+    given = _values(arguments, "--config") + _values(arguments, "-c")
+    names = _values(arguments, "--run_name")
+    kept = newest_config(runs / names[-1]) if names else None
+    if kept is None or any(Path(path).resolve().parent.name != "overlays" for path in given):
         return arguments
-    for position, argument in enumerate(arguments):
-        name = argument.removeprefix("--run_name=") if argument.startswith("--run_name=") else None
-        if argument == "--run_name" and position + 1 < len(arguments):
-            name = arguments[position + 1]
-        if name and (runs / name / "config.yaml").is_file():
-            return [arguments[0], "--config", str(runs / name / "config.yaml"), *arguments[1:]]
-    return arguments
+    return [arguments[0], "--config", str(kept), *arguments[1:]]
+
+
+def _values(arguments: list[str], option: str) -> list[str]:
+    """What an option is given on the command line, as `--option VALUE` or `--option=VALUE`."""
+    following = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == option]
+    return following + [key.removeprefix(option + "=") for key in arguments if key.startswith(option + "=")]
 
 
 def _quiet_lightning() -> None:

@@ -1,9 +1,10 @@
-"""Where a run keeps its files: its name, decided once for all processes, and the checkpoints in its folder."""
+"""Where a run keeps its files: its name, and the checkpoints and configs in its folder."""
 
 import logging
 import os
+import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from callbacks.checkpointing import CHECKPOINTS
@@ -11,44 +12,46 @@ from callbacks.checkpointing import CHECKPOINTS
 log = logging.getLogger("lockstep")
 
 RUNS = Path("runs")
-_AGREED = "LOCKSTEP_RUN_NAME"
 
 
-def config_stem(config: Path) -> str:
-    """`configs/recommender/sasrec.yaml` -> `recommender-sasrec`: the family and the config's name."""
+def config_stem(config: Path, runs: Path = RUNS) -> str:
+    """`configs/recommender/sasrec.yaml` -> `recommender-sasrec`: the family and the config's name.
+
+    A config that a run has kept, `runs/recommender-sasrec-20260101-120000/config.yaml`, has the stem of that run.
+    """
+    if is_of_a_run(config, runs):
+        return re.sub(r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)$", "", config.resolve().parent.name)
     return f"{config.resolve().parent.name}-{config.stem}"
 
 
-def new_run_name(stem: str, environ: Mapping[str, str] = os.environ) -> str:
-    """A fresh run's default name: family, config and time (under SLURM the job id), the same on all processes.
+def is_of_a_run(config: Path, runs: Path = RUNS) -> bool:
+    """Whether a config lies in a run's folder."""
+    return config.resolve().parent.parent == runs.resolve()
 
-    Raises:
-        ValueError: when processes were started apart from each other and have nothing to agree through.
+
+def claim_run_name(stem: str, runs: Path = RUNS, environ: Mapping[str, str] = os.environ) -> str:
+    """A fresh run's default name: family, config and time, or under SLURM the job's number, which a requeue keeps.
+
+    Of several runs that start in the same second each gets a folder of its own.
     """
-    if "SLURM_JOB_ID" in environ and environ.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
-        return f"{stem}-job{environ['SLURM_JOB_ID']}"  # the same after a requeue as well
-    name = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    if "TORCHELASTIC_RUN_ID" in environ:
-        return _agree_through_store(name, environ)
-    if environ.get("LOCAL_RANK", "0") != "0" and _AGREED in environ:
-        return environ[_AGREED]  # started by the first process, which decided
-    if int(environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in environ and _AGREED not in environ:
-        raise ValueError(
-            "the processes of this run were started apart from each other and cannot agree on a default name: "
-            "give all of them the same --run_name NAME"
-        )
-    os.environ[_AGREED] = name  # for the processes that this one starts
-    return name
+    if in_slurm_job(environ):
+        step = environ.get("SLURM_STEP_ID", "0")
+        return f"{stem}-job{environ['SLURM_JOB_ID']}" + (f"-step{step}" if step.isdigit() and step != "0" else "")
+    first = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    runs.mkdir(parents=True, exist_ok=True)
+    number, name = 1, first
+    while True:
+        try:
+            (runs / name).mkdir()
+            return name
+        except FileExistsError:
+            number += 1
+            name = f"{first}-{number}"
 
 
-def _agree_through_store(name: str, environ: Mapping[str, str]) -> str:
-    """torchrun's workers start at slightly different times; the first to reach the agent's store decides."""
-    from torch.distributed import TCPStore
-
-    store = TCPStore(
-        environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=60)
-    )
-    return store.compare_set("lockstep/run_name", "", name).decode()
+def in_slurm_job(environ: Mapping[str, str]) -> bool:
+    """Whether this is a SLURM job with a number of its own, not a shell that somebody opened on a node."""
+    return "SLURM_JOB_ID" in environ and environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 
 
 def newest_run(stem: str, runs: Path = RUNS) -> str:
@@ -71,7 +74,9 @@ def newest_run(stem: str, runs: Path = RUNS) -> str:
 def resolve_checkpoint(ckpt_path: str | None, folder: Path) -> Path | None:
     """The file that `--ckpt_path` means for the run in `folder`; None to start from untrained weights.
 
-    `last` in a run without checkpoints means its beginning, so the same command starts a run and goes on with it.
+    `last` is what was saved last: last.ckpt, or what Lightning saved when SLURM took the nodes away; where a run was
+    killed before either, best.ckpt. In a run without checkpoints it means the beginning, so that the same command
+    starts a run and goes on with it.
 
     Raises:
         FileNotFoundError: with the checkpoints that there are.
@@ -80,12 +85,15 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path) -> Path | None:
         return None
     checkpoints = folder / CHECKPOINTS
     if ckpt_path == "last":
-        last = checkpoints / "last.ckpt"
-        if last.is_file():
-            return last
-        others = _listing(checkpoints)
-        if others:
-            raise FileNotFoundError(f"{last} does not exist, but there are {others}: name one with --ckpt_path FILE")
+        saved = [path for path in (checkpoints / "last.ckpt", *folder.glob("hpc_ckpt_*.ckpt")) if path.is_file()]
+        if saved:
+            return max(saved, key=lambda path: path.stat().st_mtime)
+        if (checkpoints / "best.ckpt").is_file():
+            return checkpoints / "best.ckpt"
+        if others := _listing(checkpoints):
+            raise FileNotFoundError(
+                f"{checkpoints}/last.ckpt does not exist, but there are {others}: name one with --ckpt_path FILE"
+            )
         log.info("%s has no checkpoint yet: starting at step 0", folder)
         return None
     path = checkpoints / "best.ckpt" if ckpt_path == "best" else Path(ckpt_path)
@@ -105,19 +113,30 @@ def refuse_occupied(folder: Path) -> None:
         )
 
 
+def newest_config(folder: Path) -> Path | None:
+    """The config that a run was last trained with; None if it has none."""
+    numbered = {int(path.stem[len("config-") :]): path for path in folder.glob("config-*.yaml") if _number(path)}
+    first = folder / "config.yaml"
+    return numbered[max(numbered)] if numbered else first if first.is_file() else None
+
+
 def write_config(text: str, folder: Path) -> Path:
     """Keeps the config beside the run; a resume with another config gets a file of its own (config-2.yaml, ...)."""
     folder.mkdir(parents=True, exist_ok=True)
-    number, path = 1, folder / "config.yaml"
-    while path.exists():
-        if path.read_text(encoding="utf-8") == text:
-            return path
-        number += 1
-        path = folder / f"config-{number}.yaml"
+    newest = newest_config(folder)
+    if newest is not None and newest.read_text(encoding="utf-8") == text:
+        return newest
+    number = 1 if newest is None else int(_number(newest) or 1) + 1
+    path = folder / ("config.yaml" if number == 1 else f"config-{number}.yaml")
     beside = path.with_suffix(".yaml.new")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
     return path
+
+
+def _number(config: Path) -> str | None:
+    match = re.fullmatch(r"config-(\d+)", config.stem)
+    return match[1] if match else None
 
 
 def _listing(checkpoints: Path) -> str:

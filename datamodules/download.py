@@ -32,7 +32,7 @@ _CHUNK = 1 << 18
 _RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
 
 
-class DownloadError(RuntimeError):
+class DownloadError(OSError):
     """A download that did not succeed; the message names the address, what happened and what to do."""
 
 

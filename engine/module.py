@@ -89,8 +89,8 @@ class LockstepModule(LightningModule):
             )
         if self.trainer.reload_dataloaders_every_n_epochs:
             raise ValueError(
-                "trainer.reload_dataloaders_every_n_epochs would begin the order of the samples anew; it is another one "
-                "in every epoch as it is, so leave the key out"
+                "trainer.reload_dataloaders_every_n_epochs would begin the order of the samples anew; it is another "
+                "one in every epoch as it is, so leave the key out"
             )
         if self.trainer.overfit_batches:
             # Its limits are set by now. What is left of it replaces samplers by one that deals out single samples.

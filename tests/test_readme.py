@@ -50,3 +50,9 @@ def test_every_make_target_is_there():
     targets = set(re.findall(r"make ([a-z]+)", README)) - {"sure"}
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     assert {target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)} == set()
+
+
+def test_no_figure_is_missing():
+    """A table that somebody meant to put in."""
+    for page in (REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")):
+        assert re.findall(r"\b[A-Z0-9]+_(?:TABLE|TEXT|FIGURE)\b", page.read_text(encoding="utf-8")) == [], page.name

@@ -7,6 +7,7 @@ them (the users' whole history is excluded, not its training part alone).
 """
 
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +41,10 @@ def sampled_candidates(events: Events, seed: int, count: int = 100, chunk: int =
 
 def save_candidates(path: Path, candidates: Integers) -> None:
     """Write int32 [U, count] as ``.npy``, whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    beside = Path(name)
     try:
-        with beside.open("wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             np.save(file, np.asarray(candidates, np.int32), allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())

@@ -95,8 +95,13 @@ class InteractionSequences(LockstepDataModule):
         log.info("%s: %s", self.dataset, self._counts(self._open()))
 
     def prepare_data(self) -> None:
-        """Convert the files to the memory-mapped store, unless that has been done."""
+        """Convert the files to the memory-mapped store and draw the candidates, unless that has been done."""
         self._open()
+        if self.sampled_100 and not self._candidate_file.exists():
+            try:
+                save_candidates(self._candidate_file, sampled_candidates(self.events, seed=0))
+            except PermissionError:
+                log.info("%s may not be written; each run draws the candidates again", self._candidate_file)
 
     def _open(self) -> InteractionStore:
         if self.dataset == "synthetic":
@@ -161,8 +166,12 @@ class InteractionSequences(LockstepDataModule):
         }
 
     def setup(self, stage: str) -> None:
-        if hasattr(self, "train_set"):
-            return
+        if not hasattr(self, "train_set"):
+            self._setup_splits()
+        if stage == "predict":
+            self.predict_set = self._requests(personal_time_scale(self.events, self.splits.train_end))
+
+    def _setup_splits(self) -> None:
         events, splits = self.events, self.splits
         time_scale = personal_time_scale(events, splits.train_end)
         shared: dict[str, Any] = {"max_length": self.max_length, "time_scale": time_scale}
@@ -178,17 +187,21 @@ class InteractionSequences(LockstepDataModule):
         candidates = self._candidates() if self.sampled_100 else None
         self.validation_set = RankingExamples(events, splits.validation, candidates=candidates, **shared)
         self.test_set = RankingExamples(events, splits.test, candidates=candidates, **shared)
-        if stage == "predict":
-            self.predict_set = self._requests(time_scale)
         log.info("%s; %d training rows, %d to validate, %d to test", self._counts(events), len(self.train_set),
                  len(self.validation_set), len(self.test_set))  # fmt: skip
+        if any(splits.left_out.values()):
+            log.info("users without a history before the period, left out: %s", splits.left_out)
+
+    @property
+    def _candidate_file(self) -> Path:
+        """Beside the store, so that all models are compared on the same list, whatever their seed."""
+        return self.events.root / "sampled_100.npy"
 
     def _candidates(self) -> NDArray[np.int32]:
-        """The fixed list, kept beside the store: all models are compared on the same one, whatever their seed."""
-        path = self.events.root / "sampled_100.npy"
-        if not path.exists():
-            save_candidates(path, sampled_candidates(self.events, seed=0))
-        return load_candidates(path, self.events)
+        """The fixed list. Where it could not be kept it is made again, and comes out the same."""
+        if self._candidate_file.exists():
+            return load_candidates(self._candidate_file, self.events)
+        return sampled_candidates(self.events, seed=0)
 
     def _requests(self, time_scale: NDArray[np.int64]) -> RankingExamples:
         """What to predict for: the histories of a file, or every user's whole history."""

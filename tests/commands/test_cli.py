@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -184,6 +185,10 @@ def test_the_config_that_belongs_to_a_run(tmp_path):
     expected = ["test", "--config", str(tmp_path / "a/config.yaml"), "--run_name"]
     assert with_config_of_run(["test", "--run_name", "a"], tmp_path) == [*expected, "a"]
     assert with_config_of_run(["test", "--run_name=a"], tmp_path) == [*expected[:3], "--run_name=a"]
+    overlay = ["fit", "--run_name", "a", "--config", "configs/overlays/gpu.yaml"]
+    assert with_config_of_run(overlay, tmp_path) == ["fit", *expected[1:3], *overlay[1:]], "an overlay goes on top"
+    (tmp_path / "a/config-2.yaml").touch()
+    assert with_config_of_run(["fit", "--run_name", "a"], tmp_path)[2] == str(tmp_path / "a/config-2.yaml")
     for untouched in (["test", "--config", "x", "--run_name", "a"], ["test", "--run_name", "b"], ["fit"], []):
         assert with_config_of_run(untouched, tmp_path) == untouched
 
@@ -218,3 +223,13 @@ def test_prepare(lockstep, tmp_path):
     main(["prepare", *options])
     assert files() == first
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_config_of_a_run_runs_it_again(lockstep, done):
+    cli = main(["fit", "--config", str(done.folder / "config.yaml"), "--trainer.max_steps", "1"])
+    assert re.fullmatch(r"recommender-quickstart-done-\d{8}-\d{6}", cli.trainer.default_root_dir.split("/")[-1])
+
+
+def test_last_of_which_run(lockstep):
+    with pytest.raises(ValueError, match="--ckpt_path last: of which run"):
+        main(["fit", *TINY, "--ckpt_path", "last"])

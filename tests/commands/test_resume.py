@@ -48,3 +48,39 @@ def test_with_accumulation_and_workers(lockstep):
     lockstep("fit", *options, *steps(17), name="stopped")
     resumed = lockstep("fit", *options, *steps(22), "--ckpt_path", "last", name="stopped")
     assert resumed.series("train/loss") == through.series("train/loss")
+
+
+def test_from_the_best_checkpoint_when_there_is_no_last(lockstep):
+    through = lockstep("fit", *OPTIONS, *steps(30), name="through")
+    stopped = lockstep("fit", *OPTIONS, *steps(13), name="stopped")
+    (stopped.folder / "checkpoints/last.ckpt").unlink()
+    resumed = lockstep("fit", *OPTIONS, *steps(30), "--ckpt_path", "last", name="stopped")
+    assert resumed.series("train/loss") == through.series("train/loss")
+
+
+def test_epochs_that_are_cut_short(lockstep):
+    short = [*TINY, "--trainer.limit_train_batches", "5"]
+    through = lockstep("fit", *short, "--trainer.max_epochs", "4", name="through")
+    lockstep("fit", *short, "--trainer.max_epochs", "2", name="stopped")
+    resumed = lockstep("fit", *short, "--trainer.max_epochs", "4", "--ckpt_path", "last", name="stopped")
+    assert resumed.series("train/loss") == through.series("train/loss")
+
+
+def test_killed_before_the_first_checkpoint(lockstep, tmp_path):
+    folder = tmp_path / "runs/killed"
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text('{"step": 1, "train/loss": -1.0}\n{"step": 2, "ep{"step": 3}\n')
+    run = lockstep("fit", *OPTIONS, *steps(3), "--ckpt_path", "last", name="killed")
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
+    assert sorted(run.series("train/loss")) == [1, 2, 3] and run.series("train/loss")[1] > 0
+
+
+def test_a_run_that_early_stopping_has_ended_stays_ended(lockstep):
+    stopping = [
+        "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=val/ndcg@10",
+        "--trainer.callbacks.mode=max", "--trainer.callbacks.patience=1", "--trainer.callbacks.min_delta=1",
+    ]  # fmt: skip
+    options = [*TINY, *stopping, "--trainer.max_epochs", "9"]
+    ended = lockstep("fit", *options, name="ended").series("train/loss")
+    assert max(ended) == 26, "the first evaluation is the best, the second has not improved by 1"
+    assert lockstep("fit", *options, "--ckpt_path", "last", name="ended").series("train/loss") == ended

@@ -2,25 +2,19 @@
 
 import os
 import re
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from commands.run_folder import (
+    claim_run_name,
     config_stem,
-    new_run_name,
+    newest_config,
     newest_run,
     refuse_occupied,
     resolve_checkpoint,
     write_config,
 )
-
-
-@pytest.fixture(autouse=True)
-def _forget_the_name(monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_RUN_NAME", "")
-    monkeypatch.delenv("LOCKSTEP_RUN_NAME")
 
 
 def checkpoint(folder: Path, name: str, age: int = 0) -> Path:
@@ -38,37 +32,23 @@ def test_config_stem(tmp_path, monkeypatch):
     assert config_stem(Path("mine.yaml")) == "own-mine"
 
 
-def test_the_name_of_a_run_alone():
-    environ: dict[str, str] = {}
-    assert re.fullmatch(r"recommender-sasrec-\d{8}-\d{6}", new_run_name("recommender-sasrec", environ))
+def test_a_config_that_a_run_has_kept_has_the_stem_of_that_run(tmp_path):
+    for name in ("a-b-20260101-120000", "a-b-20260101-120000-2", "a-b-job7", "a-b-job7-step2", "a-b"):
+        assert config_stem(tmp_path / name / "config.yaml", runs=tmp_path) == "a-b"
 
 
-def test_the_processes_that_a_run_starts_take_its_name():
-    name = new_run_name("a", {})
-    child = {"LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCKSTEP_RUN_NAME": os.environ["LOCKSTEP_RUN_NAME"]}
-    assert new_run_name("a", child) == name
+def test_runs_that_start_in_the_same_second_have_folders_of_their_own(tmp_path):
+    names = [claim_run_name("recommender-sasrec", tmp_path, {}) for _ in range(5)]
+    assert len(set(names)) == 5
+    assert all(re.fullmatch(r"recommender-sasrec-\d{8}-\d{6}(-\d)?", name) for name in names)
+    assert {path.name for path in tmp_path.iterdir()} == set(names)
 
 
-def test_slurm_jobs_keep_their_name_after_a_requeue():
-    job = {"SLURM_JOB_ID": "77", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "3"}
-    assert new_run_name("a", job) == "a-job77"
-    assert "job77" not in new_run_name("a", {**job, "SLURM_JOB_NAME": "bash"}), "an interactive shell runs many"
-
-
-def test_processes_started_apart_must_be_told():
-    with pytest.raises(ValueError, match="--run_name NAME"):
-        new_run_name("a", {"LOCAL_RANK": "0", "WORLD_SIZE": "2"})
-
-
-def test_torchrun_workers_agree_through_their_store():
-    """Whoever comes first decides, whatever the others' clocks say."""
-    from torch.distributed import TCPStore
-
-    store = TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=20), wait_for_workers=False)
-    worker = {"TORCHELASTIC_RUN_ID": "x", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
-    first = new_run_name("first", {**worker, "LOCAL_RANK": "1", "WORLD_SIZE": "2"})
-    assert first.startswith("first-")
-    assert new_run_name("second", {**worker, "LOCAL_RANK": "0", "WORLD_SIZE": "2"}) == first
+def test_slurm_jobs_keep_their_name_after_a_requeue(tmp_path):
+    job = {"SLURM_JOB_ID": "77", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "3", "SLURM_STEP_ID": "0"}
+    assert claim_run_name("a", tmp_path, job) == "a-job77"
+    assert claim_run_name("a", tmp_path, {**job, "SLURM_STEP_ID": "1"}) == "a-job77-step1"
+    assert "job77" not in claim_run_name("a", tmp_path, {**job, "SLURM_JOB_NAME": "bash"}), "a shell runs many"
 
 
 def test_newest_run(tmp_path):
@@ -93,8 +73,13 @@ def test_resolve_checkpoint(tmp_path):
     with pytest.raises(FileNotFoundError, match="best.ckpt does not exist, but in .* there is epoch-3.ckpt"):
         resolve_checkpoint("best", tmp_path)
     assert resolve_checkpoint(str(kept), tmp_path / "elsewhere") == kept
-    last, best = checkpoint(tmp_path, "last.ckpt"), checkpoint(tmp_path, "best.ckpt")
+    best = checkpoint(tmp_path, "best.ckpt")
+    assert resolve_checkpoint("last", tmp_path) == best, "killed before the first last.ckpt"
+    last = checkpoint(tmp_path, "last.ckpt", age=20)
     assert (resolve_checkpoint("last", tmp_path), resolve_checkpoint("best", tmp_path)) == (last, best)
+    preempted = tmp_path / "hpc_ckpt_1.ckpt"
+    preempted.touch()  # by SLURM's signal, after last.ckpt
+    assert resolve_checkpoint("last", tmp_path) == preempted
 
 
 def test_refuse_occupied(tmp_path):
@@ -108,11 +93,10 @@ def test_refuse_occupied(tmp_path):
 
 def test_write_config(tmp_path):
     folder = tmp_path / "run"
-    assert write_config("a: 1\n", folder).name == "config.yaml"
-    assert write_config("a: 2\n", folder).name == "config-2.yaml"
-    assert write_config("a: 1\n", folder).name == "config.yaml"
-    assert write_config("a: 2\n", folder).name == "config-2.yaml"
-    assert write_config("a: 3\n", folder).name == "config-3.yaml"
+    assert newest_config(folder) is None
+    for text, name in (("1", "config"), ("1", "config"), ("2", "config-2"), ("2", "config-2"), ("1", "config-3")):
+        assert write_config(f"a: {text}\n", folder).name == f"{name}.yaml"
+    assert newest_config(folder).read_text() == "a: 1\n", "what the run was last trained with"
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
-        "config.yaml": "a: 1\n", "config-2.yaml": "a: 2\n", "config-3.yaml": "a: 3\n"
+        "config.yaml": "a: 1\n", "config-2.yaml": "a: 2\n", "config-3.yaml": "a: 1\n"
     }  # fmt: skip

@@ -27,8 +27,10 @@ def test_one_and_two_processes_train_the_same(lockstep, launch):
     pair = launch("fit", *EXACT, name="pair", processes=2)
     assert "= 2 processes x 8 samples" in pair.output
     same_losses(pair, alone)
-    # Evaluation counts every user once. The weights differ in the last digits, so a rank or two may: not compared here.
-    assert pair.series("val/ndcg@10").keys() == alone.series("val/ndcg@10").keys()
+    ours, theirs = pair.series("val/ndcg@10"), alone.series("val/ndcg@10")
+    assert ours.keys() == theirs.keys()
+    # The weights differ in the last digits, so one or two of the 200 users may rank one place off.
+    assert all(abs(ours[step] - theirs[step]) < 2 / 200 * 0.4 for step in ours)
 
 
 def test_evaluation_is_the_same_on_two_processes(lockstep, launch):
