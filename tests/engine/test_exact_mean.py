@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from engine.exact_mean import ExactMean, LossSum
@@ -44,3 +45,46 @@ def test_steps_do_not_mix():
         mean.add(LossSum(weight * 6, 3)).backward()
         assert mean.finish([weight]) == 2
         assert weight.grad == 2
+
+
+MICRO_BATCHES = [[0.5, 1.0, 2.0], [4.0]]
+MEAN_GRADIENT = 2 * 3.0 * (0.25 + 1 + 4 + 16) / 4
+
+
+def unscaled(micro_batches):
+    """As Lightning does in 16-mixed: scaled backward passes, finish, unscale_; clipping and the step follow."""
+    weight = torch.nn.Parameter(torch.tensor(3.0))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    scaler, mean = torch.amp.GradScaler("cpu", init_scale=2.0**16), ExactMean(2)
+    for values in micro_batches:
+        loss = (weight * torch.tensor(values)).square().sum()
+        scaler.scale(mean.add(LossSum(loss, len(values)))).backward()
+    mean.finish([weight])
+    scaler.unscale_(optimizer)
+    return weight, optimizer, scaler
+
+
+def test_what_a_scaler_unscales_is_the_means_gradient():
+    weight, optimizer, scaler = unscaled(MICRO_BATCHES)
+    assert weight.grad == MEAN_GRADIENT
+    scaler.step(optimizer)
+    scaler.update()
+    torch.testing.assert_close(weight.detach(), torch.tensor(3.0 - 0.1 * MEAN_GRADIENT))
+    assert scaler.get_scale() == 2.0**16
+
+
+@pytest.mark.parametrize("broken", [torch.inf, torch.nan])
+def test_a_scaler_skips_the_step_of_a_gradient_that_overflowed(broken):
+    weight, optimizer, scaler = unscaled([*MICRO_BATCHES, [broken]])
+    assert not weight.grad.isfinite()
+    scaler.step(optimizer)
+    scaler.update()
+    assert weight == 3.0
+    assert scaler.get_scale() == 2.0**15
+
+
+def test_clipping_after_unscaling_sees_the_means_norm():
+    weight, optimizer, scaler = unscaled(MICRO_BATCHES)
+    assert torch.nn.utils.clip_grad_norm_([weight], 1.0) == MEAN_GRADIENT
+    scaler.step(optimizer)
+    torch.testing.assert_close(weight.detach(), torch.tensor(3.0 - 0.1))
