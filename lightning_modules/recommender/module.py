@@ -1,6 +1,5 @@
 """The recommender's LightningModule: SASRec and TiSASRec, each with or without hyper-connections."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,13 @@ from datamodules.recommender.batch import RankingBatch, Scorer, TrainBatch
 from engine.exact_mean import LossSum
 from engine.module import LockstepModule
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
-from lightning_modules.recommender.losses import LOSSES, LossName
+from lightning_modules.recommender.checkpoint_identity import (
+    architecture_identity,
+    check_architecture,
+    check_items,
+    items_identity,
+)
+from lightning_modules.recommender.losses import LOSSES, LossName, cross_entropy
 from lightning_modules.recommender.network import Attention, Norm, Residual, SequenceEncoder
 from lightning_modules.recommender.ranking import RankingMetrics, candidate_ranks, ranks
 
@@ -97,23 +102,34 @@ class SequentialRecommender(LockstepModule):
         if not hasattr(self, "encoder"):
             catalog = self.data.catalog
             self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self.architecture)
-            self._items = {"count": catalog.num_items, "sha256": _fingerprint(catalog.item_ids)}
+            self._items = items_identity(catalog.item_ids)
+            self._architecture = architecture_identity(self.architecture, catalog.max_length)
 
     # -- training ----------------------------------------------------------------------------------------------------
 
     def training_loss(self, batch: Sequence[TrainBatch]) -> LossSum:
         """Of a micro-batch in parts of similar length."""
-        weight, loss = self.encoder.output_weight, LOSSES[self.loss_name]
-        totals = [
-            loss(self.encoder(part.history), weight, part.targets, part.negatives, **self.loss_options)
-            for part in batch
-        ]
+        states = [self.encoder(part.history) for part in batch]
+        total = self._total_loss(states, batch)
         real = torch.stack([(part.targets > 0).sum() for part in batch]).sum()
         positions = sum(part.targets.numel() for part in batch)
         self.log("train/real_positions", real.float() / positions, on_step=True, batch_size=1)
         if self.encoder.collect_diagnostics:
             self._log_hyper_connections()
-        return LossSum(torch.stack(totals).sum(), real)
+        return LossSum(total, real)
+
+    def _total_loss(self, states: list[Tensor], batch: Sequence[TrainBatch]) -> Tensor:
+        weight = self.encoder.output_weight
+        if self.loss_name == "cross_entropy":
+            # One call: each would keep a gradient of the size of all items' vectors.
+            targets = torch.cat([part.targets.flatten() for part in batch])
+            return cross_entropy(torch.cat([part.flatten(0, 1) for part in states]), weight, targets)
+        loss = LOSSES[self.loss_name]
+        totals = [
+            loss(part_states, weight, part.targets, part.negatives, **self.loss_options)
+            for part_states, part in zip(states, batch, strict=True)
+        ]
+        return torch.stack(totals).sum()
 
     def on_train_batch_start(self, batch: Sequence[TrainBatch], batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
@@ -122,9 +138,15 @@ class SequentialRecommender(LockstepModule):
 
     def _log_hyper_connections(self) -> None:
         """Of mHC: the composite gain of all mixings (near 1 is stable), how far the streams have grown apart (0 is
-        collapsed) and how far the mixings are from doubly stochastic."""
+        collapsed), how far the mixings are from doubly stochastic, and how much is read from and written to a stream.
+
+        They are means over the real positions of the micro-batch's last part, its longest rows, of the first process;
+        over the connections `gain` and `sum_error` are the largest, the others means.
+        """
         figures = self.encoder.diagnostics()
-        for name, reduce in (("gain", torch.max), ("stream_spread", torch.mean), ("sum_error", torch.max)):
+        largest, mean = torch.max, torch.mean
+        kinds = {"gain": largest, "stream_spread": mean, "sum_error": largest, "pre": mean, "post": mean}
+        for name, reduce in kinds.items():
             values = [value for key, value in figures.items() if key.startswith(name + "/")]
             if values:
                 self.log(f"mhc/{name}", reduce(torch.stack(values)), on_step=True, batch_size=1)
@@ -229,20 +251,9 @@ class SequentialRecommender(LockstepModule):
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["items"] = self._items
+        checkpoint["items"], checkpoint["architecture"] = self._items, self._architecture
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        saved = checkpoint.get("items")
-        if saved != self._items:
-            found = "no list of items" if saved is None else f"{saved['count']} items (sha256 {saved['sha256'][:12]})"
-            raise ValueError(
-                f"the checkpoint was trained with {found}, the data have {self._items['count']} "
-                f"(sha256 {self._items['sha256'][:12]}): item numbers would mean something else, or nothing. "
-                "Use the data and the filters that the checkpoint was trained with"
-            )
+        check_items(checkpoint.get("items"), self._items)
+        check_architecture(checkpoint.get("architecture"), self._architecture)
         super().on_load_checkpoint(checkpoint)
-
-
-def _fingerprint(item_ids: Sequence[str]) -> str:
-    """Of what the item numbers stand for."""
-    return hashlib.sha256("\n".join(item_ids).encode()).hexdigest()

@@ -1,0 +1,167 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules.recommender.batch import Catalog
+from datamodules.recommender.length_groups import LengthGroups
+from datamodules.recommender.sequences import EventArrays, TrainSequences
+from engine.sampling import Draw
+from lightning_modules.recommender import module as recommender
+from lightning_modules.recommender.losses import cross_entropy
+
+V, LONGEST, ROWS = 13, 10, 9
+SMALL = {"hidden_size": 8, "num_heads": 2, "dropout": 0.0, "time_span": 16}
+
+
+class Recommender(recommender.SequentialRecommender):
+    """Without a trainer: the catalog is given, and what is logged is kept."""
+
+    def __init__(self, max_length=LONGEST, items=V, **settings):
+        super().__init__(**{**SMALL, **settings})
+        self.catalog = Catalog(items, max_length, [f"item {i}" for i in range(items)], None)
+        self.logged = {}
+        torch.manual_seed(0)
+        self.configure_model()
+
+    @property
+    def data(self):
+        return SimpleNamespace(catalog=self.catalog)
+
+    def log(self, name, value, **_):
+        self.logged[name] = value
+
+
+def make_batch(groups, negatives=0, shared=False):
+    """Rows of 1 to 9 positions and a filler."""
+    generator = np.random.default_rng(0)
+    offsets = np.cumsum([0, *range(2, ROWS + 2)])
+    items = generator.integers(1, V + 1, offsets[-1]).astype(np.int32)
+    events = EventArrays(offsets, items, generator.integers(0, 50, offsets[-1]).cumsum(), V)
+    rows = TrainSequences(
+        events,
+        (np.arange(ROWS), offsets[1:]),
+        max_length=LONGEST,
+        time_scale=np.ones(ROWS, np.int64),
+        seed=1,
+        num_negatives=negatives,
+        shared_negatives=shared,
+    )
+    return LengthGroups(rows, groups)[Draw(0, np.array([3, 8, -1, 0, 6, 1, 5, 2, 7, 4]))]
+
+
+def loss_and_gradients(module, batch):
+    module.zero_grad()
+    loss = module.training_loss(batch)
+    loss.total.backward()
+    return loss.total.detach(), loss.count, [parameter.grad for parameter in module.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("loss", "negatives", "shared"),
+    [("cross_entropy", 0, False), ("sampled_softmax", 3, False), ("bce", 1, False), ("gbce", 3, True)],
+)
+@pytest.mark.parametrize("attention", ["standard", "time_interval"])
+def test_groups_change_neither_loss_nor_gradients(loss, negatives, shared, attention):
+    module = Recommender(loss=loss, attention=attention)
+    whole, parts = (make_batch(groups, negatives, shared) for groups in (1, 4))
+    assert (len(whole), len(parts)) == (1, 4)
+    assert len({part.targets.shape[1] for part in parts}) == 4
+    (total, count, gradients), other = loss_and_gradients(module, whole), loss_and_gradients(module, parts)
+    assert count == other[1] == sum(range(1, ROWS + 1))
+    torch.testing.assert_close(other[0], total, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(other[2], gradients, rtol=1e-5, atol=1e-5)
+
+
+def test_cross_entropy_is_called_once_for_all_groups(monkeypatch):
+    calls = []
+    monkeypatch.setattr(recommender, "cross_entropy", lambda *args: (calls.append(args), cross_entropy(*args))[1])
+    Recommender().training_loss(make_batch(4))
+    assert len(calls) == 1
+
+
+def test_weights_decay_and_norms_biases_and_gates_do_not():
+    module = Recommender(residual="mhc", attention="time_interval", weight_decay=0.1)
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    decays = {names[id(p)]: group["weight_decay"] for group in module.optimizer_groups() for p in group["params"]}
+    assert decays.keys() == set(names.values())
+    for name, decay in decays.items():
+        spared = "norm" in name or name.endswith(("bias", "alpha"))
+        assert decay == (0.0 if spared else 0.1), name
+    gates = [name for name in decays if ".residual." in name]
+    assert sorted({name.rsplit(".", 1)[1] for name in gates}) == ["alpha", "bias", "phi"]
+
+
+def test_hyper_connections_are_logged_on_demand():
+    module = Recommender(residual="mhc")
+    module.training_loss(make_batch(4))
+    assert module.logged.keys() == {"train/real_positions"}
+    module.encoder.collect_diagnostics = True
+    *_, longest = batch = make_batch(4)
+    module.training_loss(batch)
+    assert module.logged["mhc/gain"] == pytest.approx(1, abs=0.01)
+    assert module.logged["mhc/pre"] == pytest.approx(1 / 4, abs=0.02)
+    assert module.logged["mhc/post"] == pytest.approx(1, abs=0.02)
+    assert module.logged["mhc/sum_error"] < 0.01
+    of_all = module.logged["mhc/stream_spread"]
+    module.training_loss([longest])
+    assert of_all == module.logged["mhc/stream_spread"] > 0
+
+
+@pytest.mark.parametrize("residual", ["plain", "mhc"])
+def test_it_trains_with_bfloat16_parameters(residual):
+    module, batch = Recommender(residual=residual, attention="time_interval"), make_batch(4)
+    expected, *_ = loss_and_gradients(module, batch)
+    torch.set_default_dtype(torch.bfloat16)  # as Lightning does with bf16-true
+    try:
+        found, _, gradients = loss_and_gradients(module.bfloat16(), batch)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=0.01, atol=0)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def saved_by(**settings):
+    checkpoint = {}
+    Recommender(**settings).on_save_checkpoint(checkpoint)
+    return checkpoint
+
+
+def test_a_checkpoint_loads_into_its_own_architecture(tmp_path):
+    torch.save(saved_by(), tmp_path / "it.ckpt")
+    checkpoint = torch.load(tmp_path / "it.ckpt", weights_only=True)
+    assert all(isinstance(value, int | float | str) for value in checkpoint["architecture"].values())
+    Recommender(dropout=0.4, activation_checkpointing=True, feed_forward_size=8).on_load_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 16, "feed_forward_size": 8}, "hidden_size is 8 in the checkpoint and 16 in the config"),
+        ({"max_length": 20}, "max_length is 10 in the checkpoint and 20 in the config"),
+        (
+            {"num_blocks": 1, "num_heads": 1},
+            "num_blocks is 2 .* and 1 in the config; num_heads is 2 .* and 1 in the config",
+        ),
+        ({"norm": "post"}, "norm is 'pre' in the checkpoint and 'post' in the config"),
+        ({"tie_output": False}, "tie_output is True in the checkpoint and False in the config"),
+    ],
+)
+def test_another_architecture_is_refused_with_both_values(changes, message):
+    with pytest.raises(ValueError, match=f"another network: {message}. Give model.init_args"):
+        Recommender(**changes).on_load_checkpoint(saved_by())
+
+
+def test_a_checkpoint_without_an_architecture_loads():
+    checkpoint = saved_by()
+    del checkpoint["architecture"]
+    Recommender(norm="post").on_load_checkpoint(checkpoint)
+
+
+def test_other_items_are_refused():
+    with pytest.raises(ValueError, match=r"trained with 12 items \(sha256 \w{12}\), the data have 13"):
+        Recommender().on_load_checkpoint(saved_by(items=12))
+    with pytest.raises(ValueError, match="no list of items"):
+        Recommender().on_load_checkpoint({})
