@@ -5,7 +5,6 @@ On ML-1M cut to 200 events, 54 % of the positions of a batch of 128 are real, as
 than with batches that are all short or all long (docs/results.md).
 """
 
-
 import numpy as np
 from torch.utils.data import Dataset
 
@@ -30,4 +29,3 @@ class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
         ordered = draw.indices[np.argsort(lengths, kind="stable")]
         parts = np.array_split(ordered, min(self.groups, len(ordered)))
         return tuple(self.rows[Draw(draw.epoch, part)] for part in parts)
-
