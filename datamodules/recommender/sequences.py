@@ -153,11 +153,6 @@ class RankingExamples(Dataset[RankingBatch]):
     def __len__(self) -> int:
         return len(self.users)
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """int64 [M]: events of each history."""
-        return np.minimum(self.ends - self.events.offsets[self.users], self.max_length)
-
     def __getitem__(self, draw: Draw) -> RankingBatch:
         rows = _rows(self.events, self.users, self.ends, draw)
         known, real = rows.ends - rows.starts, rows.users >= 0

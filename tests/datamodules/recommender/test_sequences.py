@@ -163,8 +163,6 @@ def test_time_scale_equals_a_loop_over_users(lengths, seed, chunk, data):
 def test_lengths_are_those_of_the_rows():
     data = train_set(max_length=8)
     assert data.lengths.tolist() == data[draw(0, 1, 2, 3, 4)].history.lengths.tolist()
-    ranking = RankingExamples(EVENTS, RANKING, max_length=8, time_scale=SCALE)
-    assert ranking.lengths.tolist() == ranking[draw(0, 1, 2, 3)].history.lengths.tolist()
 
 
 def test_a_row_in_which_nothing_follows_is_refused():
