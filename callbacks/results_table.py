@@ -24,6 +24,7 @@ class ResultsTable(Callback):
     def __init__(self) -> None:
         self.best: dict[str, float] = {}
         self.baselines: dict[str, float] = {}
+        self._page: tuple[str, list[tuple[str, dict[str, float]]]] | None = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking:
@@ -60,16 +61,24 @@ class ResultsTable(Callback):
         new, old = metrics[monitor.monitor], self.best.get(monitor.monitor, math.nan)
         return math.isnan(old) or (new > old if monitor.mode == "max" else new < old)
 
-    def _show(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
-        rows = table_rows(stage, metrics)
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        # The progress bar draws itself a last time when it is torn down; the table comes after it.
+        if self._page is None:
+            return
+        title, rows = self._page
+        self._page = None
         if rows:
             _print_table(title, rows)
-            for name, values in rows:
-                log.debug("%s: %s %s", title, name, "  ".join(f"{k} {v:.4f}" for k, v in values.items()))
         folder = Path(trainer.default_root_dir)
         log.info("files of this run: %s", folder)
         if trainer.state.fn == "fit" and (folder / CHECKPOINTS / "best.ckpt").is_file():
             log.info("figures on held-out test data: python train.py test --run_name %s", folder.name)
+
+    def _show(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
+        rows = table_rows(stage, metrics)
+        for name, values in rows:
+            log.debug("%s: %s %s", title, name, "  ".join(f"{k} {v:.4f}" for k, v in values.items()))
+        self._page = title, rows
 
 
 def _print_table(title: str, rows: list[tuple[str, dict[str, float]]]) -> None:

@@ -208,7 +208,8 @@ class LockstepCLI(LightningCLI):
         if config.get("logger") in (None, True):
             kwargs["logger"] = _TensorBoard(folder.parent, name=folder.name, version="")
         trainer = super().instantiate_trainer(**kwargs)
-        trainer.callbacks[:0] = [RunLog(), Throughput(), ResultsTable(), PredictionFile(), ConfigOverCheckpoint()]
+        trainer.callbacks[:0] = [RunLog(), Throughput(), PredictionFile(), ConfigOverCheckpoint()]
+        trainer.callbacks.append(ResultsTable())  # torn down last, so that its table is the last thing on the screen
         if self.subcommand == "fit" and trainer.is_global_zero:
             write_config(self._config_text, folder)
         return trainer
