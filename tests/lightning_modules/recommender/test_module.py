@@ -154,10 +154,12 @@ def test_another_architecture_is_refused_with_both_values(changes, message):
         Recommender(**changes).on_load_checkpoint(saved_by())
 
 
-def test_a_checkpoint_without_an_architecture_loads():
-    checkpoint = saved_by()
+def test_only_a_checkpoint_that_names_its_architecture_is_held_to_it():
+    checkpoint, other = saved_by(), Recommender(norm="post")
+    with pytest.raises(ValueError, match="another network"):
+        other.on_load_checkpoint(checkpoint)
     del checkpoint["architecture"]
-    Recommender(norm="post").on_load_checkpoint(checkpoint)
+    other.on_load_checkpoint(checkpoint)
 
 
 def test_other_items_are_refused():
