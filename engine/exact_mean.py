@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from engine.votes import Votes
+
 
 class LossSum(NamedTuple):
     """What a family returns for a micro-batch."""
@@ -42,18 +44,22 @@ class ExactMean:
         self._step = sums if self._step is None else self._step + sums
         return loss.total / self.reference
 
-    def finish(self, parameters: Iterable[nn.Parameter]) -> Tensor:
+    def finish(self, parameters: Iterable[nn.Parameter], votes: Votes | None = None) -> Tensor:
         """Called after the last backward of a step: corrects the gradients in place, returns the mean loss.
 
-        Without any term in the whole step the gradients are zero and so is the mean.
+        Without any term in the whole step the gradients are zero and so is the mean. `votes` travel along.
         """
         assert self._step is not None, "finish() without a micro-batch"
-        total_and_count, self._step = self._step, None
+        sums, self._step = self._step, None
+        if votes is not None:
+            sums = torch.cat([sums, votes.ballot({"dtype": sums.dtype, "device": sums.device})])
         processes = 1
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             processes = torch.distributed.get_world_size()
-            torch.distributed.all_reduce(total_and_count)
-        total, count = total_and_count.unbind()
+            torch.distributed.all_reduce(sums)
+        if votes is not None:
+            votes.count(sums[2:])
+        total, count = sums[:2].unbind()
         count = count.clamp(min=1)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if gradients:

@@ -14,6 +14,7 @@ from engine.datamodule import LockstepDataModule
 from engine.exact_mean import ExactMean, LossSum
 from engine.randomness import global_seed, seed_torch
 from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
+from engine.votes import Votes
 
 log = logging.getLogger("lockstep")
 
@@ -64,6 +65,7 @@ class LockstepModule(LightningModule):
         self.decay_rate, self.decay_steps = decay_rate, decay_steps
         self.lr_scaling: Scaling = lr_scaling
         self.base_batch_size = base_batch_size
+        self.votes = Votes()
 
     @abstractmethod
     def training_loss(self, batch: Any) -> LossSum:
@@ -124,7 +126,7 @@ class LockstepModule(LightningModule):
     def on_after_backward(self) -> None:
         # Before any callback sees the gradients: guards and logs get those of the mean.
         if not self.trainer.fit_loop.epoch_loop._should_accumulate():
-            mean = self._mean.finish(self.parameters())
+            mean = self._mean.finish(self.parameters(), self.votes)
             rate = self.optimizers(use_pl_optimizer=False).param_groups[0]["lr"]
             self.log("train/loss", mean, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
             self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)

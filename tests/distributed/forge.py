@@ -1,0 +1,64 @@
+"""Starts processes of train.py that are past their imports: a fault test then takes seconds, not half a minute.
+
+A process that has imported everything reads requests on its standard input, one JSON object a line, and forks a child
+for each: `{"arguments": [...], "environment": {...}, "folder": "...", "output": "..."}`. It answers with
+`{"started": pid}` and, when a child has ended, `{"ended": pid, "code": exit code, negative for a signal}`.
+"""
+
+import json
+import os
+import select
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def serve() -> dict[str, Any] | None:
+    """Answers requests until the input ends. In a forked child it returns the request, to be run."""
+    children: set[int] = set()
+    waiting = b""
+    while True:
+        readable, _, _ = select.select([0], [], [], 0.02)
+        for pid in list(children):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                children.discard(pid)
+                _say({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+        if not readable:
+            continue
+        received = os.read(0, 65536)
+        if not received:
+            return None
+        *lines, waiting = (waiting + received).split(b"\n")
+        for line in lines:
+            pid = os.fork()
+            if pid == 0:
+                return json.loads(line)
+            children.add(pid)
+            _say({"started": pid})
+
+
+def _say(message: dict[str, int]) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def become(request: dict[str, Any]) -> None:
+    """Makes this child what `python train.py ...` would be in the request's folder and environment."""
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, nothing), (1, output), (2, output)):
+        os.dup2(source, target)
+    sys.argv = [str(Path(__file__).resolve().parents[2] / "train.py"), *request["arguments"]]
+
+
+if __name__ == "__main__":
+    from commands.cli import main
+
+    request = serve()
+    if request is not None:
+        become(request)
+        main()

@@ -1,0 +1,149 @@
+"""A team of processes as torchrun would start it, on one machine, and what became of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+from torch.distributed import TCPStore
+
+from tests.conftest import REPOSITORY, Run
+
+
+class Forge:
+    """The process of forge.py, from which teams are forked."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.distributed.forge"],
+            cwd=REPOSITORY,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONFAULTHANDLER": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._heard = b""
+        self.codes: dict[int, int] = {}
+        self._started: list[int] = []
+
+    def start(self, arguments: list[str], environment: Mapping[str, str], folder: Path, output: Path) -> int:
+        """Forks a process of train.py; returns its number."""
+        request = {
+            "arguments": arguments, "environment": dict(environment), "folder": str(folder), "output": str(output),
+        }  # fmt: skip
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.flush()
+        deadline = time.monotonic() + 60  # the first request waits for the imports
+        while not self._started:
+            self.listen()
+            assert self._process.poll() is None and time.monotonic() < deadline, "the forge does not answer"
+            time.sleep(0.01)
+        return self._started.pop()
+
+    def listen(self) -> None:
+        """Takes note of the processes that have started and ended."""
+        *lines, self._heard = (self._heard + (self._process.stdout.read() or b"")).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "started" in message:
+                self._started.append(message["started"])
+            else:
+                self.codes[message["ended"]] = message["code"]
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(10)
+
+
+class Team(Run):
+    """Processes of one run. `end` waits for them, `survivors` are those that should be gone.
+
+    Args:
+        arguments: of train.py.
+        processes: how many; one is started as from a shell, more as torchrun starts them.
+        restart: how often torchrun has restarted the team.
+        environment: variables besides those of the launcher.
+    """
+
+    def __init__(
+        self,
+        forge: Forge,
+        arguments: list[str],
+        folder: Path,
+        run: str,
+        processes: int = 2,
+        restart: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(folder / "runs" / run)
+        self._forge = forge
+        self.began = time.monotonic()
+        self.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        number = len(list(folder.glob("team-*")))
+        self.outputs = [folder / f"team-{number}-process-{rank}.log" for rank in range(processes)]
+        self.pids = []
+        for rank in range(processes):
+            variables = {**os.environ, **(environment or {})}
+            if processes > 1:
+                variables |= self._launcher(rank, processes, restart)
+            self.pids.append(forge.start([*arguments, "--run_name", run], variables, folder, self.outputs[rank]))
+
+    def _launcher(self, rank: int, processes: int, restart: int) -> dict[str, str]:
+        return {
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port), "TORCHELASTIC_RUN_ID": "test",
+            "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(restart),
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0",
+            "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
+        }  # fmt: skip
+
+    def end(self, timeout: float = 60) -> list[int]:
+        """Exit codes (negative for a signal), None for a process that has not ended in `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self._forge.listen()
+            if all(pid in self._forge.codes for pid in self.pids):
+                break
+            time.sleep(0.02)
+        self.seconds = time.monotonic() - self.began
+        return [self._forge.codes.get(pid) for pid in self.pids]  # type: ignore[misc]
+
+    def signal(self, process: int, number: signal.Signals) -> None:
+        """Sends a signal to one process."""
+        os.kill(self.pids[process], number)
+
+    @property
+    def said(self) -> list[str]:
+        """What each process has printed."""
+        return [path.read_text(errors="replace") if path.exists() else "" for path in self.outputs]
+
+    @property
+    def output(self) -> str:
+        return "\n".join(f"--- process {rank}\n{text}" for rank, text in enumerate(self.said))
+
+    @output.setter
+    def output(self, text: str) -> None:
+        """Read from files here."""
+
+    @property
+    def survivors(self) -> list[psutil.Process]:
+        """Processes of the team, their loaders' workers too, that still run."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) in self.pids and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                continue
+        return found
+
+    def close(self) -> None:
+        """Ends what is left."""
+        for process in self.survivors:
+            process.kill()
+        self.end(10)
