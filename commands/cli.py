@@ -47,6 +47,7 @@ from commands.run_folder import (
     write_config,
 )
 from engine.datamodule import LockstepDataModule
+from engine.faults import AgreedFailure
 from engine.module import LockstepModule
 
 EVALUATIONS = ("validate", "test", "predict")
@@ -222,6 +223,10 @@ def main(args: list[str] | None = None) -> LockstepCLI:
     _log_to_console()
     try:
         return LockstepCLI(with_config_of_run(arguments))
+    except AgreedFailure as failure:
+        if rank_zero_only.rank == 0:
+            log.error("error: %s", failure)
+        raise SystemExit(1) from failure
     except (ValueError, OSError, MisconfigurationException) as error:
         # Nearly always something that the user gave; the message says what. The rest is for whoever mends the program.
         if os.environ.get("LOCKSTEP_DEBUG"):

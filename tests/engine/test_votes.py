@@ -13,7 +13,7 @@ def step(votes):
     mean = ExactMean(4)
     mean.add(LossSum((weight * 2).sum(), 3)).backward()
     assert mean.finish([weight], votes) == 2.0
-    assert weight.grad.tolist() == [2 / 3] * 3
+    assert weight.grad.tolist() == pytest.approx([2 / 3] * 3)
 
 
 def test_votes_are_counted_with_the_step():
