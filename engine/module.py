@@ -127,9 +127,15 @@ class LockstepModule(LightningModule):
         # Before any callback sees the gradients: guards and logs get those of the mean.
         if not self.trainer.fit_loop.epoch_loop._should_accumulate():
             mean = self._mean.finish(self.parameters(), self.votes)
-            rate = self.optimizers(use_pl_optimizer=False).param_groups[0]["lr"]
-            self.log("train/loss", mean, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
-            self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)
+            if self.is_log_step:
+                rate = self.optimizers(use_pl_optimizer=False).param_groups[0]["lr"]
+                self.log("train/loss", mean, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
+                self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)
+
+    @property
+    def is_log_step(self) -> bool:
+        """Whether what is logged in this optimizer step is written; in others `self.log` costs time for nothing."""
+        return self.trainer._logger_connector.should_update_logs
 
     # -- optimizer ---------------------------------------------------------------------------------------------------
 

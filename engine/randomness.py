@@ -63,8 +63,15 @@ def global_seed() -> int:
 
 
 def seed_torch(*coordinates: SupportsInt) -> None:
-    """Put torch's global generators (CPU and every device) at the point that the coordinates name."""
-    torch.manual_seed(int(hash_bits(*coordinates) >> np.uint64(1)))
+    """Put torch's global generators (CPU and every device in use) at the point that the coordinates name."""
+    seed = int(hash_bits(*coordinates) >> np.uint64(1))
+    # torch.manual_seed would also queue a call, with a formatted stack, for each kind of device that is not in use:
+    # half a millisecond a step, and a queue that grows for ever.
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(seed)
 
 
 def _as_bits(coordinate: Coordinate) -> NDArray[np.uint64]:

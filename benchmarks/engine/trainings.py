@@ -1,0 +1,102 @@
+"""The trainings that are compared: the same tower, optimizer and data, in a bare torch loop and in the engine."""
+
+import logging
+import os
+from collections.abc import Sequence
+from itertools import count
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.engine.tower import SAMPLES, samples, squared_errors, tower
+from benchmarks.engine.turns import Gate
+
+GUARDS = ("FiniteGuard", "GradientCoverage", "ReplicaParity", "Preemption", "Watchdog", "Stragglers")
+"""Callbacks that are on in every run and can be left out here."""
+
+
+def bare(gate: Gate, *, batch_size: int) -> None:
+    """What one writes by hand: loader left out, DDP where there are two, mean loss, clipping, AdamW, a schedule."""
+    rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    network: nn.Module = tower()
+    if processes > 1:
+        torch.distributed.init_process_group("gloo")
+        network = DistributedDataParallel(network)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    inputs, targets = samples()
+    for epoch in count():
+        order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(epoch))
+        for batch in order.split(batch_size):
+            indices = batch[rank::processes]
+            optimizer.zero_grad()
+            squared_errors(network, inputs[indices], targets[indices]).mean().backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            gate.step()
+
+
+class _Turns(Callback):
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: object) -> None:
+        self.gate.step()
+
+
+def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS, options: Sequence[str] = ()) -> None:
+    """`train.py fit`, with these guards alone."""
+    from commands.cli import LockstepCLI, _quiet_lightning
+
+    class Measured(LockstepCLI):
+        def before_fit(self) -> None:
+            present = self.trainer.callbacks
+            left_out = [guard for guard in GUARDS if guard not in guards]
+            self.trainer.callbacks = [c for c in present if type(c).__name__ not in left_out] + [_Turns(gate)]
+
+    _quiet_lightning()
+    logging.getLogger("lockstep").propagate = False
+    logging.getLogger("lockstep").addHandler(logging.NullHandler())
+    Measured(
+        [
+            "fit", "--run_name", "benchmark",
+            "--model", "benchmarks.engine.tower.Tower", "--data", "benchmarks.engine.tower.TowerData",
+            "--data.init_args.batch_size", str(batch_size),
+            "--trainer.accelerator", "cpu", "--trainer.max_steps", "100000000", "--trainer.max_epochs", "-1",
+            "--trainer.limit_val_batches", "0", "--trainer.gradient_clip_val", "1.0",
+            "--trainer.enable_progress_bar", "false", "--trainer.logger", "false",
+            "--best_checkpoint.monitor", "none", "--last_checkpoint.every_n_steps", "100000000",
+            *options,
+        ]
+    )  # fmt: skip
+
+
+def plain_lightning(gate: Gate, *, batch_size: int) -> None:
+    """The same as a LightningModule that logs its loss, with a DataLoader on the same batches and Lightning's DDP."""
+    processes = int(os.environ.get("WORLD_SIZE", 1))
+    inputs, targets = samples()
+
+    class Plain(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = tower()
+
+        def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
+            loss = squared_errors(self.network, *batch).mean()
+            self.log("train/loss", loss)
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.AdamW(self.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)
+
+    data = torch.utils.data.TensorDataset(inputs, targets)
+    loader = torch.utils.data.DataLoader(data, batch_size // processes, shuffle=True)
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    Trainer(
+        accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto", max_epochs=-1,
+        gradient_clip_val=1.0, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, callbacks=[_Turns(gate)],
+    ).fit(Plain(), loader)  # fmt: skip

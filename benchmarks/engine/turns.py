@@ -1,0 +1,166 @@
+"""Trainings that are measured in turn: each goes on for some steps when it is asked, and stands still in between.
+
+A training is a body of code with a loop of its own (a Trainer's `fit`, a bare loop) that calls `gate.step()` after each
+optimizer step. It runs in a process of its own with one thread, or in two that share the work. The sides take turns,
+so whatever else the machine does meets all of them alike, and ratios and differences are taken within a turn.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import NamedTuple
+
+import psutil
+import torch
+
+_WARM_UP = 20
+"""Steps before the first turn: what is done once (optimizer state, buckets, first log) is not a step's cost."""
+
+
+class Turn(NamedTuple):
+    """Seconds for one step."""
+
+    cpu: float  # of all processes of the side
+    wall: float
+
+
+class Gate:
+    """Lets a training do so many steps at a time; only the first process of a side has one that ever closes."""
+
+    def __init__(self, always_open: bool = False) -> None:
+        self._always_open = always_open
+        self._left, self._change = 0, threading.Condition()
+
+    def step(self) -> None:
+        """Called by the training after each step; returns when it may go on."""
+        if self._always_open:
+            return
+        with self._change:
+            self._left -= 1
+            self._change.notify_all()
+            self._change.wait_for(lambda: self._left > 0)
+
+    def run(self, steps: int) -> None:
+        """Let the training do `steps` steps; returns when they are done."""
+        with self._change:
+            self._left += steps
+            self._change.notify_all()
+            self._change.wait_for(lambda: self._left <= 0)
+
+
+Body = Callable[[Gate], None]
+"""A training without end; picklable, called in the side's own process(es), in an empty folder."""
+
+
+def take_turns(sides: dict[str, Body], *, processes: dict[str, int], steps: int, repeats: int) -> dict[str, list[Turn]]:
+    """`repeats` turns of `steps` steps of every side."""
+    with ExitStack() as stack:
+        running = {name: stack.enter_context(Side(name, body, processes[name])) for name, body in sides.items()}
+        turns: dict[str, list[Turn]] = {name: [] for name in sides}
+        for _ in range(repeats):
+            for name, side in running.items():
+                turns[name].append(side.turn(steps))
+        return turns
+
+
+class Side:
+    """The process (or two) of a training."""
+
+    def __init__(self, name: str, body: Body, processes: int) -> None:
+        self.name = name
+        spawn = get_context("spawn")
+        self.connection, remote = spawn.Pipe()
+        self.process = spawn.Process(target=_first, args=(remote, body, processes))
+        with one_thread():
+            self.process.start()
+        remote.close()
+
+    def __enter__(self) -> "Side":
+        self._receive()  # one after the other: a side that prepares itself would disturb the others' turns
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for process in (*psutil.Process(self.process.pid).children(recursive=True), self.process):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.join()
+        self.connection.close()
+
+    def turn(self, steps: int) -> Turn:
+        self.connection.send(steps)
+        return self._receive()
+
+    def _receive(self) -> Turn:
+        try:
+            return self.connection.recv()
+        except EOFError:
+            self.process.join()
+            raise RuntimeError(f"the training of {self.name!r} ended by itself; its error is above") from None
+
+
+class one_thread:
+    """Processes started inside have one thread for torch."""
+
+    def __enter__(self) -> None:
+        self._before = os.environ.get("OMP_NUM_THREADS")
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        del os.environ["OMP_NUM_THREADS"]
+        if self._before is not None:
+            os.environ["OMP_NUM_THREADS"] = self._before
+
+
+def _first(connection: Connection, body: Body, processes: int) -> None:
+    gate = Gate()
+    threading.Thread(target=_serve, args=(connection, gate), daemon=True).start()
+    with TemporaryDirectory() as folder:
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        spawn = get_context("spawn")
+        for rank in range(1, processes):
+            other = spawn.Process(target=_member, args=(body, folder, rank, processes, store.port), daemon=True)
+            other.start()
+        _train(body, gate, folder, 0, processes, store.port)
+
+
+def _member(body: Body, folder: str, rank: int, processes: int, port: int) -> None:
+    _train(body, Gate(always_open=True), folder, rank, processes, port)
+
+
+def _train(body: Body, gate: Gate, folder: str, rank: int, processes: int, port: int) -> None:
+    os.chdir(folder)
+    torch.set_num_threads(1)
+    if processes > 1:  # as torchrun starts them
+        os.environ |= {
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": Path(folder).name,
+            "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0",
+            "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
+        }  # fmt: skip
+    body(gate)
+
+
+def _serve(connection: Connection, gate: Gate) -> None:
+    gate.run(_WARM_UP)
+    connection.send(None)
+    while True:
+        steps = connection.recv()
+        cpu, wall = _cpu_seconds(), time.perf_counter()
+        gate.run(steps)
+        connection.send(Turn((_cpu_seconds() - cpu) / steps, (time.perf_counter() - wall) / steps))
+
+
+def _cpu_seconds() -> float:
+    """Of this process and those it has started."""
+    spent = time.process_time()
+    for process in psutil.Process().children(recursive=True):
+        times = process.cpu_times()
+        spent += times.user + times.system
+    return spent
