@@ -5,12 +5,14 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+import numpy as np
 from lightning.pytorch import LightningDataModule
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
 from engine.batch_plan import BatchPlan
 from engine.randomness import global_seed
-from engine.sampling import Draw, EvaluationSampler, TrainSampler
+from engine.sampling import FILLER, Draw, EvaluationSampler, TrainSampler
 
 log = logging.getLogger("lockstep")
 
@@ -144,6 +146,12 @@ class LockstepDataModule(LightningDataModule):
     @property
     def _processes(self) -> int:
         return self.trainer.world_size if self.trainer is not None else 1
+
+    def samples_of_step(self, process: int) -> list[NDArray[np.int64]]:
+        """The samples of the optimizer step under way: of each micro-batch that a process has in it."""
+        micro_batch = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
+        draws = self._order.draws_of(self._order.epoch, micro_batch // self.plan.accumulation, process)
+        return [draw.indices[draw.indices != FILLER] for draw in draws]
 
     # -- resume ------------------------------------------------------------------------------------------------------
 

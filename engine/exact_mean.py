@@ -34,6 +34,7 @@ class ExactMean:
 
     def __init__(self, expected_count: int) -> None:
         self.reference = 2.0 ** round(math.log2(max(expected_count, 1)))
+        self.losses: list[Tensor] = []  # the sums of the step's micro-batches on this process, until the next step
         self._step: Tensor | None = None
 
     def add(self, loss: LossSum) -> Tensor:
@@ -41,6 +42,9 @@ class ExactMean:
         precise = torch.float32 if loss.total.device.type == "mps" else torch.float64
         count = torch.as_tensor(loss.count, dtype=precise, device=loss.total.device)
         sums = torch.stack([loss.total.detach().to(precise), count])
+        if self._step is None:
+            self.losses = []
+        self.losses.append(loss.total.detach())
         self._step = sums if self._step is None else self._step + sums
         return loss.total / self.reference
 

@@ -7,11 +7,14 @@ from typing import Any, Literal
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities import GradClipAlgorithmType
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
+from torch.optim import Optimizer
 
 from engine.datamodule import LockstepDataModule
 from engine.exact_mean import ExactMean, LossSum
+from engine.gradient_norm import gradient_norm
 from engine.randomness import global_seed, seed_torch
 from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
 from engine.votes import Votes
@@ -126,7 +129,8 @@ class LockstepModule(LightningModule):
     def on_after_backward(self) -> None:
         # Before any callback sees the gradients: guards and logs get those of the mean.
         if not self.trainer.fit_loop.epoch_loop._should_accumulate():
-            mean = self._mean.finish(self.parameters(), self.votes)
+            self.mean_loss = mean = self._mean.finish(self.parameters(), self.votes)
+            self._gradient_norm = None
             if self.is_log_step:
                 rate = self.optimizers(use_pl_optimizer=False).param_groups[0]["lr"]
                 self.log("train/loss", mean, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
@@ -136,6 +140,42 @@ class LockstepModule(LightningModule):
     def is_log_step(self) -> bool:
         """Whether what is logged in this optimizer step is written; in others `self.log` costs time for nothing."""
         return self.trainer._logger_connector.should_update_logs
+
+    @property
+    def losses_of_step(self) -> list[Tensor]:
+        """Sums of the loss terms of each micro-batch that this process has had in the optimizer step, for guards."""
+        return self._mean.losses
+
+    def gradient_norm(self) -> Tensor:
+        """L2 norm of the step's gradient, before clipping: a scalar, the same on every process, computed once a step.
+
+        From `on_before_optimizer_step` on; before it the gradients are scaled in fp16.
+        """
+        if self._gradient_norm is None:
+            # In the optimizer's order, as when clipping: the sum of squares is then the same to the bit.
+            groups = self.optimizers(use_pl_optimizer=False).param_groups
+            trained = [parameter for group in groups for parameter in group["params"]]
+            self._gradient_norm = gradient_norm(trained, self.trainer.strategy.model)
+        return self._gradient_norm
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        if self.is_log_step:
+            self.log("train/gradient_norm", self.gradient_norm(), on_step=True, on_epoch=False, batch_size=1)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """As Lightning's, with the norm that is there already."""
+        by_norm = gradient_clip_algorithm in (None, GradClipAlgorithmType.NORM)
+        # A fused optimizer unscales its gradients itself, too late to clip them in fp16; Lightning says so.
+        if gradient_clip_val and by_norm and not getattr(optimizer, "_step_supports_amp_scaling", False):
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm())
+        else:
+            super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     # -- optimizer ---------------------------------------------------------------------------------------------------
 

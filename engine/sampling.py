@@ -5,7 +5,8 @@ gets depends on the number of processes, what a global batch holds does not. So 
 any number of processes and see exactly the samples that were left, in the same global batches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,8 @@ class Draw(NamedTuple):
     """What a sampler asks a data set for: one micro-batch. The epoch travels along, so workers need no state."""
 
     epoch: int
-    indices: NDArray[np.int64]  # [b], FILLER where there is no sample
+    indices: NDArray[np.int64]  # [b], FILLER where there is no sample; of a stream: positions, also beyond its end
+    number: int = 0  # of the global batch in the epoch, from 0
 
 
 def global_batches(num_samples: int, batch_size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
@@ -40,15 +42,18 @@ class TrainSampler(Sampler[Draw]):
     the end of an epoch (its `set_epoch` is called for an epoch without batches).
 
     Args:
+        num_samples: samples in an epoch; None for a stream, which is in order already and of unknown length.
         batch_size: samples in a global batch; one optimizer step sees exactly these.
         accumulation: micro-batches per process and optimizer step.
         resume: (epoch, global batches already trained in it) to go on from.
         same_epoch: every iteration is the same epoch, to see whether a model learns a few batches by heart.
+        trained: how many micro-batches were trained so far. Lightning begins iterations that it then drops; one that
+            nothing was trained of is begun again.
     """
 
     def __init__(
         self,
-        num_samples: int,
+        num_samples: int | None,
         batch_size: int,
         *,
         seed: int,
@@ -57,49 +62,70 @@ class TrainSampler(Sampler[Draw]):
         accumulation: int = 1,
         resume: tuple[int, int] = (0, 0),
         same_epoch: bool = False,
+        trained: Callable[[], int] | None = None,
     ) -> None:
-        if num_samples < 1:
+        if num_samples is not None and num_samples < 1:
             raise ValueError("the training set is empty: no sample to draw")
         self.num_samples, self.batch_size, self.seed = num_samples, batch_size, seed
         self.process, self.processes, self.accumulation = process, processes, accumulation
-        self.epoch, self._done = resume
-        self._next_epoch = self.epoch
+        self.epoch, self.done = resume
         self._stride = 0 if same_epoch else 1
+        self._trained = trained or count().__next__
+        self._begun: int | None = None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was trained yet of the epoch that stands at (`epoch`, `done`)."""
+        return self._begun is None or self._trained() == self._begun
 
     def __len__(self) -> int:
         """Micro-batches of a whole epoch, also when this one is resumed in its middle."""
+        if self.num_samples is None:
+            raise TypeError("a stream has no length")
         return -(-self.num_samples // self.batch_size) * self.accumulation
 
     def __iter__(self) -> Iterator[Draw]:
-        epoch = self.epoch = self._next_epoch
-        self._next_epoch += self._stride
-        done, self._done = self._done, 0
-        batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch)
-        shares = self.processes * self.accumulation
-        for batch in batches[done:]:
+        trained = self._trained()
+        if self._begun is not None and trained != self._begun:
+            self.epoch, self.done = self.epoch + self._stride, 0
+        self._begun = trained
+        epoch, shares = self.epoch, self.processes * self.accumulation
+        for number, batch in self._global_batches(epoch, self.done):
             for micro in range(self.accumulation):
                 # Strided: of a smaller last batch, too, the shares differ by one sample at most.
-                yield Draw(epoch, _or_filler(batch[micro * self.processes + self.process :: shares]))
+                yield Draw(epoch, _or_filler(batch[micro * self.processes + self.process :: shares]), number)
+
+    def _global_batches(self, epoch: int, done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        if self.num_samples is None:
+            size = self.batch_size
+            return ((number, np.arange(number * size, (number + 1) * size)) for number in count(done))
+        batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch)
+        return zip(count(done), batches[done:], strict=False)
 
 
 class EvaluationSampler(Sampler[Draw]):
     """Every sample once over all processes, in batches that do not depend on their number.
 
     Whole batches are dealt out (batch ``i`` to process ``i mod processes``), so a sample meets the same neighbours and
-    the same padding everywhere, and its scores are the same to the bit. Processes that run out get a filler.
+    the same padding everywhere, and its scores are the same to the bit. Processes that run out get a filler. Of a
+    stream (`num_samples` None) the turns go on until the loader sees its end.
     """
 
-    def __init__(self, num_samples: int, batch_size: int, *, process: int = 0, processes: int = 1) -> None:
+    def __init__(self, num_samples: int | None, batch_size: int, *, process: int = 0, processes: int = 1) -> None:
         self.num_samples, self.batch_size = num_samples, batch_size
         self.process, self.processes = process, processes
 
     def __len__(self) -> int:
+        if self.num_samples is None:
+            raise TypeError("a stream has no length")
         return -(-self.num_samples // (self.batch_size * self.processes))
 
     def __iter__(self) -> Iterator[Draw]:
-        for turn in range(len(self)):
+        for turn in count() if self.num_samples is None else range(len(self)):
             start = (turn * self.processes + self.process) * self.batch_size
-            yield Draw(0, _or_filler(np.arange(start, min(start + self.batch_size, self.num_samples))))
+            end = start + self.batch_size
+            indices = np.arange(start, end if self.num_samples is None else min(end, self.num_samples))
+            yield Draw(0, _or_filler(indices), turn)
 
 
 def _or_filler(indices: NDArray[np.int64]) -> NDArray[np.int64]:
