@@ -27,6 +27,7 @@ train: $(INSTALLED) ## train the quickstart and test it (embedded data, under 3 
 	$(ONE_THREAD) $(VENV)/bin/python train.py test --config $(QUICKSTART)
 
 test: $(INSTALLED) ## run all tests
+	@sh tests/system_packages.sh
 	$(ONE_THREAD) $(VENV)/bin/python -m pytest
 
 lint: $(INSTALLED) ## style
