@@ -27,13 +27,18 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
 from callbacks.config_over_checkpoint import ConfigOverCheckpoint
+from callbacks.finite_guard import FiniteGuard
+from callbacks.gradient_coverage import GradientCoverage
 from callbacks.prediction_file import PredictionFile
+from callbacks.replica_parity import ReplicaParity
+from callbacks.preemption import Preemption
 from callbacks.results_table import ResultsTable
 from callbacks.run_log import RunLog
 from callbacks.throughput import Throughput
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
 from commands.agreement import agreed
-from commands.processes import launched_team, match_team
+from commands.listening import listening
+from commands.processes import agreed_exit, launched_team, match_team, sign
 from commands.run_folder import (
     RUNS,
     claim_run_name,
@@ -49,6 +54,7 @@ from commands.run_folder import (
 from engine.datamodule import LockstepDataModule
 from engine.faults import AgreedFailure
 from engine.module import LockstepModule
+from engine.stop_signals import Stopped
 
 EVALUATIONS = ("validate", "test", "predict")
 
@@ -118,6 +124,10 @@ class LockstepCLI(LightningCLI):
         )
         parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
         parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
+        parser.add_lightning_class_args(FiniteGuard, "finite_guard")
+        parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")
+        parser.add_lightning_class_args(ReplicaParity, "replica_parity")
+        parser.add_lightning_class_args(Preemption, "preemption")
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
@@ -221,12 +231,16 @@ def main(args: list[str] | None = None) -> LockstepCLI:
     arguments = list(sys.argv[1:] if args is None else args)
     _quiet_lightning()
     _log_to_console()
+    sign(os.environ)
     try:
-        return LockstepCLI(with_config_of_run(arguments))
+        with listening(arguments):
+            return LockstepCLI(with_config_of_run(arguments))
+    except Stopped as stop:
+        raise SystemExit(agreed_exit(stop.code, os.environ)) from None
     except AgreedFailure as failure:
         if rank_zero_only.rank == 0:
             log.error("error: %s", failure)
-        raise SystemExit(1) from failure
+        raise SystemExit(agreed_exit(1, os.environ)) from failure
     except (ValueError, OSError, MisconfigurationException) as error:
         # Nearly always something that the user gave; the message says what. The rest is for whoever mends the program.
         if os.environ.get("LOCKSTEP_DEBUG"):

@@ -4,7 +4,8 @@
 nothing of each other, each on all of the data, without a word from Lightning.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, MutableMapping
 from typing import NamedTuple
 
 from lightning.fabric.plugins.environments import SLURMEnvironment
@@ -58,3 +59,20 @@ def match_team(devices: str | int | list[int], num_nodes: int, team: Team | None
             f"trainer.devices {devices} and trainer.num_nodes {num_nodes}: make them equal, or leave devices on auto"
         )
     return devices, num_nodes
+
+
+_STARTED_BY = "LOCKSTEP_STARTED_BY"
+
+
+def sign(environ: MutableMapping[str, str]) -> None:
+    """Leaves this process's number for the processes that Lightning will start from it."""
+    if "LOCAL_RANK" not in environ:
+        environ[_STARTED_BY] = str(os.getpid())
+
+
+def agreed_exit(code: int, environ: Mapping[str, str]) -> int:
+    """The exit code for an end that all processes agreed on: of those that Lightning started the first one speaks.
+
+    When one of the others ends with another code than 0, Lightning kills the first at once, in the middle of its end.
+    """
+    return 0 if environ.get(_STARTED_BY) == str(os.getppid()) else code
