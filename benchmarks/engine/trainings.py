@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -12,6 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.engine.tower import SAMPLES, samples, squared_errors, tower
 from benchmarks.engine.turns import Gate
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 GUARDS = ("FiniteGuard", "GradientCoverage", "ReplicaParity", "Preemption", "Watchdog", "Stragglers")
 """Callbacks that are on in every run and can be left out here."""
@@ -47,8 +50,8 @@ class _Turns(Callback):
         self.gate.step()
 
 
-def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS, options: Sequence[str] = ()) -> None:
-    """`train.py fit`, with these guards alone."""
+def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUARDS) -> None:
+    """`train.py fit` with these options, and of the guards with these alone."""
     from commands.cli import LockstepCLI, _quiet_lightning
 
     class Measured(LockstepCLI):
@@ -62,16 +65,33 @@ def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS, optio
     logging.getLogger("lockstep").addHandler(logging.NullHandler())
     Measured(
         [
-            "fit", "--run_name", "benchmark",
-            "--model", "benchmarks.engine.tower.Tower", "--data", "benchmarks.engine.tower.TowerData",
-            "--data.init_args.batch_size", str(batch_size),
+            "fit", "--run_name", "benchmark", *options,
             "--trainer.accelerator", "cpu", "--trainer.max_steps", "100000000", "--trainer.max_epochs", "-1",
             "--trainer.limit_val_batches", "0", "--trainer.gradient_clip_val", "1.0",
             "--trainer.enable_progress_bar", "false", "--trainer.logger", "false",
-            "--best_checkpoint.monitor", "none", "--last_checkpoint.every_n_steps", "100000000",
-            *options,
+            "--last_checkpoint.every_n_steps", "100000000",
         ]
     )  # fmt: skip
+
+
+def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS) -> None:
+    """The tower in the engine."""
+    options = [
+        "--model", "benchmarks.engine.tower.Tower", "--data", "benchmarks.engine.tower.TowerData",
+        "--data.init_args.batch_size", str(batch_size), "--best_checkpoint.monitor", "none",
+    ]  # fmt: skip
+    lockstep(gate, options=options, guards=guards)
+
+
+def recommender(gate: Gate) -> None:
+    """SASRec of configs/recommender/sasrec.yaml on an embedded marketplace with histories of up to 200 events."""
+    options = [
+        "--config", str(CONFIGS / "recommender/sasrec.yaml"), "--data.init_args.dataset", "synthetic",
+        "--data.init_args.marketplace.num_users", "6000", "--data.init_args.marketplace.num_items", "3400",
+        "--data.init_args.marketplace.min_length", "20", "--data.init_args.marketplace.max_length", "300",
+        "--model.init_args.baselines", "false",
+    ]  # fmt: skip
+    lockstep(gate, options=options)
 
 
 def plain_lightning(gate: Gate, *, batch_size: int) -> None:

@@ -23,7 +23,8 @@ def main(arguments: list[str] | None = None) -> None:
     # Imported only now, so that --help and wrong options need not wait for torch.
     from benchmarks.recommender.comparisons import COMPARISONS
     from benchmarks.recommender.measure import take_turns
-    from benchmarks.recommender.report import console, summary, surroundings, table, write_json
+    from benchmarks.recommender.report import summary, table
+    from benchmarks.surroundings import console, surroundings, write_json
 
     names = [comparison.name for comparison in COMPARISONS]
     unknown = set(options.only) - set(names)

@@ -1,23 +1,15 @@
-"""What was measured, as a table for people and as JSON for programs."""
+"""What was measured, as a table for people; `summary` is also what goes into the JSON."""
 
-import json
-import os
-import platform
-import subprocess
-import sys
-from importlib.metadata import version
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.recommender.comparisons import Comparison
 from benchmarks.recommender.measure import Measured
+from benchmarks.surroundings import number, spread
 
-_ROOT = Path(__file__).resolve().parents[2]
 _SMALLEST = 4 << 20
 """Bytes; memory below is the noise of the allocator: no ratio is made of it, and none is made larger by it."""
 
@@ -31,22 +23,6 @@ def summary(comparison: Comparison, measured: dict[str, Measured]) -> Result:
     sides = [_side(name, side, first if side is not first else None) for name, side in measured.items()]
     result = {"name": comparison.name, "title": comparison.title, "unit": comparison.unit, "sides": sides}
     return result | {"goals": _goals(comparison.goals, sides[-1])}
-
-
-def surroundings(repeats: int) -> dict[str, Any]:
-    """The machine, the versions and the commit that the figures belong to."""
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": 1,
-        "load": list(os.getloadavg()),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "torch": version("torch"),
-        "numpy": version("numpy"),
-        "commit": _commit(),
-        "repeats": repeats,
-    }
 
 
 def table(results: list[Result], around: dict[str, Any]) -> Table:
@@ -69,24 +45,6 @@ def table(results: list[Result], around: dict[str, Any]) -> Table:
             sheet.add_row(f"  goal: {goal['text']}: {'met' if goal['met'] else '[red]missed[/red]'}")
         sheet.add_section()
     return sheet
-
-
-def write_json(path: Path, results: list[Result], around: dict[str, Any]) -> None:
-    """Whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            json.dump({**around, "comparisons": results}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def console() -> Console:
-    """Wide enough for the table also where there is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else 140)
 
 
 def _side(name: str, side: Measured, first: Measured | None) -> Result:
@@ -123,33 +81,9 @@ def _goals(goals: dict[str, float], side: Result) -> list[Result]:
 def _add_side(sheet: Table, side: Result) -> None:
     rates = [1 / seconds for seconds in side["cpu"]]
     milliseconds = ([1000 * seconds for seconds in side[clock]] for clock in ("cpu", "wall"))
-    cpu, wall = (_spread(figures) for figures in milliseconds)
-    sheet.add_row(f"  {side['name']}", cpu, _number(median(rates)), wall, f"{side['memory'] / 2**20:,.0f} MiB")
+    cpu, wall = (spread(figures) for figures in milliseconds)
+    sheet.add_row(f"  {side['name']}", cpu, number(median(rates)), wall, f"{side['memory'] / 2**20:,.0f} MiB")
     if "times_less" in side:
         less = side["times_less"]
-        memory = f"x {_number(less['memory'])}" if less["memory"] else ""
-        sheet.add_row("", f"x {_spread(less['cpu'])}", "", f"x {_spread(less['wall'])}", memory, style="green")
-
-
-def _spread(figures: list[float]) -> str:
-    return f"{_number(median(figures))} ({_number(min(figures))} to {_number(max(figures))})"
-
-
-def _number(figure: float) -> str:
-    """Three digits."""
-    return f"{figure:,.0f}" if figure >= 99.95 else f"{figure:#.3g}"
-
-
-def _processor() -> str:
-    information = Path("/proc/cpuinfo")
-    lines = information.read_text().splitlines() if information.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        memory = f"x {number(less['memory'])}" if less["memory"] else ""
+        sheet.add_row("", f"x {spread(less['cpu'])}", "", f"x {spread(less['wall'])}", memory, style="green")

@@ -1,0 +1,64 @@
+"""What the engine and its guards cost, and what a second process brings.
+
+  step       a step of about 5 ms: a bare torch loop, plain Lightning, the engine, each guard apart; one process
+  step-2     the same on two processes
+  share      a step of about 20 ms: all guards on must cost at most 3 % of the engine's step; one process and two
+  scaling    SASRec on one process and on two: at least 1.85 times the samples per second, on two idle cores
+  checkpoint how long a checkpoint stops the training, by its size: Lightning's, ours, ours in the background
+
+Each side runs in processes of its own with one thread each, and the sides take turns. CPU time is that of all processes
+of a side; it holds on a busy machine too, wall time only on a quiet one.
+"""
+
+import argparse
+from pathlib import Path
+
+NAMES = ("step", "step-2", "share", "scaling", "checkpoint")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, measure, print the tables."""
+    options = _parser().parse_args(arguments)
+
+    # Imported only now, so that --help and wrong options need not wait for torch.
+    from benchmarks.engine import measurements
+    from benchmarks.surroundings import console, surroundings, write_json
+
+    out, around, results = console(), surroundings(options.repeats), []
+    for name in options.only or NAMES:
+        out.print(f"measuring {name} ...", highlight=False)
+        result = getattr(measurements, name.replace("-", "_"))(options.repeats)
+        out.print(measurements.table(result))
+        results.append(result)
+    out.print(
+        f"Median (smallest to largest) of {around['repeats']} turns. {around['processor']}, {around['cores']} cores, "
+        f"load {around['load'][0]:.1f} at the start; Python {around['python']}, torch {around['torch']}, "
+        f"commit {around['commit']}",
+        highlight=False,
+    )
+    if options.json:
+        write_json(options.json, results, around)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engine",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--repeats", type=_positive, default=7, metavar="N", help="turns of each side (default: 7)")
+    parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures to FILE")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
+    return number
+
+
+if __name__ == "__main__":
+    main()
