@@ -1,18 +1,19 @@
 """The base of every DataModule: batch plan, elastic order, exact evaluation, measured loading."""
 
 import logging
-import time
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import Sampler
 
 from engine.batch_plan import BatchPlan
+from engine.faults import AgreedFailure
+from engine.loading import LoadingError, MeasuredLoader, Pending
 from engine.randomness import global_seed
 from engine.sampling import FILLER, Draw, EvaluationSampler, TrainSampler
+from engine.streaming import AgreedEnd, Stream, StreamBatches, processes_on_cpu
 
 log = logging.getLogger("lockstep")
 
@@ -23,31 +24,6 @@ class BatchedDataset(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, draw: Draw) -> Any: ...
-
-
-class MeasuredLoader(DataLoader):
-    """A DataLoader that knows how long it kept the training waiting (`waited`, seconds since the start)."""
-
-    waited = 0.0
-
-    def __iter__(self) -> Iterator[Any]:
-        # A generator: Lightning makes iterators that it never uses; only the first batch asked for begins an epoch.
-        batches = super().__iter__()
-        while True:
-            start = time.perf_counter()
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-            self.waited += time.perf_counter() - start
-            yield batch
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing: the sampler starts where the data module's state says. Having it tells Lightning we can resume."""
-        return {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """See `state_dict`."""
 
 
 class LockstepDataModule(LightningDataModule):
@@ -61,10 +37,10 @@ class LockstepDataModule(LightningDataModule):
         num_workers: loader processes of each training process; 0 loads in the training process itself.
     """
 
-    train_set: BatchedDataset
-    validation_set: BatchedDataset
-    test_set: BatchedDataset
-    predict_set: BatchedDataset
+    train_set: BatchedDataset | Stream[Any]
+    validation_set: BatchedDataset | Stream[Any]
+    test_set: BatchedDataset | Stream[Any]
+    predict_set: BatchedDataset | Stream[Any]
 
     same_epoch = False
     """Whether all epochs are alike; LockstepModule sets it for `trainer.overfit_batches`."""
@@ -81,7 +57,8 @@ class LockstepDataModule(LightningDataModule):
         self.batch_size, self.batch_size_per_device = batch_size, batch_size_per_device
         self.micro_batch_size, self.evaluation_batch_size = micro_batch_size, evaluation_batch_size
         self.num_workers = num_workers
-        self._resumed: dict[str, int] = {}
+        self._resumed: dict[str, Any] = {}
+        self._loaders: list[MeasuredLoader] = []
 
     def prepare(self) -> None:
         """Everything that `train.py prepare` does once: downloads and conversions. Safe to repeat."""
@@ -100,9 +77,9 @@ class LockstepDataModule(LightningDataModule):
     # -- loaders -----------------------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> MeasuredLoader:
-        plan = self.plan
+        plan, data = self.plan, self.train_set
         self._order = TrainSampler(
-            len(self.train_set),
+            None if isinstance(data, Stream) else len(data),
             plan.batch_size,
             seed=global_seed(),
             process=self._process,
@@ -110,8 +87,15 @@ class LockstepDataModule(LightningDataModule):
             accumulation=plan.accumulation,
             resume=self._resume_point(),
             same_epoch=self.same_epoch,
+            trained=None if self.trainer is None else self._micro_batches_trained,
         )
-        return self._loader(self.train_set, self._order, self.num_workers)
+        if not isinstance(data, Stream):
+            return self._loader(data, self._order, "global batch")
+        own = slice(self._process, None, plan.processes)
+        loader = self._loader(StreamBatches(data, plan.batch_size, own), self._order, "global batch")
+        ends = AgreedEnd(processes_on_cpu())
+        loader.ends = lambda draw, count: ends(draw, count) and self._training_may_end(draw)
+        return loader
 
     def val_dataloader(self) -> MeasuredLoader:
         return self._evaluation_loader(self.validation_set)
@@ -122,22 +106,56 @@ class LockstepDataModule(LightningDataModule):
     def predict_dataloader(self) -> MeasuredLoader:
         return self._evaluation_loader(self.predict_set)
 
-    def _evaluation_loader(self, dataset: BatchedDataset) -> MeasuredLoader:
-        sampler = EvaluationSampler(
-            len(dataset), self.evaluation_batch_size, process=self._process, processes=self._processes
-        )
-        return self._loader(dataset, sampler, self.num_workers)
+    def _evaluation_loader(self, data: BatchedDataset | Stream[Any]) -> MeasuredLoader:
+        size, process, processes = self.evaluation_batch_size, self._process, self._processes
+        if not isinstance(data, Stream):
+            sampler = EvaluationSampler(len(data), size, process=process, processes=processes)
+            return self._loader(data, sampler, "evaluation batch")
+        batches = StreamBatches(data, size * processes, slice(process * size, (process + 1) * size))
+        sampler = EvaluationSampler(None, size, process=process, processes=processes)
+        loader = self._loader(batches, sampler, "evaluation batch")
+        loader.ends = AgreedEnd(processes_on_cpu())
+        return loader
 
-    def _loader(self, dataset: BatchedDataset, sampler: Sampler[Draw], workers: int) -> MeasuredLoader:
+    def _loader(self, data: BatchedDataset | StreamBatches, sampler: Sampler[Draw], kind: str) -> MeasuredLoader:
         # batch_size=None: a draw *is* a batch, so loading is one vectorised call instead of one call a sample.
-        return MeasuredLoader(
-            dataset,  # type: ignore[arg-type]
-            sampler=sampler,
+        loader = MeasuredLoader(
+            data,  # type: ignore[arg-type]
+            sampler=Pending(sampler),
             batch_size=None,
-            num_workers=workers,
-            persistent_workers=workers > 0,
+            num_workers=self.num_workers,
+            persistent_workers=self.num_workers > 0,
             pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
         )
+        loader.kind = kind
+        self._loaders.append(loader)
+        return loader
+
+    def _training_may_end(self, draw: Draw) -> bool:
+        """An epoch of a stream ends before this draw; on all processes alike.
+
+        Raises:
+            AgreedFailure: it ends where Lightning would train nothing or skip the validation, without a word.
+        """
+        if draw.number == self._order.done:
+            raise AgreedFailure(
+                f"the training stream has no record at position {draw.number * self.plan.batch_size} of epoch "
+                f"{draw.epoch}: it is empty, or shorter than when the checkpoint was written"
+            )
+        limit = self.trainer.limit_train_batches if self.trainer is not None else None
+        found = draw.number * self.plan.accumulation
+        if isinstance(limit, int) and found < limit:
+            raise AgreedFailure(
+                f"trainer.limit_train_batches is {limit}, but epoch {draw.epoch} of the stream has only {found} "
+                "micro-batches; make it smaller, or leave it out"
+            )
+        return True
+
+    def on_exception(self, exception: BaseException) -> None:
+        # The death of a worker is raised wherever the process happens to be, also in the middle of a step.
+        if not isinstance(exception, LoadingError):
+            for place in filter(None, (loader.lost() for loader in self._loaders)):
+                log.error("a loader worker of process %d died while loading %s", self._process, place)
 
     @property
     def _process(self) -> int:
@@ -155,39 +173,43 @@ class LockstepDataModule(LightningDataModule):
 
     # -- resume ------------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         """Where the order of the samples stands: the epoch and the global batches trained in it."""
         if self.trainer is None or self.trainer.state.fn != "fit":
             return {}
-        plan = self.plan
-        epoch = self._order.epoch
+        accumulation = self.plan.accumulation
         processed = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed
-        batches = processed // plan.accumulation
-        if processed >= self.trainer.num_training_batches:  # of the epoch, or of trainer.limit_train_batches
-            epoch, batches = epoch + 1, 0
-        return {
-            "epoch": epoch,
-            "batches": batches,
-            "seed": global_seed(),
-            "batch_size": plan.batch_size,
-            "num_samples": len(self.train_set),
-            "accumulation": plan.accumulation,
-        }
+        if self._order.untouched:
+            epoch, batches = self._order.epoch, self._order.done
+        elif self.trainer.is_last_batch or processed >= self.trainer.num_training_batches:
+            epoch, batches = self._order.epoch + 1, 0  # the end of the epoch, or of trainer.limit_train_batches
+        else:
+            epoch, batches = self._order.epoch, processed // accumulation
+        return {"epoch": epoch, "batches": batches, "accumulation": accumulation, **self._what_is_ordered()}
 
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._resumed = dict(state_dict)
+
+    def _micro_batches_trained(self) -> int:
+        return self.trainer.fit_loop.epoch_loop.batch_progress.total.ready
+
+    def _what_is_ordered(self) -> dict[str, Any]:
+        """What must be the same for the rest of an epoch to be the same."""
+        data = self.train_set
+        size = {"stream": data.identity} if isinstance(data, Stream) else {"num_samples": len(data)}
+        return {"seed": global_seed(), "batch_size": self.plan.batch_size, **size}
 
     def _resume_point(self) -> tuple[int, int]:
         state = self._resumed
         if not state:
             return 0, 0
         if state["batches"]:
-            found = {"seed": global_seed(), "batch_size": self.plan.batch_size, "num_samples": len(self.train_set)}
-            for key, value in found.items():
-                if state[key] != value:
+            for key, value in self._what_is_ordered().items():
+                if state.get(key) != value:
                     raise ValueError(
                         f"the checkpoint was written {state['batches']} batches into epoch {state['epoch']} with "
-                        f"{key} {state[key]}, this run has {key} {value}: the samples that are left in the epoch "
-                        f"cannot be told. Resume with {key} {state[key]}, or from a checkpoint at the end of an epoch"
+                        f"{key} {state.get(key)}, this run has {key} {value}: the samples that are left in the epoch "
+                        f"cannot be told. Resume with {key} {state.get(key)}, or from a checkpoint at the end of an "
+                        "epoch"
                     )
         return state["epoch"], state["batches"]

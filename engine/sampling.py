@@ -89,11 +89,20 @@ class TrainSampler(Sampler[Draw]):
         if self._begun is not None and trained != self._begun:
             self.epoch, self.done = self.epoch + self._stride, 0
         self._begun = trained
-        epoch, shares = self.epoch, self.processes * self.accumulation
+        epoch = self.epoch
         for number, batch in self._global_batches(epoch, self.done):
-            for micro in range(self.accumulation):
-                # Strided: of a smaller last batch, too, the shares differ by one sample at most.
-                yield Draw(epoch, _or_filler(batch[micro * self.processes + self.process :: shares]), number)
+            yield from self._deal(epoch, number, batch, self.process)
+
+    def draws_of(self, epoch: int, number: int, process: int) -> list[Draw]:
+        """The micro-batches that a process has in a global batch."""
+        _, batch = next(self._global_batches(epoch, number))
+        return list(self._deal(epoch, number, batch, process))
+
+    def _deal(self, epoch: int, number: int, batch: NDArray[np.int64], process: int) -> Iterator[Draw]:
+        for micro in range(self.accumulation):
+            # Strided: of a smaller last batch, too, the shares differ by one sample at most.
+            share = batch[micro * self.processes + process :: self.processes * self.accumulation]
+            yield Draw(epoch, _or_filler(share), number)
 
     def _global_batches(self, epoch: int, done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         if self.num_samples is None:
