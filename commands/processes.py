@@ -23,13 +23,18 @@ def launched_team(environ: Mapping[str, str]) -> Team | None:
     """What torchrun or srun started; None when this process was started alone.
 
     Raises:
-        ValueError: srun was not told the number of tasks on a node.
+        ValueError: srun was not told the number of tasks on a node, or was not used in a job of several tasks.
     """
     if "TORCHELASTIC_RUN_ID" in environ:
         per_node = int(environ["LOCAL_WORLD_SIZE"])
         return Team("torchrun", per_node, int(environ["WORLD_SIZE"]) // per_node)
     if SLURMEnvironment.detect():
         tasks, nodes = int(environ["SLURM_NTASKS"]), int(environ.get("SLURM_NNODES", "1"))
+        if tasks > 1 and "SLURM_STEP_ID" not in environ:
+            raise ValueError(
+                f"this SLURM job has {tasks} tasks, but this process was started without srun and would wait for the "
+                "others for ever: put srun before python, or submit deploy/slurm/train.sbatch"
+            )
         if tasks % nodes:
             raise ValueError(f"srun started {tasks} tasks on {nodes} nodes: use --ntasks-per-node, not --ntasks")
         return Team("srun", tasks // nodes, nodes)

@@ -10,12 +10,16 @@ def test_what_a_launcher_started(monkeypatch):
         monkeypatch.delenv(key, raising=False)
     assert launched_team({}) is None
     assert launched_team(TORCHRUN) == Team("torchrun", 2, 2)
-    slurm = {"SLURM_NTASKS": "8", "SLURM_NNODES": "2", "SLURM_JOB_NAME": "train"}
+    slurm = {"SLURM_NTASKS": "8", "SLURM_NNODES": "2", "SLURM_JOB_NAME": "train", "SLURM_STEP_ID": "0"}
     for key, value in slurm.items():
         monkeypatch.setenv(key, value)
     assert launched_team(slurm) == Team("srun", 4, 2)
     with pytest.raises(ValueError, match="--ntasks-per-node"):
         launched_team({**slurm, "SLURM_NNODES": "3"})
+    slurm.pop("SLURM_STEP_ID")  # in the job's script itself, and in a shell of salloc
+    with pytest.raises(ValueError, match="started without srun"):
+        launched_team(slurm)
+    assert launched_team({**slurm, "SLURM_NTASKS": "1", "SLURM_NNODES": "1"}) == Team("srun", 1, 1)
 
 
 def test_what_the_config_leaves_open_follows_from_the_launcher():
