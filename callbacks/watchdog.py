@@ -1,0 +1,158 @@
+"""No process of a run waits for another for ever: the callback that keeps engine.watch informed."""
+
+import logging
+import math
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch.distributed.distributed_c10d import _set_pg_timeout, default_pg_timeout
+
+from engine.faults import AgreedFailure, is_wrong_input
+from engine.watch import GRACE, Watch
+
+log = logging.getLogger("lockstep")
+
+
+class Watchdog(Callback):
+    """Ends all processes of a run when one of them fails, dies or stands still, and says which one and why.
+
+    The stacks of all threads of all processes are then in the run's folder, in `faults/`. The processes' connections
+    get the same time limits, unless the strategy has been given a `timeout`.
+
+    Args:
+        timeout: seconds without a step (or a batch of an evaluation), or without a sign of life from a process, after which the run ends; a link between machines may be cut for so long. 0: no limit.
+        start_timeout: seconds that starting, the first step, and saving a checkpoint may take.
+    """  # noqa: E501
+
+    def __init__(self, timeout: float = 300, start_timeout: float = 600) -> None:
+        for name, value in (("timeout", timeout), ("start_timeout", start_timeout)):
+            if value < 0:
+                raise ValueError(f"watchdog.{name} is a number of seconds, 0 for no limit; got {value}")
+        self.timeout, self.start_timeout = timeout or math.inf, start_timeout or math.inf
+        self._watch: Watch | None = None
+        self._sets_group_timeout = False
+
+    def attach(self, trainer: Trainer) -> None:
+        """Makes the watch begin as soon as the processes are connected, before the data are prepared."""
+        strategy = trainer.strategy
+        if getattr(strategy, "_timeout", None) == default_pg_timeout and self.start_timeout < math.inf:
+            self._sets_group_timeout = True
+            strategy._timeout = timedelta(seconds=self.start_timeout)
+        connect = strategy.setup_environment
+
+        def setup_environment() -> None:
+            connect()
+            self._begin(trainer)
+
+        strategy.setup_environment = setup_environment  # type: ignore[method-assign]
+
+    def _begin(self, trainer: Trainer) -> None:
+        watch = self._watch = Watch(self.timeout, Path(trainer.default_root_dir))
+        watch.patience = self.start_timeout
+        children = getattr(trainer.strategy.launcher, "procs", ())
+        for thread in threading.enumerate():
+            if thread.name == "child-process-observer":
+                # Lightning's own looks every 5 s and kills this process with SIGKILL, message and exit code with it.
+                thread._child_processes = []  # type: ignore[attr-defined]
+        watch.begin(trainer.global_rank, trainer.local_rank, trainer.world_size, children)
+
+    # -- what the process does ---------------------------------------------------------------------------------------
+
+    def _enter(self, phase: str, patience: float) -> None:
+        watch = self._watch
+        if watch is None:
+            return
+        watch.moves += 1
+        watch.phase = phase
+        if patience != watch.patience:
+            watch.patience = patience
+            if self._sets_group_timeout and torch.distributed.is_initialized() and patience < math.inf:
+                # A little longer than the watch, which has more to say.
+                _set_pg_timeout(timedelta(seconds=patience + 2 * GRACE))
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if self._watch is None:
+            self._begin(trainer)
+        self._first_step = -1
+        self._enter("start-up", self.start_timeout)
+
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._enter("sanity check", self.start_timeout)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._first_step = trainer.global_step
+        self._enter("first step", self.start_timeout)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        self._in_training(trainer)
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
+        self._watch.moves += 1  # type: ignore[union-attr]
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._in_training(trainer)
+
+    def _in_training(self, trainer: Trainer) -> None:
+        self._watch.step = trainer.global_step  # type: ignore[union-attr]
+        if trainer.global_step > self._first_step:
+            self._enter("training", self.timeout)
+        else:
+            self._enter("first step", self.start_timeout)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._enter("sanity check" if trainer.sanity_checking else "validation", self.start_timeout)
+
+    def on_validation_batch_start(self, *args: Any, **kwargs: Any) -> None:
+        self._watch.moves += 1  # type: ignore[union-attr]
+
+    def on_validation_batch_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
+        if trainer.sanity_checking:
+            self._enter("sanity check", self.start_timeout)
+        else:
+            self._enter("validation", self.timeout)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._enter("end of validation", self.start_timeout)
+
+    def on_test_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        self._enter("test", self.timeout)
+
+    def on_predict_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        self._enter("prediction", self.timeout)
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._enter("saving", self.start_timeout)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._enter("end of training", self.start_timeout)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        watch, self._watch = self._watch, None
+        if watch is None:
+            return
+        if isinstance(exception, (AgreedFailure, SystemExit)):
+            watch.leave(patience=2 * GRACE)  # all processes end alike
+            return
+        started = watch.phase not in ("start-up", "sanity check")
+        first = watch.settle(exception)
+        if not started and is_wrong_input(exception):
+            exit_code, shown = 2, first.rank != watch.rank
+        else:
+            exit_code, shown = 1, True
+            if first.rank == watch.rank and not isinstance(exception, KeyboardInterrupt):
+                log.error("%s", first.text, exc_info=exception)
+        if shown:
+            exception.exit_code = exit_code  # type: ignore[attr-defined]
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.leave()

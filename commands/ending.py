@@ -1,0 +1,33 @@
+"""What a failure says to the user, and the exit code of the process."""
+
+import logging
+import os
+
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from commands.processes import agreed_exit
+from engine.faults import AgreedFailure, is_wrong_input
+
+log = logging.getLogger("lockstep")
+
+FAILED, WRONG_INPUT = 1, 2
+
+
+def end_with(error: Exception) -> int:
+    """Says why the run ends, unless that has been said; returns the exit code.
+
+    Wrong input gets its message alone, another failure its traceback: the rest is for whoever mends the program.
+    """
+    if isinstance(error, AgreedFailure):
+        if rank_zero_only.rank == 0:
+            log.error("error: %s", error)
+        return agreed_exit(FAILED, os.environ)
+    settled: int | None = getattr(error, "exit_code", None)  # by callbacks.watchdog
+    if settled is not None:
+        return settled
+    if is_wrong_input(error):
+        log.error("error: %s", error)
+        log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")
+        return WRONG_INPUT
+    log.error("error: %s", error, exc_info=error)
+    return FAILED
