@@ -18,9 +18,9 @@ import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
+from filelock import BaseFileLock
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
@@ -35,8 +35,10 @@ from callbacks.preemption import Preemption
 from callbacks.results_table import ResultsTable
 from callbacks.run_log import RunLog
 from callbacks.throughput import Throughput
+from callbacks.watchdog import Watchdog
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
 from commands.agreement import agreed
+from commands.ending import end_with
 from commands.listening import listening
 from commands.processes import agreed_exit, launched_team, match_team, sign
 from commands.run_folder import (
@@ -51,6 +53,7 @@ from commands.run_folder import (
     resolve_checkpoint,
     write_config,
 )
+from commands.run_lock import lock_run
 from engine.datamodule import LockstepDataModule
 from engine.faults import AgreedFailure
 from engine.module import LockstepModule
@@ -90,6 +93,8 @@ class LockstepParser(LightningArgumentParser):
 class LockstepCLI(LightningCLI):
     """See the module's docstring."""
 
+    _lock: BaseFileLock | None = None
+
     def __init__(self, args: list[str] | None = None) -> None:
         super().__init__(
             model_class=LockstepModule,
@@ -124,6 +129,7 @@ class LockstepCLI(LightningCLI):
         )
         parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
         parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
+        parser.add_lightning_class_args(Watchdog, "watchdog")
         parser.add_lightning_class_args(FiniteGuard, "finite_guard")
         parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")
         parser.add_lightning_class_args(ReplicaParity, "replica_parity")
@@ -211,7 +217,11 @@ class LockstepCLI(LightningCLI):
         if subcommand == "prepare":
             self.datamodule.prepare()
         else:
-            super()._run_subcommand(subcommand)
+            try:
+                super()._run_subcommand(subcommand)
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         config = self._get(self.config_init, "trainer")
@@ -220,8 +230,13 @@ class LockstepCLI(LightningCLI):
             kwargs["logger"] = _TensorBoard(folder.parent, name=folder.name, version="")
         trainer = super().instantiate_trainer(**kwargs)
         trainer.callbacks[:0] = [RunLog(), Throughput(), PredictionFile(), ConfigOverCheckpoint()]
+        watchdog = next(callback for callback in trainer.callbacks if isinstance(callback, Watchdog))
+        watchdog.attach(trainer)
+        trainer.callbacks.remove(watchdog)
+        trainer.callbacks.insert(0, watchdog)  # hears of an error before callbacks that wait for other processes
         trainer.callbacks.append(ResultsTable())  # torn down last, so that its table is the last thing on the screen
         if self.subcommand == "fit" and trainer.is_global_zero:
+            self._lock = lock_run(folder)
             write_config(self._config_text, folder)
         return trainer
 
@@ -237,17 +252,10 @@ def main(args: list[str] | None = None) -> LockstepCLI:
             return LockstepCLI(with_config_of_run(arguments))
     except Stopped as stop:
         raise SystemExit(agreed_exit(stop.code, os.environ)) from None
-    except AgreedFailure as failure:
-        if rank_zero_only.rank == 0:
-            log.error("error: %s", failure)
-        raise SystemExit(agreed_exit(1, os.environ)) from failure
-    except (ValueError, OSError, MisconfigurationException) as error:
-        # Nearly always something that the user gave; the message says what. The rest is for whoever mends the program.
-        if os.environ.get("LOCKSTEP_DEBUG"):
+    except Exception as error:
+        if os.environ.get("LOCKSTEP_DEBUG") and not isinstance(error, AgreedFailure):
             raise
-        log.error("error: %s", error)
-        log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")
-        raise SystemExit(2) from error
+        raise SystemExit(end_with(error)) from error
 
 
 def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:

@@ -113,6 +113,13 @@ class Team(Run):
         self.seconds = time.monotonic() - self.began
         return [self._forge.codes.get(pid) for pid in self.pids]  # type: ignore[misc]
 
+    def wait_for(self, path: str, timeout: float = 60) -> None:
+        """Until the run has written a file."""
+        deadline = time.monotonic() + timeout
+        while not (self.folder / path).exists():
+            assert time.monotonic() < deadline, f"no {path} after {timeout} s\n{self.output}"
+            time.sleep(0.02)
+
     def signal(self, process: int, number: signal.Signals) -> None:
         """Sends a signal to one process."""
         os.kill(self.pids[process], number)
