@@ -19,7 +19,10 @@ log = logging.getLogger("lockstep")
 
 
 class BatchedDataset(Protocol):
-    """A data set that assembles a whole micro-batch at once; FILLER indices give rows that weigh nothing."""
+    """A data set that assembles a whole micro-batch at once; FILLER indices give rows that weigh nothing.
+
+    With an attribute `work`, an integer for each sample, processes get equal shares of it (see TrainSampler).
+    """
 
     def __len__(self) -> int: ...
 
@@ -87,6 +90,7 @@ class LockstepDataModule(LightningDataModule):
             accumulation=plan.accumulation,
             resume=self._resume_point(),
             same_epoch=self.same_epoch,
+            work=getattr(data, "work", None),
             trained=None if self.trainer is None else self._micro_batches_trained,
         )
         if not isinstance(data, Stream):

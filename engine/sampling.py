@@ -47,6 +47,8 @@ class TrainSampler(Sampler[Draw]):
         accumulation: micro-batches per process and optimizer step.
         resume: (epoch, global batches already trained in it) to go on from.
         same_epoch: every iteration is the same epoch, to see whether a model learns a few batches by heart.
+        work: about how long each sample takes, in any unit; the shares of a global batch are then dealt out equal in it,
+            so that no process waits for one with longer samples. What a global batch holds does not change.
         trained: how many micro-batches were trained so far. Lightning begins iterations that it then drops; one that
             nothing was trained of is begun again.
     """
@@ -62,6 +64,7 @@ class TrainSampler(Sampler[Draw]):
         accumulation: int = 1,
         resume: tuple[int, int] = (0, 0),
         same_epoch: bool = False,
+        work: NDArray[np.integer] | None = None,
         trained: Callable[[], int] | None = None,
     ) -> None:
         if num_samples is not None and num_samples < 1:
@@ -70,6 +73,7 @@ class TrainSampler(Sampler[Draw]):
         self.process, self.processes, self.accumulation = process, processes, accumulation
         self.epoch, self.done = resume
         self._stride = 0 if same_epoch else 1
+        self.work = work
         self._trained = trained or count().__next__
         self._begun: int | None = None
 
@@ -99,10 +103,12 @@ class TrainSampler(Sampler[Draw]):
         return list(self._deal(epoch, number, batch, process))
 
     def _deal(self, epoch: int, number: int, batch: NDArray[np.int64], process: int) -> Iterator[Draw]:
+        shares = self.processes * self.accumulation
+        if self.work is not None and shares > 1:
+            batch = _there_and_back(batch[np.argsort(-self.work[batch], kind="stable")], shares)
         for micro in range(self.accumulation):
             # Strided: of a smaller last batch, too, the shares differ by one sample at most.
-            share = batch[micro * self.processes + process :: self.processes * self.accumulation]
-            yield Draw(epoch, _or_filler(share), number)
+            yield Draw(epoch, _or_filler(batch[micro * self.processes + process :: shares]), number)
 
     def _global_batches(self, epoch: int, done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         if self.num_samples is None:
@@ -135,6 +141,12 @@ class EvaluationSampler(Sampler[Draw]):
             end = start + self.batch_size
             indices = np.arange(start, end if self.num_samples is None else min(end, self.num_samples))
             yield Draw(0, _or_filler(indices), turn)
+
+
+def _there_and_back(batch: NDArray[np.int64], shares: int) -> NDArray[np.int64]:
+    """Every second round of dealing goes from the last share to the first, so that none has the longer of every pair."""
+    rounds = [batch[start : start + shares] for start in range(0, len(batch), shares)]
+    return np.concatenate([one[::-1] if turn % 2 and len(one) == shares else one for turn, one in enumerate(rounds)])
 
 
 def _or_filler(indices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ that are all short or all long (docs/results.md).
 """
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from datamodules.recommender.batch import TrainBatch
@@ -20,6 +21,11 @@ class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
         if groups < 1:
             raise ValueError(f"data.init_args.length_groups must be at least 1, got {groups}")
         self.rows, self.groups, self.lengths = rows, groups, rows.lengths
+
+    @property
+    def work(self) -> NDArray[np.int64]:
+        """int64 [M]: what a row costs, which is its length; so the processes of a run have equal shares of a batch."""
+        return self.lengths
 
     def __len__(self) -> int:
         return len(self.rows)

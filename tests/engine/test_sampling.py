@@ -92,3 +92,28 @@ def test_evaluation_sees_every_sample_once_in_the_same_batches(num_samples, batc
     together = [batch for turn in zip(*parts, strict=True) for batch in turn if batch != [FILLER]]
     assert together == alone
     assert list(chain(*alone)) == list(range(num_samples))
+
+
+@given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
+def test_shares_of_equal_work(num_samples, processes, accumulation, seed):
+    """Dealt out by their work, the global batches hold what they held, and shares differ by one sample at most."""
+    shares = processes * accumulation
+    size = 4 * shares
+    work = np.random.default_rng(seed).integers(1, 1000, num_samples)
+
+    def dealt(number):
+        draws = [
+            TrainSampler(
+                num_samples, size, seed=seed, process=process, processes=processes, accumulation=accumulation, work=work
+            ).draws_of(0, number, process)
+            for process in range(processes)
+        ]
+        return [draw.indices[draw.indices != FILLER] for of_process in draws for draw in of_process]
+
+    for number, batch in enumerate(global_batches(num_samples, size, seed, 0)):
+        parts = dealt(number)
+        assert sorted(np.concatenate(parts)) == sorted(batch)
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        if len(batch) == size:
+            sums = [int(work[part].sum()) for part in parts]
+            assert max(sums) - min(sums) <= work[batch].max() - work[batch].min()
