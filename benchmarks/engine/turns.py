@@ -59,11 +59,22 @@ Body = Callable[[Gate], None]
 """A training without end; picklable, called in the side's own process(es), in an empty folder."""
 
 
-def take_turns(sides: dict[str, Body], *, processes: dict[str, int], steps: int, repeats: int) -> dict[str, list[Turn]]:
-    """`repeats` turns of `steps` steps of every side."""
+def take_turns(
+    sides: dict[str, Body], *, processes: dict[str, int], steps: int, repeats: int, apart: str | None = None
+) -> dict[str, list[Turn]]:
+    """`repeats` turns of `steps` steps of every side.
+
+    With `apart`, the name of another side: the first one twice at the same time, in two trainings that know nothing of
+    each other. What they do together is what the machine has to give.
+    """
     with ExitStack() as stack:
-        running = {name: stack.enter_context(Side(name, body, processes[name])) for name, body in sides.items()}
-        turns: dict[str, list[Turn]] = {name: [] for name in sides}
+        running: dict[str, Side | Apart] = {
+            name: stack.enter_context(Side(name, body, processes[name])) for name, body in sides.items()
+        }
+        if apart:
+            first = next(iter(sides.values()))
+            running[apart] = Apart([stack.enter_context(Side(apart, first, 1)) for _ in range(2)])
+        turns: dict[str, list[Turn]] = {name: [] for name in running}
         for _ in range(repeats):
             for name, side in running.items():
                 turns[name].append(side.turn(steps))
@@ -94,7 +105,15 @@ class Side:
         self.connection.close()
 
     def turn(self, steps: int) -> Turn:
+        self.begin(steps)
+        return self.finish()
+
+    def begin(self, steps: int) -> None:
+        """A turn's start; `finish` is its end."""
         self.connection.send(steps)
+
+    def finish(self) -> Turn:
+        """Waits for the turn that was begun."""
         return self._receive()
 
     def _receive(self) -> Turn:
@@ -103,6 +122,19 @@ class Side:
         except EOFError:
             self.process.join()
             raise RuntimeError(f"the training of {self.name!r} ended by itself; its error is above") from None
+
+
+class Apart:
+    """Independent trainings at the same time; a step is what one of them does, at the pace of all."""
+
+    def __init__(self, sides: list[Side]) -> None:
+        self.sides = sides
+
+    def turn(self, steps: int) -> Turn:
+        for side in self.sides:
+            side.begin(steps)
+        turns = [side.finish() for side in self.sides]
+        return Turn(sum(turn.cpu for turn in turns) / len(turns), max(turn.wall for turn in turns) / len(turns))
 
 
 class one_thread:
