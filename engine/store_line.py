@@ -43,7 +43,8 @@ class StoreLine:
             default = default.underlying_store
         self._host, self._port = default.host, default.port
         self._store = self._connect()
-        threading.Thread(target=self._run, name="lockstep-line", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="lockstep-line", daemon=True)
+        self._thread.start()
 
     @property
     def address(self) -> str:
@@ -70,7 +71,7 @@ class StoreLine:
         deadline = time.monotonic() + patience
         self._hurry = True
         self._wake.set()
-        while not condition() and time.monotonic() < deadline:
+        while not condition() and self._thread.is_alive() and time.monotonic() < deadline:
             time.sleep(0.01)
         self._hurry = False
 
@@ -88,7 +89,7 @@ class StoreLine:
 
     def _exchange(self) -> None:
         store = self._store
-        store.set(f"pulse/{self._rank}", self._pulse(self.number + 1).encode().decode())
+        store.set(f"pulse/{self._rank}", self._pulse(self.number + 1).encode())
         if self._report is not None:
             store.compare_set("verdict", "", json.dumps(self._report))
         if self.verdict is None and store.check(["verdict"]):
