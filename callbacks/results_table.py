@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 
 from callbacks.checkpointing import CHECKPOINTS
 
@@ -53,7 +52,7 @@ class ResultsTable(Callback):
         self.best, self.baselines = state_dict["best"], state_dict["baselines"]
 
     def _is_best(self, trainer: Trainer, metrics: dict[str, float]) -> bool:
-        monitors = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor in metrics]
+        monitors = [c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None) in metrics]
         if not monitors or not self.best:
             return True
         monitor = monitors[0]

@@ -54,6 +54,7 @@ from commands.run_folder import (
     write_config,
 )
 from commands.run_lock import lock_run
+from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.faults import AgreedFailure
 from engine.module import LockstepModule
@@ -129,6 +130,7 @@ class LockstepCLI(LightningCLI):
         )
         parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
         parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
+        parser.add_class_arguments(DurableCheckpointIO, "checkpoints")
         parser.add_lightning_class_args(Watchdog, "watchdog")
         parser.add_lightning_class_args(FiniteGuard, "finite_guard")
         parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")
@@ -229,6 +231,7 @@ class LockstepCLI(LightningCLI):
         if config.get("logger") in (None, True):
             kwargs["logger"] = _TensorBoard(folder.parent, name=folder.name, version="")
         trainer = super().instantiate_trainer(**kwargs)
+        trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
         trainer.callbacks[:0] = [RunLog(), Throughput(), PredictionFile(), ConfigOverCheckpoint()]
         watchdog = next(callback for callback in trainer.callbacks if isinstance(callback, Watchdog))
         watchdog.attach(trainer)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from callbacks.checkpointing import CHECKPOINTS
+from engine.checkpoint_file import CHECKPOINTS, newest_verified
 
 log = logging.getLogger("lockstep")
 
@@ -74,39 +74,38 @@ def newest_run(stem: str, runs: Path = RUNS) -> str:
 def resolve_checkpoint(ckpt_path: str | None, folder: Path) -> Path | None:
     """The file that `--ckpt_path` means for the run in `folder`; None to start from untrained weights.
 
-    `last` is what was saved last: last.ckpt, or what Lightning saved when SLURM took the nodes away; where a run was
-    killed before either, best.ckpt. In a run without checkpoints it means the beginning, so that the same command
-    starts a run and goes on with it.
+    `last` is what was saved last and is whole: last.ckpt or one before it, best.ckpt, or what Lightning saved when
+    SLURM took the nodes away. In a run without checkpoints it means the beginning, so that the same command starts a
+    run and goes on with it.
 
     Raises:
         FileNotFoundError: with the checkpoints that there are.
+        DamagedCheckpoint: `last`, and none of the checkpoints that there are is whole.
     """
     if ckpt_path is None:
         return None
     checkpoints = folder / CHECKPOINTS
     if ckpt_path == "last":
-        saved = [path for path in (checkpoints / "last.ckpt", *folder.glob("hpc_ckpt_*.ckpt")) if path.is_file()]
-        if saved:
-            return max(saved, key=lambda path: path.stat().st_mtime)
-        if (checkpoints / "best.ckpt").is_file():
-            return checkpoints / "best.ckpt"
-        if others := _listing(checkpoints):
+        newest = newest_verified(folder)
+        if newest is not None:
+            return newest
+        if others := _listing(folder):
             raise FileNotFoundError(
                 f"{checkpoints}/last.ckpt does not exist, but there are {others}: name one with --ckpt_path FILE"
             )
         log.info("%s has no checkpoint yet: starting at step 0", folder)
         return None
     path = checkpoints / "best.ckpt" if ckpt_path == "best" else Path(ckpt_path)
-    if not path.is_file():
-        others = _listing(checkpoints)
-        hint = f"but in {checkpoints} there is {others}: name one with --ckpt_path FILE" if others else "nor any other"
+    if not path.exists():
+        others = _listing(folder)
+        hint = f"but in {folder} there is {others}: name one with --ckpt_path FILE" if others else "nor any other"
         raise FileNotFoundError(f"checkpoint {path} does not exist, {hint}")
     return path
 
 
 def refuse_occupied(folder: Path) -> None:
     """A fresh start must not overwrite a run."""
-    if _listing(folder / CHECKPOINTS):
+    if _listing(folder):
         raise FileExistsError(
             f"{folder} already holds a run with checkpoints: go on with it (--ckpt_path last), "
             "choose another --run_name, or remove the folder"
@@ -139,5 +138,6 @@ def _number(config: Path) -> str | None:
     return match[1] if match else None
 
 
-def _listing(checkpoints: Path) -> str:
-    return ", ".join(sorted(path.name for path in checkpoints.glob("*.ckpt"))) if checkpoints.is_dir() else ""
+def _listing(folder: Path) -> str:
+    found = [*(folder / CHECKPOINTS).glob("*.ckpt"), *folder.glob("hpc_ckpt_*.ckpt")]
+    return ", ".join(sorted(path.name for path in found))

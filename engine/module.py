@@ -2,6 +2,7 @@
 
 import logging
 import math
+import time
 from abc import abstractmethod
 from typing import Any, Literal
 
@@ -12,8 +13,10 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import Optimizer
 
+from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.exact_mean import ExactMean, LossSum
+from engine.frozen_weights import frozen_fingerprints, leave_out_frozen, put_back_frozen
 from engine.gradient_norm import gradient_norm
 from engine.randomness import global_seed, seed_torch
 from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
@@ -69,6 +72,7 @@ class LockstepModule(LightningModule):
         self.lr_scaling: Scaling = lr_scaling
         self.base_batch_size = base_batch_size
         self.votes = Votes()
+        self._frozen_as_built: dict[str, int] | None = None
 
     @abstractmethod
     def training_loss(self, batch: Any) -> LossSum:
@@ -109,6 +113,8 @@ class LockstepModule(LightningModule):
         sizes = [(parameter.numel(), parameter.requires_grad) for parameter in self.parameters()]
         total, trained = sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
         log.info("%s: %s parameters, %s of them trained", type(self).__name__, f"{total:,}", f"{trained:,}")
+        if self._frozen_as_built is None and self._leaves_out_frozen():
+            self._frozen_as_built = frozen_fingerprints(self)
 
     def on_train_start(self) -> None:
         # An optimizer's state brings rate, betas and weight decay along from the checkpoint; here the config counts.
@@ -215,8 +221,26 @@ class LockstepModule(LightningModule):
 
     # -- resume ------------------------------------------------------------------------------------------------------
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Leaves out what is frozen. A family that overrides this calls it."""
+        checkpoint["saved_at"] = time.time()
+        if self._frozen_as_built is not None:
+            leave_out_frozen(self, checkpoint, self._frozen_as_built)
+
+    def _leaves_out_frozen(self) -> bool:
+        # Strategies that restore after setup shard the weights and load them without asking the module.
+        strategy = self.trainer.strategy
+        durable = isinstance(strategy.checkpoint_io, DurableCheckpointIO)
+        return durable and strategy.checkpoint_io.trainable_only and not strategy.restore_checkpoint_after_setup
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Lightning counts micro-batches; on another accumulation than the checkpoint's the counters are converted."""
+        """Puts frozen weights back. A family that overrides this calls it.
+
+        Lightning counts micro-batches; on another accumulation than the checkpoint's the counters are converted.
+        """
+        if self._trainer is not None and self.trainer.state.fn == "fit" and self._leaves_out_frozen():
+            self._frozen_as_built = frozen_fingerprints(self)  # before they are loaded
+        put_back_frozen(self, checkpoint)
         if self._trainer is None or self.trainer.state.fn != "fit" or "loops" not in checkpoint:
             return
         saved = checkpoint.get(type(self.data).__qualname__, {}).get("accumulation", 1)

@@ -251,6 +251,7 @@ class SequentialRecommender(LockstepModule):
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
         checkpoint["items"], checkpoint["architecture"] = self._items, self._architecture
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ def test_best_and_last_are_apart(lockstep):
     )
     figures = run.series("val/mrr@20")
     best = max(figures, key=figures.__getitem__)
-    assert steps_of(run.folder) == {"best.ckpt": best, "last.ckpt": 39}
+    assert steps_of(run.folder) == {"best.ckpt": best, "last.ckpt": 39, "last-1.ckpt": 26}
     low = lockstep("fit", *TINY, *rates, "--trainer.max_epochs", "3", "--best_checkpoint.monitor", "val/mrr@20",
                    "--best_checkpoint.mode", "min", name="b")  # fmt: skip
     assert steps_of(low.folder)["best.ckpt"] == min(figures, key=figures.__getitem__) != best
@@ -30,7 +30,7 @@ def test_best_and_last_are_apart(lockstep):
 
 def test_the_last_is_saved_inside_an_epoch(lockstep):
     run = lockstep("fit", *TINY, "--last_checkpoint.every_n_steps", "4", "--trainer.max_steps", "7", name="a")
-    assert steps_of(run.folder) == {"last.ckpt": 7}, "also at the end of a run that is bounded by steps"
+    assert steps_of(run.folder) == {"last.ckpt": 7, "last-1.ckpt": 4}, "also at the end of a run that is bounded by steps"
 
 
 def test_checkpoints_load_without_running_code(trained):
