@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from engine.checkpoint_file import CHECKPOINTS, newest_verified
+from engine.checkpoint_file import CHECKPOINTS, newest_verified, saved_at
 
 log = logging.getLogger("lockstep")
 
@@ -66,7 +66,7 @@ def newest_run(stem: str, runs: Path = RUNS) -> str:
             f"no trained run of this config in {runs}/ ({stem}-*): train one first (python train.py fit --config ...), "
             "or name one with --run_name NAME or --ckpt_path FILE"
         )
-    name = max(found, key=lambda path: path.stat().st_mtime).parent.parent.name
+    name = max(found, key=saved_at).parent.parent.name
     log.info("taking the newest run of this config: %s", name)
     return name
 

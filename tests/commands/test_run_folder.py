@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from commands.run_folder import (
     claim_run_name,
@@ -17,11 +18,20 @@ from commands.run_folder import (
 )
 
 
-def checkpoint(folder: Path, name: str, age: int = 0) -> Path:
-    path = folder / "checkpoints" / name
+def checkpoint(folder: Path, name: str, age: int = 0, *, says_when: bool = True, within: str = "checkpoints") -> Path:
+    """A small one, saved `age` seconds before the others; some checkpoints do not say when they were saved."""
+    path = folder / within / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    os.utime(path, (1_700_000_000 - age, 1_700_000_000 - age))
+    now = 1_700_000_000
+    torch.save({"weight": torch.arange(4096.0)} | ({"saved_at": float(now - age)} if says_when else {}), path)
+    os.utime(path, (now, now) if says_when else (now - age, now - age))
+    return path
+
+
+def damage(path: Path) -> Path:
+    octets = bytearray(path.read_bytes())
+    octets[len(octets) // 2] ^= 1
+    path.write_bytes(octets)
     return path
 
 
@@ -75,11 +85,39 @@ def test_resolve_checkpoint(tmp_path):
     assert resolve_checkpoint(str(kept), tmp_path / "elsewhere") == kept
     best = checkpoint(tmp_path, "best.ckpt")
     assert resolve_checkpoint("last", tmp_path) == best, "killed before the first last.ckpt"
-    last = checkpoint(tmp_path, "last.ckpt", age=20)
+    last = checkpoint(tmp_path, "last.ckpt", age=-20)
     assert (resolve_checkpoint("last", tmp_path), resolve_checkpoint("best", tmp_path)) == (last, best)
-    preempted = tmp_path / "hpc_ckpt_1.ckpt"
-    preempted.touch()  # by SLURM's signal, after last.ckpt
+    preempted = checkpoint(tmp_path, "hpc_ckpt_1.ckpt", age=-30, within=".")  # by SLURM's signal, after last.ckpt
     assert resolve_checkpoint("last", tmp_path) == preempted
+
+
+def test_last_is_what_was_saved_last(tmp_path):
+    """By what the checkpoint says, not by its file's time, which a copy changes."""
+    ages = {"last.ckpt": 30, "last-1.ckpt": 40, "best.ckpt": 20, "best-2.ckpt": 10}
+    paths = {name: checkpoint(tmp_path, name, age) for name, age in ages.items()}
+    os.utime(paths["last-1.ckpt"], (1_800_000_000, 1_800_000_000))
+    assert resolve_checkpoint("last", tmp_path) == paths["best-2.ckpt"]
+    assert resolve_checkpoint("last", tmp_path / "other") is None
+    old = checkpoint(tmp_path, "last-2.ckpt", age=5, says_when=False)
+    assert resolve_checkpoint("last", tmp_path) == old, "written before checkpoints said when"
+
+
+def test_the_newest_that_is_whole(tmp_path, said):
+    """Plain Lightning takes the newest by its time and ends with `OSError: [Errno 22] Invalid argument`."""
+    last = checkpoint(tmp_path, "last.ckpt")
+    before = checkpoint(tmp_path, "last-1.ckpt", age=10)
+    best = checkpoint(tmp_path, "best.ckpt", age=20)
+    last.write_bytes(last.read_bytes()[:-2000])
+    assert resolve_checkpoint("last", tmp_path) == before
+    assert any(line.startswith("passing over last.ckpt:") and "bytes" in line for line in said), said
+    assert "taking last-1.ckpt instead" in said
+    damage(before)
+    said.clear()
+    assert resolve_checkpoint("last", tmp_path) == best
+    assert any("last-1.ckpt is damaged: data/0 in it has changed since it was saved" in line for line in said), said
+    best.write_bytes(b"")
+    with pytest.raises(ValueError, match="none of them is whole: .*last.ckpt.*last-1.ckpt.*best.ckpt.*--run_name"):
+        resolve_checkpoint("last", tmp_path)
 
 
 def test_refuse_occupied(tmp_path):
@@ -89,6 +127,9 @@ def test_refuse_occupied(tmp_path):
     checkpoint(tmp_path, "last.ckpt")
     with pytest.raises(FileExistsError, match="--ckpt_path last"):
         refuse_occupied(tmp_path)
+    checkpoint(tmp_path / "preempted", "hpc_ckpt_1.ckpt", within=".")
+    with pytest.raises(FileExistsError, match="--ckpt_path last"):
+        refuse_occupied(tmp_path / "preempted")
 
 
 def test_write_config(tmp_path):
