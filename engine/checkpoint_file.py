@@ -38,7 +38,8 @@ def verify(path: Path) -> None:
             damaged = file.testzip()
             names = file.namelist()
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError) as error:
-        raise DamagedCheckpoint(f"{path} is damaged: {error} ({path.stat().st_size:,} bytes)") from error
+        cut = " (cut short, or no checkpoint)" if "not a zip" in str(error) else ""
+        raise DamagedCheckpoint(f"{path} is damaged: {error}{cut}, {path.stat().st_size:,} bytes") from error
     if damaged is not None:
         raise DamagedCheckpoint(f"{path} is damaged: {damaged.partition('/')[2]} in it has changed since it was saved")
     if not any(name.endswith("/data.pkl") for name in names):
