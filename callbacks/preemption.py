@@ -103,10 +103,7 @@ class Preemption(Callback):
     def _save(self, trainer: Trainer) -> None:
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, LastCheckpoint) and not trainer.fast_dev_run:
-                if hasattr(callback, "save_now"):
-                    callback.save_now(trainer)
-                else:
-                    callback._save_topk_checkpoint(trainer, callback._monitor_candidates(trainer))
+                callback.save_now(trainer)
         self._saved = True
 
     def _stop(self, trainer: Trainer) -> None:

@@ -37,8 +37,9 @@ from callbacks.run_log import RunLog
 from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
-from commands.agreement import agreed
+from commands.agreement import agreed, begun_before, part_from_earlier_lives
 from commands.ending import end_with
+from commands.environment import VariablesEnvironment
 from commands.listening import listening
 from commands.processes import agreed_exit, launched_team, match_team, sign
 from commands.run_folder import (
@@ -166,16 +167,24 @@ class LockstepCLI(LightningCLI):
         if not config.run_name and config.trainer.num_nodes > 1 and team is None:
             raise ValueError("several nodes without torchrun or srun: give the processes of all nodes one --run_name")
         folder = RUNS / self._run_name(config)
-        # Asked anew after a restart of the processes; the run's name is not.
-        question = f"checkpoint_{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
-        checkpoint = agreed(question, lambda: str(resolve_checkpoint(config.ckpt_path, folder) or ""))
-        if self.subcommand == "fit" and not checkpoint:
-            refuse_occupied(folder)
+        checkpoint = agreed("checkpoint", lambda: self._checkpoint(config.ckpt_path, folder))
+        part_from_earlier_lives(os.environ)
         config.run_name, config.ckpt_path = folder.name, checkpoint or None
         config.trainer.default_root_dir = str(folder)
         config.trainer.devices, config.trainer.num_nodes = match_team(
             config.trainer.devices, config.trainer.num_nodes, team
         )
+
+    def _checkpoint(self, ckpt_path: str | None, folder: Path) -> str:
+        if self.subcommand == "fit" and begun_before(os.environ):
+            # The launcher gives the same command again; the run goes on with what it has, else as it began.
+            if own := resolve_checkpoint("last", folder):
+                log.info("started again by the launcher: going on with %s", own)
+                return str(own)
+        checkpoint = resolve_checkpoint(ckpt_path, folder)
+        if self.subcommand == "fit" and not checkpoint:
+            refuse_occupied(folder)
+        return str(checkpoint or "")
 
     def _run_name(self, config: Namespace) -> str:
         if config.run_name:
@@ -230,6 +239,10 @@ class LockstepCLI(LightningCLI):
         folder = Path(config["default_root_dir"])
         if config.get("logger") in (None, True):
             kwargs["logger"] = _TensorBoard(folder.parent, name=folder.name, version="")
+        team = launched_team(os.environ)
+        if team is not None and team.launcher == "the launcher":
+            plugins = config.get("plugins") or []
+            kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), VariablesEnvironment()]
         trainer = super().instantiate_trainer(**kwargs)
         trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
         trainer.callbacks[:0] = [RunLog(), Throughput(), PredictionFile(), ConfigOverCheckpoint()]

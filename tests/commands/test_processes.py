@@ -1,6 +1,8 @@
+import os
+
 import pytest
 
-from commands.processes import Team, launched_team, match_team
+from commands.processes import Place, Team, agreed_exit, launched_team, match_team, meeting_place, sign
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}
 
@@ -34,3 +36,46 @@ def test_what_the_config_leaves_open_follows_from_the_launcher():
 def test_copies_that_know_nothing_of_each_other_are_refused(devices, nodes):
     with pytest.raises(ValueError, match=r"torchrun started 2 process\(es\) on each of 4 node\(s\)"):
         match_team(devices, nodes, Team("torchrun", 2, 4))
+
+
+def test_variables_set_by_hand_or_by_kubernetes(monkeypatch):
+    for key in ("SLURM_NTASKS", "SLURM_JOB_NAME", "SLURM_NNODES"):
+        monkeypatch.delenv(key, raising=False)
+    meeting = {"MASTER_ADDR": "first", "MASTER_PORT": "2222"}
+    pod = {**meeting, "RANK": "3", "WORLD_SIZE": "4"}
+    assert launched_team(pod) == Team("the launcher", 1, 4)
+    assert meeting_place(pod) == Place(3, 4, "first", 2222, False)
+    assert launched_team({**pod, "LOCAL_RANK": "3"}) == Team("the launcher", 4, 1)
+    assert launched_team({**pod, "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}) == Team("the launcher", 2, 2)
+    assert meeting_place({}) is None
+
+
+def test_where_processes_of_srun_meet(monkeypatch):
+    job = {
+        "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "2", "SLURM_JOB_NAME": "train",
+        "SLURM_JOB_ID": "123456", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_NODELIST": "node[7-8]",
+    }  # fmt: skip
+    for key, value in job.items():
+        monkeypatch.setenv(key, value)
+
+    def port(**other):
+        environ = {**job, **other}
+        place = meeting_place(environ)
+        assert environ["MASTER_PORT"] == str(place.port), "torch takes it from there"
+        return place.port
+
+    assert meeting_place(dict(job)) == Place(3, 4, "node7", port(), False)
+    assert meeting_place({**job, "MASTER_PORT": "4", "MASTER_ADDR": "x"}) == Place(3, 4, "x", 4, False)
+    # Lightning's port has the last four digits of the job's number only, and two steps of a job share it.
+    ports = [port(), port(SLURM_STEP_ID="1"), port(SLURM_JOB_ID="133456"), port(SLURM_JOB_ID="123457")]
+    assert len(set(ports)) == 4 and all(15000 <= one < 32000 for one in ports)
+
+
+def test_one_speaks_for_the_processes_that_lightning_starts():
+    environ: dict[str, str] = {}
+    sign(environ)
+    assert agreed_exit(143, environ) == 143
+    assert agreed_exit(143, {**environ, "LOCKSTEP_STARTED_BY": str(os.getppid())}) == 0
+    child = {"LOCAL_RANK": "1"}
+    sign(child)
+    assert child == {"LOCAL_RANK": "1"}, "those that torchrun starts are nobody's children here"
