@@ -1,5 +1,6 @@
 """Whether a checkpoint is whole, when it was saved, and which is the newest good one of a run."""
 
+import errno
 import logging
 import pickle
 import zipfile
@@ -37,13 +38,18 @@ def verify(path: Path) -> None:
         with zipfile.ZipFile(path) as file:
             damaged = file.testzip()
             names = file.namelist()
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError) as error:
+            # torch gives a part that is marked as a folder no content, and loads what happens to be in memory.
+            damaged = damaged or next((part.filename for part in file.infolist() if part.external_attr & 0x10), None)
+    except Exception as error:  # a damaged directory of the parts leads anywhere, also to places before the file
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
         cut = " (cut short, or no checkpoint)" if "not a zip" in str(error) else ""
         raise DamagedCheckpoint(f"{path} is damaged: {error}{cut}, {path.stat().st_size:,} bytes") from error
     if damaged is not None:
         raise DamagedCheckpoint(f"{path} is damaged: {damaged.partition('/')[2]} in it has changed since it was saved")
     if not any(name.endswith("/data.pkl") for name in names):
         raise DamagedCheckpoint(f"{path} is no checkpoint: a zip file without torch's data.pkl")
+    head(path)  # what no CRC covers: the directory of the parts
 
 
 def _verify_shards(folder: Path) -> None:
@@ -73,7 +79,8 @@ class _Index(pickle.Unpickler):
         placed = (module, name) == ("torch.distributed.checkpoint.filesystem", "_StorageInfo")
         plain = (module, name) in {("torch", "Size"), ("torch", "device"), ("torch.serialization", "_get_layout")}
         dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
-        if described or placed or plain or dtype:
+        location = module in ("pathlib", "pathlib._local") and name in ("PosixPath", "WindowsPath")
+        if described or placed or plain or dtype or location:
             found = super().find_class(module, name)
             if not described or isinstance(found, type) and found.__module__ == module:
                 return found
@@ -89,8 +96,10 @@ def head(path: Path) -> dict[str, Any]:
     try:
         file = path / PROGRESS if path.is_dir() else path
         return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
-        raise DamagedCheckpoint(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
+        raise DamagedCheckpoint(f"{path} cannot be read: {(str(error) or repr(error)).splitlines()[0]}") from error
 
 
 def saved_at(path: Path) -> float:

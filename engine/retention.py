@@ -41,6 +41,7 @@ def _name_also(old: Path, new: Path) -> None:
             os.replace(old, new)
         else:
             os.replace(hidden, new)
+            hidden.unlink(missing_ok=True)  # POSIX leaves it where both names are of the same file already
     else:
         _replace(old, new)
 
