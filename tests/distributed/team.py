@@ -69,6 +69,7 @@ class Team(Run):
         processes: how many; one is started as from a shell, more as torchrun starts them.
         restart: how often torchrun has restarted the team.
         environment: variables besides those of the launcher.
+        store: of the team before, which torchrun keeps when it starts the processes again.
     """
 
     def __init__(
@@ -80,11 +81,12 @@ class Team(Run):
         processes: int = 2,
         restart: int = 0,
         environment: Mapping[str, str] | None = None,
+        store: TCPStore | None = None,
     ) -> None:
         super().__init__(folder / "runs" / run)
         self._forge = forge
         self.began = time.monotonic()
-        self.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.store = store or TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         number = len(list(folder.glob("team-*")))
         self.outputs = [folder / f"team-{number}-process-{rank}.log" for rank in range(processes)]
         self.pids = []
