@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Sampler
 
 from engine.sampling import Draw
-from engine.streaming import Streamed
+from engine.streaming import StreamBatches, Streamed
 
 _NAMED = 32  # samples named in a message
 
@@ -75,7 +75,7 @@ class MeasuredLoader(DataLoader):
         except StopIteration:
             raise
         except Exception as error:
-            place = self.lost() or _place(self.kind, list(self.sampler.draws)[:1])
+            place = self.lost() or self._place(list(self.sampler.draws)[:1])
             reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             raise LoadingError(f"loading {place} failed: {reason}") from error
         draw = self.sampler.deliver()
@@ -90,7 +90,13 @@ class MeasuredLoader(DataLoader):
         workers = getattr(self._loading, "_workers", [])
         dead = {number for number, worker in enumerate(workers) if worker.exitcode}
         draws = self.sampler.of_workers(dead, len(workers)) if dead else []
-        return _place(self.kind, draws) if draws else ""
+        return self._place(draws) if draws else ""
+
+    def _place(self, draws: list[Draw]) -> str:
+        """`global batch 17 of epoch 2 (samples 5, 91)`, or several of them; counted from 0."""
+        what = "positions" if isinstance(self.dataset, StreamBatches) else "samples"
+        places = [f"{self.kind} {draw.number} of epoch {draw.epoch} ({what} {_names(draw)})" for draw in draws]
+        return " or ".join(places) or f"a {self.kind}"
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: the sampler starts where the data module's state says. Having it tells Lightning we can resume."""
@@ -98,11 +104,6 @@ class MeasuredLoader(DataLoader):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """See `state_dict`."""
-
-
-def _place(kind: str, draws: list[Draw]) -> str:
-    """"global batch 17 of epoch 2 (samples 5, 91)", or several of them."""
-    return " or ".join(f"{kind} {d.number} of epoch {d.epoch} (samples {_names(d)})" for d in draws) or f"a {kind}"
 
 
 def _names(draw: Draw) -> str:

@@ -13,7 +13,8 @@ from tests.distributed.tiny import TINY_FAMILY
 pytestmark = pytest.mark.distributed
 
 # 50 samples in batches of 8: 7 steps an epoch, the last with 2 samples, so that of 4 processes 2 have none.
-OPTIONS = [*TINY_FAMILY, "--data.init_args.length", "50", "--data.init_args.batch_size", "8", "--last_checkpoint.every_n_steps", "5"]
+DATA = ["--data.init_args.length", "50", "--data.init_args.batch_size", "8"]
+OPTIONS = [*TINY_FAMILY, *DATA, "--last_checkpoint.every_n_steps", "5"]
 STREAM = ["--data.init_args.stream", "true"]
 STEPS = 24
 

@@ -42,14 +42,13 @@ class Rows(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What happens to whoever loads a sample on a process."""
+    """What happens to whoever loads a sample."""
 
     kind: Literal["raise", "exit", "kill"]
     sample: int
-    process: int
 
     def strike(self, samples: NDArray[np.int64]) -> None:
-        if self.sample not in samples or int(os.environ.get("RANK", "0")) != self.process:
+        if self.sample not in samples:
             return
         if self.kind == "exit":
             os._exit(3)
@@ -101,9 +100,8 @@ class TinyData(LockstepDataModule):
         length: training samples.
         evaluation_length: samples to validate, test and predict.
         stream: whether all sets are streams.
-        fault: what happens at `fault_sample` of the training set, on `fault_process`.
+        fault: what happens at `fault_sample` of the training set.
         fault_sample: see `fault`.
-        fault_process: see `fault`.
         short_process: of a stream, the process that gets `short_by` records fewer.
         short_by: see `short_process`.
         loading: see LockstepDataModule.
@@ -116,14 +114,13 @@ class TinyData(LockstepDataModule):
         stream: bool = False,
         fault: Literal["raise", "exit", "kill"] | None = None,
         fault_sample: int = 0,
-        fault_process: int = 0,
         short_process: int = 0,
         short_by: int = 0,
         **loading: Any,
     ) -> None:
         super().__init__(**loading)
         self.length, self.evaluation_length, self.stream = length, evaluation_length, stream
-        self.fault = None if fault is None else Fault(fault, fault_sample, fault_process)
+        self.fault = None if fault is None else Fault(fault, fault_sample)
         self.short = short_process, short_by
 
     def setup(self, stage: str) -> None:

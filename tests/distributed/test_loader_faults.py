@@ -1,0 +1,46 @@
+"""What fails while loading is raised with its place and its samples, and ends all processes.
+
+Plain Lightning says that a worker exited, or which exception was raised, but not for which of a million samples.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+from engine.randomness import hash_permutation
+from engine.sampling import global_batches
+from tests.distributed.tiny import TINY_FAMILY
+
+pytestmark = pytest.mark.distributed
+
+OPTIONS = [*TINY_FAMILY, "--data.init_args.length", "64", "--data.init_args.batch_size", "8", "--trainer.max_steps", "9"]
+SAMPLE = 21
+
+
+def data(**settings):
+    return [part for key, value in settings.items() for part in (f"--data.init_args.{key}", str(value).lower())]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["sized", "stream"])
+@pytest.mark.parametrize(
+    ("fault", "workers", "said"),
+    [
+        ("raise", 0, "injected at sample 21"),
+        ("raise", 2, "injected at sample 21"),
+        ("exit", 2, "exited unexpectedly with exit code 3"),
+        ("kill", 2, "killed by signal: Killed"),
+    ],
+)
+def test_what_could_not_be_loaded_is_named(team, fault, workers, said, stream):
+    settings = data(stream=stream, fault=fault, fault_sample=SAMPLE, num_workers=workers)
+    run = team("fit", *OPTIONS, *settings, name="a", processes=2)
+    codes = run.end()
+    assert None not in codes and 0 not in codes, (codes, run.output)
+    assert run.survivors == []
+    order = hash_permutation(64, 1, 0) if stream else np.concatenate(global_batches(64, 8, seed=1, epoch=0))
+    place = int(np.flatnonzero(order == SAMPLE)[0])
+    names = rf"positions [^)]*\b{place}\b" if stream else rf"samples [^)]*\b{SAMPLE}\b"
+    loader = run.said[place % 2]  # shares are strided
+    assert re.search(rf"loading.* global batch {place // 8} of epoch 0 \({names}", loader), run.output
+    assert said in loader, run.output
