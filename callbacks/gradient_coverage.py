@@ -9,6 +9,7 @@ from lightning.pytorch.strategies import FSDPStrategy
 from torch.nn.parallel import DistributedDataParallel
 
 from engine.faults import AgreedFailure
+from engine.gather import gathered
 
 log = logging.getLogger("lockstep")
 
@@ -57,17 +58,17 @@ class GradientCoverage(Callback):
         self._pending = False
         for hook in self._hooks:
             hook.remove()
-        lacking = self._lacking(trainer, pl_module)
+        lacking = self._lacking(pl_module)
         if lacking:
             self._tell(lacking, trainer.world_size)
         if self._ddp is not None and not self._tolerant:
             _average(self._ddp)
             self._ddp.require_backward_grad_sync = self._ddp.require_forward_param_sync = True
 
-    def _lacking(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, list[int]]:
+    def _lacking(self, pl_module: LightningModule) -> dict[str, list[int]]:
         """{parameter: processes on which it got no gradient}; the same on every process."""
         own = torch.tensor([name not in self._reached for name in self._trained], dtype=torch.int32)
-        everywhere = pl_module.all_gather(own.to(pl_module.device)).reshape(trainer.world_size, -1).T.tolist()
+        everywhere = gathered(own.to(pl_module.device)).T.tolist()
         return {
             name: [process for process, lacks in enumerate(row) if lacks]
             for name, row in zip(self._trained, everywhere, strict=True)

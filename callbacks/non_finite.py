@@ -5,6 +5,8 @@ import logging
 import torch
 from lightning.pytorch import LightningModule, Trainer
 
+from engine.gather import gathered
+
 log = logging.getLogger("lockstep")
 
 _SAMPLES, _PARAMETERS = 16, 3  # how many are named on the screen; train.log has all samples
@@ -16,7 +18,7 @@ def describe(trainer: Trainer, pl_module: LightningModule, norm: float) -> str:
     batch = (trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1) // trainer.accumulate_grad_batches
     lines = [f"step {step} (epoch {epoch}, global batch {batch} of it): the gradient is not finite, its norm is {norm}"]
     broken = torch.stack([~loss.isfinite() for loss in pl_module.losses_of_step])
-    everywhere = pl_module.all_gather(broken.int()).reshape(trainer.world_size, -1).tolist()
+    everywhere = gathered(broken.int()).tolist()
     for process, micro_batches in enumerate(everywhere):
         for micro_batch, samples in zip(micro_batches, _samples(trainer, process), strict=False):
             if micro_batch:

@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from engine.faults import AgreedFailure
 from engine.fingerprint import fingerprint
+from engine.gather import gathered
 
 
 class ReplicaParity(Callback):
@@ -49,7 +50,7 @@ def compare(trainer: Trainer, pl_module: LightningModule) -> None:
     """
     trained = [(name, parameter) for name, parameter in pl_module.named_parameters() if parameter.requires_grad]
     own = torch.stack([fingerprint(parameter) for _, parameter in trained])
-    everywhere = pl_module.all_gather(own).reshape(trainer.world_size, -1).cpu()
+    everywhere = gathered(own).cpu()
     unequal = (everywhere != everywhere[0]).any(dim=0).nonzero().flatten().tolist()
     if unequal:
         more = f", and so do {len(unequal) - 1} more of {len(trained)} parameters" if len(unequal) > 1 else ""
