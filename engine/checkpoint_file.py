@@ -3,6 +3,7 @@
 import errno
 import logging
 import pickle
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,9 @@ def head(path: Path) -> dict[str, Any]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
+        foreign = re.search(r"GLOBAL (\S+)", str(error))
+        if foreign:
+            raise DamagedCheckpoint(f"{path} holds {foreign[1]}, which could run code: not loaded") from error
         raise DamagedCheckpoint(f"{path} cannot be read: {(str(error) or repr(error)).splitlines()[0]}") from error
 
 
