@@ -1,9 +1,14 @@
 """Faults addressed by step and process, as callbacks: `--trainer.callbacks+=tests.distributed.faults.SignalAt ...`."""
 
 import math
+import multiprocessing
 import os
 import signal
+import subprocess
+import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +16,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from engine.exact_mean import LossSum
+from engine.stop_signals import stop_signals
 
 
 class At(Callback):
@@ -44,6 +50,57 @@ class RaiseAt(At):
 
     def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
         raise RuntimeError(f"injected on process {self.process}")
+
+
+class HangAt(At):
+    """The main thread stands still."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        threading.Event().wait()
+
+
+class SkipAt(At):
+    """The process does not take part in a step, as with `continue` or `return` in a loop of one's own."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        pl_module.training_step = lambda *batch: None
+
+
+class WorkerEndsAt(At):
+    """A loader's worker process gets a signal."""
+
+    def __init__(self, name: str, step: int, process: int = 0) -> None:
+        super().__init__(step, process)
+        self.name = name
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for worker in multiprocessing.active_children():
+            os.kill(worker.pid, signal.Signals[self.name])
+
+
+class CommandAt(At):
+    """The process runs a command, once in the life of a run: not again after a restart.
+
+    Variables are put in: ``["scancel", "--signal=USR1", "$SLURM_JOB_ID"]``, ``["kill", "-TERM", "$PID"]``. With `hold`
+    it then waits until it is told to stop, as a signal sent through others takes its time.
+    """
+
+    def __init__(self, command: list[str], step: int, process: int = 0, hold: bool = False) -> None:
+        super().__init__(step, process)
+        self.command, self.hold = command, hold
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        try:
+            (Path(trainer.default_root_dir) / "command-was-run").open("x").close()
+        except FileExistsError:
+            return
+        os.environ["PID"] = str(os.getpid())
+        subprocess.run([os.path.expandvars(word) for word in self.command], check=True, timeout=60)
+        deadline = time.monotonic() + 120
+        while self.hold and not stop_signals.received:
+            if time.monotonic() > deadline:
+                raise TimeoutError("no signal came")
+            time.sleep(0.05)
 
 
 class NonFiniteLoss(Callback):
