@@ -248,6 +248,6 @@ class LockstepModule(LightningModule):
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
         for counters in (progress["total"], progress["current"]):
             behind = counters["processed"] - counters["completed"]  # a save inside on_train_batch_end is one behind
+            done = counters["processed"] // saved * accumulation
             for key in ("ready", "started", "processed", "completed"):
-                done = counters["processed"] // saved * accumulation
                 counters[key] = done - (behind if key == "completed" else 0)
