@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.optim import Optimizer
 
+from engine.checkpoints import newest_verified
 from engine.faults import AgreedFailure
 
 
@@ -19,13 +20,10 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     Raises:
         AgreedFailure: there is no checkpoint, or a process cannot load it; begins with `reason`.
     """
-    from engine.checkpoints import newest_verified
-
-    folder = Path(trainer.default_root_dir) / "checkpoints"
-    found = newest_verified(folder) if trainer.is_global_zero else None
-    path = trainer.strategy.broadcast(str(found) if found else None)  # all take the one that the first process names
+    found = _newest(Path(trainer.default_root_dir)) if trainer.is_global_zero else None
+    path, problem = trainer.strategy.broadcast(found)  # all take the one that the first process names
     if path is None:
-        raise AgreedFailure(f"{reason}\nThere is no good checkpoint in {folder} to roll back to")
+        raise AgreedFailure(f"{reason}\nThere is no checkpoint to roll back to: {problem}")
     checkpoint, problem = _load(trainer, pl_module, path)
     problems = _gathered(problem)
     if any(problems):
@@ -39,15 +37,24 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     return Path(path), checkpoint["global_step"]
 
 
+def _newest(folder: Path) -> tuple[str | None, str]:
+    """The newest good checkpoint of the run, or why there is none: the other processes wait for the answer."""
+    try:
+        found = newest_verified(folder)
+    except Exception as error:
+        return None, str(error)
+    return (str(found), "") if found else (None, f"{folder} has none yet")
+
+
 def _load(trainer: Trainer, pl_module: LightningModule, path: str) -> tuple[dict[str, Any], str | None]:
-    """The checkpoint, or why it is of no use here: said to the other processes, who wait for the answer."""
+    """The checkpoint, or why it is of no use here: the other processes wait for the answer."""
     try:
         checkpoint = dict(trainer.strategy.load_checkpoint(path, weights_only=True))
         weights = checkpoint["state_dict"]
         trained = {name: parameter for name, parameter in pl_module.named_parameters() if parameter.requires_grad}
         missing = [name for name in trained if name not in weights]
         broken = [name for name in trained if name in weights and not weights[name].isfinite().all()]
-    except Exception as error:  # whatever it is, every process is told before all of them stop
+    except Exception as error:
         return {}, f"{type(error).__name__}: {error}"
     if missing:
         return {}, f"it lacks {missing[0]}"
