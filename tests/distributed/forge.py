@@ -52,6 +52,7 @@ def become(request: dict[str, Any]) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for target, source in ((0, nothing), (1, output), (2, output)):
         os.dup2(source, target)
+    sys.modules["__main__"].__spec__ = None  # what Lightning starts besides is train.py, too
     sys.argv = [str(Path(__file__).resolve().parents[2] / "train.py"), *request["arguments"]]
 
 
