@@ -83,11 +83,12 @@ class Attendance:
             period: seconds between two pulses.
         """
         pulses = {rank: pulse for rank, pulse in self._pulses.items() if pulse is not None}
+        waiting = f"the others wait for it at step {max((pulse.step for pulse in pulses.values()), default=0)}"
         stalled = any(pulse.stands_still for pulse in pulses.values())
         # When some stand still, all do, for they wait for each other: whoever is silent then is the one to blame.
         silent = self.silent(now, min(timeout, 3.5 * period) if stalled else timeout)
         if silent:
-            return Verdict(silent.rank, f"{silent.text}; the others wait for it")
+            return Verdict(silent.rank, f"{silent.text}; {waiting}")
         if not stalled:
             return None
         least = min(pulse.moves for pulse in pulses.values())
@@ -98,9 +99,9 @@ class Attendance:
             text = f"all processes have stood still for {pulse.still:.0f} s at step {pulse.step} ({pulse.phase})"
             return Verdict(behind[0], f"{text}: {places}")
         if pulse.phase == LEFT:
-            return Verdict(behind[0], f"{_named(behind)} ended at step {pulse.step}; the others wait for it")
+            return Verdict(behind[0], f"{_named(behind)} ended at step {pulse.step}; {waiting}")
         text = f"{_named(behind)} stood still for {pulse.still:.0f} s {_place(pulse)}"
-        return Verdict(behind[0], f"{text}; the others wait for it")
+        return Verdict(behind[0], f"{text}; {waiting}")
 
 
 def _place(pulse: Pulse) -> str:

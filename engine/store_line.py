@@ -64,8 +64,13 @@ class StoreLine:
         """Says goodbye; the first process waits, at most `patience` s, until all have."""
         self._leaving = True
         self._wait(lambda: self._left >= (self._processes if self._rank == 0 else 1), patience)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the thread, unless it is kept waiting: in the middle of a call at the interpreter's end it could abort."""
         self._closed = True
         self._wake.set()
+        self._thread.join(1)
 
     def _wait(self, condition: Callable[[], bool], patience: float) -> None:
         deadline = time.monotonic() + patience

@@ -75,7 +75,7 @@ class Watch:
         """Says goodbye. The first process, which may be the store's host, stays until all have said it."""
         self.phase, self.patience = LEFT, math.inf
         if self._line is not None:
-            self._line.leave(patience)
+            self._line.leave(min(patience, max(self.timeout, 2 * GRACE)))
             faulthandler.cancel_dump_traceback_later()
         self._over.set()
 
@@ -101,6 +101,7 @@ class Watch:
             self._say()
         if self._line is not None:
             self._line.await_readers(GRACE)
+            self._line.close()
         return self.verdict
 
     def _await_cause(self) -> None:
@@ -110,7 +111,10 @@ class Watch:
         deadline = time.monotonic() + 1.5 * GRACE
         while self.verdict is None and time.monotonic() < deadline:
             time.sleep(0.02)
-            self.verdict = self._line.verdict or self._attendance.silent(self._now, 3.5 * self._period)
+            self.verdict = self._line.verdict
+            silent = self._attendance.silent(self._now, 3.5 * self._period)
+            if silent and not self.verdict:
+                self.verdict = Verdict(silent.rank, f"{silent.text}; process {self.rank} is at step {self.step}")
 
     # -- the judge ---------------------------------------------------------------------------------------------------
 
@@ -194,7 +198,7 @@ class Watch:
             if self._said:
                 return
             self._said = True
-        if self.local_rank == int(self.verdict.rank == self.rank - self.local_rank):
+        if self.processes == 1 or self.local_rank == int(self.verdict.rank == self.rank - self.local_rank):
             log.error("%s; ending (stacks in %s)", self.verdict.text, self.folder / "faults")
 
     def _write(self, title: str, text: str) -> None:
@@ -222,4 +226,4 @@ def _at(step: int, phase: str) -> str:
 
 
 def _summary(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    return f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
