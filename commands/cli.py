@@ -34,6 +34,7 @@ from callbacks.replica_parity import ReplicaParity
 from callbacks.preemption import Preemption
 from callbacks.results_table import ResultsTable
 from callbacks.run_log import RunLog
+from callbacks.stragglers import Stragglers
 from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
@@ -133,6 +134,7 @@ class LockstepCLI(LightningCLI):
         parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
         parser.add_class_arguments(DurableCheckpointIO, "checkpoints")
         parser.add_lightning_class_args(Watchdog, "watchdog")
+        parser.add_lightning_class_args(Stragglers, "stragglers")
         parser.add_lightning_class_args(FiniteGuard, "finite_guard")
         parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")
         parser.add_lightning_class_args(ReplicaParity, "replica_parity")
@@ -301,6 +303,7 @@ def _quiet_lightning() -> None:
         "to estimate number of stepping",
         "sync_dist=True",
         "Couldn't infer the batch indices",  # predictions carry their row themselves
+        "Detected call of `lr_scheduler.step()` before",  # in fp16 the scaler may leave the first step out; it counts
     )
 
     def is_news(record: logging.LogRecord) -> bool:

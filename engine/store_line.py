@@ -67,7 +67,7 @@ class StoreLine:
         self.close()
 
     def close(self) -> None:
-        """Ends the thread, unless it is kept waiting: in the middle of a call at the interpreter's end it could abort."""
+        """Ends the thread, unless it is kept waiting: a call that returns at the interpreter's end could abort it."""
         self._closed = True
         self._wake.set()
         self._thread.join(1)
