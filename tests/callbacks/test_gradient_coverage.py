@@ -1,0 +1,44 @@
+import pytest
+
+from engine.faults import AgreedFailure
+from tests.conftest import TINY
+from tests.distributed.faults import fault
+
+THREE_STEPS = [*TINY, "--trainer.max_steps", "3"]
+
+
+@pytest.fixture
+def fit(lockstep, monkeypatch):
+    """Runs `fit` and hands the AgreedFailure on that the command line would turn into an exit code."""
+
+    def run(*options, name="a"):
+        try:
+            return lockstep("fit", *options, name=name)
+        except SystemExit as end:
+            assert end.code == 1
+            raise end.__cause__ from None
+
+    return run
+
+
+def test_a_dead_branch_is_named_on_one_process_too(fit):
+    with pytest.raises(AgreedFailure, match=r"first step:\n  branch.weight \(1, 4\)\n  branch.bias \(1,\)\nRemove"):
+        fit(*THREE_STEPS, *fault("SideBranch"))
+
+
+def test_a_warning_lets_the_training_go_on(fit, said):
+    run = fit(*THREE_STEPS, *fault("SideBranch"), "--gradient_coverage.policy", "warn")
+    assert sorted(run.series("train/loss")) == [1, 2, 3]
+    assert len([line for line in said if "branch.weight" in line]) == 1
+
+
+def test_a_frozen_branch_passes(fit, said):
+    fit(*THREE_STEPS, *fault("SideBranch", frozen="true"))
+    assert not [line for line in said if "branch" in line]
+
+
+def test_of_an_accumulated_step_any_micro_batch_counts(fit):
+    """One process has no reducer to mislead."""
+    accumulated = [*THREE_STEPS, "--data.init_args.micro_batch_size", "4"]
+    run = fit(*accumulated, *fault("SideBranch", unused_on=1))
+    assert sorted(run.series("train/loss")) == [1, 2, 3]
