@@ -13,6 +13,7 @@ from engine.faults import AgreedFailure
 from engine.loading import LoadingError, MeasuredLoader, Pending
 from engine.randomness import global_seed
 from engine.sampling import FILLER, Draw, EvaluationSampler, TrainSampler
+from engine.stop_signals import outlive_the_step
 from engine.streaming import AgreedEnd, Stream, StreamBatches, processes_on_cpu
 
 log = logging.getLogger("lockstep")
@@ -129,6 +130,7 @@ class LockstepDataModule(LightningDataModule):
             batch_size=None,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
+            worker_init_fn=outlive_the_step,
             pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
         )
         loader.kind = kind

@@ -17,9 +17,6 @@ from types import FrameType
 _SAME_CTRL_C = 2.0
 """Seconds in which a second SIGINT is the first one told twice, by the terminal and by torchrun."""
 
-_WORKER_GRACE = 30
-"""Seconds that a loader's worker outlives a SIGTERM, so that the training process can still finish its step."""
-
 
 class Stopped(SystemExit):
     """Raised by every process at the same point: the run was told to stop, and what was to be saved is on disk.
@@ -101,28 +98,39 @@ class StopSignals:
         self.received = max(self.received, number)
 
     def _leave_to_parent(self) -> None:
-        """In a forked worker: what a scheduler or a terminal sends to all processes is the training process's affair.
-
-        A worker that died of it would take the step along that the training process is about to finish and to save.
-        """
+        """In a forked process the signals mean what they did before, and are not told to the training process."""
         if not self._before:
             return
         signal.set_wakeup_fd(-1)  # it leads to the training process
         self._reader.close()
         self._writer.close()
-        for number in self._before:
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, _end_later)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
         self._before = {}
+
+
+def outlive_the_step(worker: int = 0) -> None:
+    """For a loader's worker: what a scheduler or a terminal sends to all processes is the training process's affair.
+
+    A worker that died of it, as torch's do, would take the step along that is about to be finished and saved. It still
+    ends when the training process says so, or is gone.
+    """
+    for name in ("SIGINT", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_at_the_word_of, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_at_the_word_of(trainer: int) -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != trainer:
+        pass
+    os._exit(0)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
     """The thread has been told."""
-
-
-def _end_later(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # who asks twice means it
-    signal.alarm(_WORKER_GRACE)
 
 
 stop_signals = StopSignals()

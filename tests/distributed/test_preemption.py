@@ -102,8 +102,8 @@ def test_in_a_validation_within_an_epoch(team, stopped):
 
 def test_while_a_checkpoint_is_written(team, stopped, through):
     often = ["--last_checkpoint.every_n_steps", "5"]
-    stopped(*EVERY_STEP, *often, *signal_in("on_save_checkpoint", "SIGTERM", number=3), after=16)
-    goes_on(team, through, 16)
+    stopped(*EVERY_STEP, *often, *signal_in("on_save_checkpoint", "SIGTERM", number=2), after=11)
+    goes_on(team, through, 11)
 
 
 def test_before_the_first_step(team, stopped, through):
@@ -154,7 +154,7 @@ def test_an_evaluation(team, done, command):
     assert "stopped by SIGTERM before the end" in run.said[0]
 
 
-# -- SLURM ---------------------------------------------------------------------------------------------------------------
+# -- SLURM -------------------------------------------------------------------------------------------------------------
 
 SHOW = "JobId=7 JobName=train JobState={state} Reason=None Requeue={requeue} Restarts=0 BatchFlag={batch} Reboot=0"
 

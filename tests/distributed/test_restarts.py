@@ -1,0 +1,95 @@
+"""What a launcher starts again goes on by itself, exactly, whatever --ckpt_path said.
+
+What Lightning 2.6.6 does by itself: under `torchrun --max-restarts` a run without `--ckpt_path last` begins again at
+step 0, and the restarted processes may find the addresses of the dead ones in torchrun's store and be refused there.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY, TINY, Run
+from tests.distributed.faults import fault
+from tests.distributed.team import Team
+
+pytestmark = pytest.mark.distributed
+
+OPTIONS = [
+    *TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30",
+    "--last_checkpoint.every_n_steps", "5",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def through(forge, tmp_path_factory):
+    """A run of two processes that nothing disturbed."""
+    run = Team(forge, ["fit", *OPTIONS], tmp_path_factory.mktemp("through"), "through", processes=2)
+    assert run.end() == [0, 0], run.output
+    return run
+
+
+def same(one, other):
+    assert one.series("train/loss") == other.series("train/loss")
+    assert one.series("val/ndcg@10") == other.series("val/ndcg@10")
+
+
+@pytest.mark.parametrize("process", [0, 1])
+@pytest.mark.parametrize("restart", [1, 0])  # torchrun does not count a start for a node that comes or goes
+def test_killed_and_started_again(team, through, process, restart):
+    dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=17, process=process), name="a")
+    codes = dead.end()
+    assert codes[process] == -signal.SIGKILL and codes[1 - process] > 0, dead.output
+    assert dead.survivors == []
+    again = team("fit", *OPTIONS, name="a", restart=restart, store=dead.store)
+    assert again.end() == [0, 0], again.output
+    assert "started again by the launcher: going on with runs/a/checkpoints/last.ckpt" in again.said[0]
+    assert "going on after step 15" in again.output
+    same(again, through)
+
+
+def test_killed_before_the_first_checkpoint(team, through):
+    dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=2, process=1), name="a")
+    assert dead.end()[1] == -signal.SIGKILL, dead.output
+    again = team("fit", *OPTIONS, name="a", restart=1, store=dead.store)
+    assert again.end() == [0, 0], again.output
+    same(again, through)
+
+
+def test_a_run_that_began_from_another_goes_on_with_its_own(team):
+    other = team("fit", *OPTIONS, "--trainer.max_steps", "8", name="other")
+    assert other.end() == [0, 0], other.output
+    begun = [*OPTIONS, "--ckpt_path", str(other.folder / "checkpoints/last.ckpt")]
+    dead = team("fit", *begun, *fault("SignalAt", name="SIGKILL", step=17, process=1), name="a")
+    assert dead.end()[1] == -signal.SIGKILL, dead.output
+    again = team("fit", *begun, name="a", restart=1, store=dead.store)
+    assert again.end() == [0, 0], again.output
+    assert "going on after step 15" in again.output
+
+
+def test_a_start_by_hand_into_an_occupied_folder_is_refused(team):
+    first = team("fit", *OPTIONS, "--trainer.max_steps", "6", name="a")
+    assert first.end() == [0, 0], first.output
+    second = team("fit", *OPTIONS, name="a")
+    assert second.end() == [2, 2], second.output
+    assert "already holds a run with checkpoints" in second.said[0]
+
+
+def test_torchrun_starts_again_what_was_killed(tmp_path, through):
+    kill = ["--trainer.callbacks+=tests.distributed.faults.CommandAt", "--trainer.callbacks.step=17",
+            "--trainer.callbacks.process=1", "--trainer.callbacks.command=[kill, -KILL, $PID]"]  # fmt: skip
+    torchrun = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--max-restarts", "2", "--rdzv-backend", "c10d",
+                "--rdzv-endpoint", "localhost:0"]  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, *torchrun, str(REPOSITORY / "train.py"), "fit", *OPTIONS, *kill, "--run_name", "a"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "going on after step 15" in run.stdout + run.stderr
+    same(Run(tmp_path / "runs/a"), through)
