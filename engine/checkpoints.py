@@ -68,7 +68,7 @@ class DurableCheckpointIO(CheckpointIO):
             AgreedFailure: on all processes, when the run should end.
         """
         if last:
-            self._wait()
+            self.finish_writing()
         known = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
         for path, reason, always in strategy.broadcast(known):
             if reason is None:
@@ -103,10 +103,16 @@ class DurableCheckpointIO(CheckpointIO):
         Raises:
             OSError: one of the saves since the last agreement has failed.
         """
-        self._wait()
+        self.finish_writing()
         for path, reason, _ in self._outcomes:
             if reason is not None:
                 raise OSError(f"{path} could not be saved: {reason}")
+
+    def finish_writing(self) -> None:
+        """Waits for the thread that writes, whatever becomes of it."""
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
 
     def note(self, path: Path, error: Exception) -> None:
         """Keeps what went wrong until the processes agree; what the disk has refused may succeed another time."""
@@ -122,7 +128,7 @@ class DurableCheckpointIO(CheckpointIO):
         """Never raises because of the disk, as the other processes would wait for this one: see `agree`."""
         if storage_options is not None:
             raise TypeError("storage_options: a checkpoint is written to a folder of this machine or of its network")
-        self._wait()
+        self.finish_writing()
         path = Path(path)
         checkpoint.setdefault("saved_at", time.time())
 
@@ -155,7 +161,7 @@ class DurableCheckpointIO(CheckpointIO):
                 self._replacing.discard(path)
                 self._outcomes.append((str(path), None, False))
 
-        self._wait()
+        self.finish_writing()
         if self.asynchronous:
             self._writer = threading.Thread(target=work, name="checkpoint-writer")
             self._writer.start()
@@ -169,7 +175,7 @@ class DurableCheckpointIO(CheckpointIO):
         Raises:
             DamagedCheckpoint: names the file, what was found and what to do.
         """
-        self._wait()
+        self.finish_writing()
         try:
             verify(Path(path))
         except DamagedCheckpoint as error:
@@ -180,16 +186,9 @@ class DurableCheckpointIO(CheckpointIO):
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """After what is being written is whole; a failure is a warning."""
-        self._wait()
+        self.finish_writing()
         remove(Path(path))
 
     def teardown(self) -> None:
         """The run ends, perhaps because something went wrong: what is being written is brought to its end."""
-        self._wait()
-
-    # ----------------------------------------------------------------------------------------------------------------
-
-    def _wait(self) -> None:
-        if self._writer is not None:
-            self._writer.join()
-            self._writer = None
+        self.finish_writing()

@@ -34,6 +34,8 @@ def put_back_frozen(module: nn.Module, checkpoint: dict[str, Any]) -> None:
     Raises:
         ValueError: they are not those that the checkpoint was trained with; names where they differ.
     """
+    if "state_dict" not in checkpoint:  # the strategy has loaded the weights by itself, and strictly
+        return
     recorded = checkpoint.get(KEY, {})
     own = dict(module.named_parameters(remove_duplicate=False))
     found = _fingerprints({name: own[name] for name in recorded if name in own})

@@ -9,6 +9,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.synthetic import Marketplace
+from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
 from lightning_modules.recommender.module import SequentialRecommender
@@ -20,6 +21,7 @@ KNOWN = {
     "trainer": [Trainer, DDPStrategy],
     "best_checkpoint": [BestCheckpoint],
     "last_checkpoint": [LastCheckpoint],
+    "checkpoints": [DurableCheckpointIO],
 }
 # The options of the original guide and of the program that it describes.
 ORIGINAL = """
@@ -36,7 +38,7 @@ def text(name):
 
 def test_every_key_exists():
     code = "\n".join(re.findall(r"`[^`]+`|^    .*$", text("docs/recommender.md"), flags=re.MULTILINE))
-    keys = re.findall(r"(?<![\w./])(model|data|trainer|best_checkpoint|last_checkpoint)\.([a-z0-9_.]+[a-z0-9])", code)
+    keys = re.findall(r"(?<![\w./])(model|data|trainer|best_checkpoint|last_checkpoint|checkpoints)\.([a-z0-9_.]+[a-z0-9])", code)
     assert len(keys) >= 60
     for section, key in keys:
         if key in ("help", "x", "init_args.x"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 
-from engine import durable_file
+from engine import checkpoints, durable_file
 from tests.distributed.faults import At
 
 
@@ -57,9 +57,18 @@ class DiskFull(At):
 
 
 class ReadOnlyAt(At):
-    """The folder of checkpoints may not be written any more; root, who may write everywhere, becomes somebody."""
+    """The folder of checkpoints may not be written any more; root, who may write everywhere, saves as somebody."""
 
     def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
         (Path(trainer.default_root_dir) / "checkpoints").chmod(0o555)
         if os.geteuid() == 0:
-            os.seteuid(65534)
+            write = checkpoints.write_beside
+
+            def as_somebody(*arguments: Any) -> Path:
+                os.seteuid(65534)
+                try:
+                    return write(*arguments)
+                finally:
+                    os.seteuid(0)
+
+            checkpoints.write_beside = as_somebody

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.module import LockstepModule
 from tests.distributed.tiny import FEATURES, TINY_FAMILY, TinyModule
 
 READER = [*TINY_FAMILY, "--model", "tests.distributed.reader.ReaderModule", "--data.init_args.batch_size", "10"]
@@ -27,6 +28,10 @@ class ReaderModule(TinyModule):
             parameter.data = torch.rand(parameter.shape, generator=generator)
         self.language.requires_grad_(False)
         self.ballast = torch.nn.Parameter(torch.linspace(0, 1, ballast))
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Not every parameter has a gradient to write down here."""
+        LockstepModule.on_before_optimizer_step(self, optimizer)
 
     def _errors(self, features: Tensor, targets: Tensor) -> Tensor:
         return super()._errors(self.language(torch.as_tensor(features)), targets) + 0 * self.ballast.sum()

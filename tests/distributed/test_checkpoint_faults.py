@@ -161,7 +161,7 @@ def test_frozen_weights_stay_out_and_must_be_the_same(team, through):
     assert not set(checkpoint["frozen"]) & set(checkpoint["state_dict"]) and "ballast" in checkpoint["state_dict"]
     other = team(*RUN, *RESUME, "--model.init_args.pretraining", "1", name="a", processes=2)
     assert other.end() == [2, 2], other.output
-    assert "this model has others: language.weight, language.bias" in other.said[0] and other.survivors == []
+    assert "this model has others: language.weight, language.bias" in other.output and other.survivors == []
     goes_on(team, through, 9, processes=2)
     tested = team("test", *READER, name="a", processes=1)
     assert tested.end() == [0], tested.output

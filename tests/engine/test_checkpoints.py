@@ -102,13 +102,8 @@ def test_a_stranger_runs_no_code(plugin, tmp_path):
 
 def save(plugin, path, step, **options):
     plugin.save_checkpoint(content(step), path)
-    plugin.finish_quietly()
+    plugin.finish_writing()
     plugin.agree(ALONE, **options)
-
-
-@pytest.fixture(autouse=True)
-def finish_quietly(monkeypatch):
-    monkeypatch.setattr(DurableCheckpointIO, "finish_quietly", DurableCheckpointIO._wait, raising=False)
 
 
 def test_one_failure_is_a_warning_two_are_the_end(plugin, tmp_path, full, said):
