@@ -5,6 +5,7 @@ import threading
 import traceback
 from datetime import datetime, timezone
 from pathlib import Path
+from types import FrameType
 
 _LIBRARY = str(Path(threading.__file__).parent)
 
@@ -20,13 +21,15 @@ def all_stacks() -> str:
 
 
 def main_thread_at() -> str:
-    """What the main thread executes: "file.py:12 function", of a file that is no library's where there is one."""
+    """What the main thread executes, the house's own and the innermost: "data.py:12 read > threading.py:320 wait"."""
     innermost = frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None and _of_a_library(frame.f_code.co_filename):
         frame = frame.f_back
-    frame = frame or innermost
-    if frame is None:
-        return "no Python code"
+    places = [frame] if frame is innermost else [frame, innermost]
+    return " > ".join(_place(place) for place in places if place is not None) or "no Python code"
+
+
+def _place(frame: FrameType) -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
 
 

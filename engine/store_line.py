@@ -42,7 +42,7 @@ class StoreLine:
         while isinstance(default, PrefixStore):
             default = default.underlying_store
         self._host, self._port = default.host, default.port
-        self._store = self._connect()
+        self._store: Store | None = self._connect()
         self._thread = threading.Thread(target=self._run, name="lockstep-line", daemon=True)
         self._thread.start()
 
@@ -84,16 +84,21 @@ class StoreLine:
 
     def _run(self) -> None:
         while not self._closed:
-            try:
-                self._exchange()
-            except RuntimeError as error:  # torch.distributed's errors
-                log.debug("no answer from %s: %s", self.address, error)
+            if self._store is None:
                 self._reconnect()
-            self._wake.wait(0.02 if self._hurry else self._period)
-            self._wake.clear()
+            else:
+                try:
+                    self._exchange(self._store)
+                except RuntimeError as error:  # torch.distributed's errors
+                    log.debug("no answer from %s: %s", self.address, error)
+                    self._store = None  # torch prints a page for each call on a connection that is closed
+            if self._store is None:
+                time.sleep(self._period)
+            else:
+                self._wake.wait(0.02 if self._hurry else self._period)
+                self._wake.clear()
 
-    def _exchange(self) -> None:
-        store = self._store
+    def _exchange(self, store: Store) -> None:
         store.set(f"pulse/{self._rank}", self._pulse(self.number + 1).encode())
         if self._report is not None:
             store.compare_set("verdict", "", json.dumps(self._report))

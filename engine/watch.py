@@ -217,6 +217,7 @@ class Watch:
                 child.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 child.kill()
+                child.wait(GRACE)
         for worker in multiprocessing.active_children():
             worker.kill()
 

@@ -66,6 +66,25 @@ class SkipAt(At):
         pl_module.training_step = lambda *batch: None
 
 
+class SlowLoss(Callback):
+    """On one process the loss takes so many seconds longer."""
+
+    def __init__(self, process: int, seconds: float) -> None:
+        self.process, self.seconds = process, seconds
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        training_loss = pl_module.training_loss
+
+        def slow(batch: Any) -> LossSum:
+            until = time.perf_counter() + self.seconds
+            while time.perf_counter() < until:
+                pass
+            return training_loss(batch)
+
+        if trainer.global_rank == self.process:
+            pl_module.training_loss = slow
+
+
 class WorkerEndsAt(At):
     """A loader's worker process gets a signal."""
 

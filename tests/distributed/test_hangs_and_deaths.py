@@ -71,7 +71,7 @@ def test_a_process_is_killed(team, killed):
     assert f"process {killed} has given no sign of life for" in run.said[other], run.output
     assert f"process {other} is at step 3" in run.said[other]
     assert "Traceback" not in run.said[other], run.said[other]
-    assert "Connection closed" in stacks(run, other)
+    assert "gloo" in stacks(run, other), "the consequence"
     assert run.survivors == []
     goes_on(team)
 

@@ -1,0 +1,58 @@
+"""What may take how long, and whose time limits count. What happens then is in tests/distributed."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+
+from callbacks.watchdog import Watchdog
+from engine.watch import Watch
+from tests.conftest import TINY
+
+
+def test_every_phase_has_its_patience(lockstep, monkeypatch):
+    entered = []
+    enter = Watchdog._enter
+
+    def spy(self, phase, patience):
+        if entered[-1:] != [(phase, patience)]:
+            entered.append((phase, patience))
+        enter(self, phase, patience)
+
+    monkeypatch.setattr(Watchdog, "_enter", spy)
+    limits = ["--watchdog.timeout", "50", "--watchdog.start_timeout", "70"]
+    lockstep("fit", *TINY, *limits, "--trainer.max_epochs", "1", "--last_checkpoint.every_n_steps", "4", name="a")
+    phases = [phase for phase, _ in entered]
+    assert phases[:4] == ["start-up", "sanity check", "end of validation", "first step"], "before the first step"
+    assert phases[4:8] == ["training", "saving", "training", "saving"]
+    assert phases[-1] == "end of training" and "validation" in phases
+    quick = {"training", "validation"}
+    assert {phase for phase, patience in entered if patience == 50} == quick
+    assert {phase for phase, patience in entered if patience == 70} == set(phases) - {"training"}
+
+
+def test_limits_are_seconds():
+    assert Watchdog(timeout=0).timeout == float("inf")
+    with pytest.raises(ValueError, match="watchdog.start_timeout .* got -1"):
+        Watchdog(start_timeout=-1)
+
+
+@pytest.mark.parametrize("given", [None, timedelta(minutes=7)])
+def test_the_connections_get_the_same_limits_unless_they_have_their_own(given):
+    strategy = DDPStrategy(**({} if given is None else {"timeout": given}))
+    Watchdog(start_timeout=600).attach(SimpleNamespace(strategy=strategy))
+    assert strategy._timeout == (given or timedelta(minutes=10))
+
+
+def test_connections_wait_a_little_longer_than_the_watch(tmp_path):
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        watchdog = Watchdog(timeout=50)
+        watchdog._watch, watchdog._sets_group_timeout = Watch(50, tmp_path), True
+        watchdog._enter("training", watchdog.timeout)
+        group = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
+        assert group.options._timeout == timedelta(seconds=60)
+    finally:
+        torch.distributed.destroy_process_group()
