@@ -29,16 +29,17 @@ class Rows(NamedTuple):
     """A micro-batch."""
 
     epoch: int
-    samples: NDArray[np.int64]  # [b], FILLER for a row that weighs nothing
+    rows: NDArray[np.int64]  # [b] places in the data's order, FILLER for a row that weighs nothing
+    samples: NDArray[np.int64]  # [b], FILLER likewise
     features: NDArray[np.float32]  # [b, FEATURES]
     targets: NDArray[np.float32]  # [b]
     terms: NDArray[np.int64]  # [b] loss terms of a sample, 1 to 3: a mean of means would be another
 
     @classmethod
-    def of(cls, epoch: int, samples: NDArray[np.int64]) -> "Rows":
+    def of(cls, epoch: int, rows: NDArray[np.int64], samples: NDArray[np.int64]) -> "Rows":
         features = hash_uniform(samples[:, None], np.arange(FEATURES)).astype(np.float32)
         targets = hash_uniform(samples, FEATURES).astype(np.float32)
-        return cls(epoch, samples, features, targets, np.where(samples == FILLER, 0, 1 + samples % 3))
+        return cls(epoch, rows, samples, features, targets, np.where(samples == FILLER, 0, 1 + samples % 3))
 
 
 class Fault(NamedTuple):
@@ -69,7 +70,7 @@ class Numbers:
     def __getitem__(self, draw: Draw) -> Rows:
         if self.fault is not None:
             self.fault.strike(draw.indices)
-        return Rows.of(draw.epoch, draw.indices)
+        return Rows.of(draw.epoch, draw.indices, draw.indices)
 
 
 class NumberStream(Stream[int]):
@@ -90,7 +91,7 @@ class NumberStream(Stream[int]):
         samples = np.where(positions == FILLER, FILLER, records)
         if self.fault is not None:
             self.fault.strike(samples)
-        return Rows.of(epoch, samples)
+        return Rows.of(epoch, positions, samples)
 
 
 class TinyData(LockstepDataModule):
@@ -133,7 +134,7 @@ class TinyData(LockstepDataModule):
 
 
 class TinyModule(LockstepModule):
-    """Least squares. Appends what it sees to RUN/seen/PROCESS.jsonl and its exact figures to RUN/figures.jsonl.
+    """Least squares. Writes what it sees, its gradients and its exact figures into the run's folder.
 
     Args:
         dropout: share of features dropped in training.
@@ -164,6 +165,12 @@ class TinyModule(LockstepModule):
         features = torch.nn.functional.dropout(batch.features, self.dropout)
         return LossSum((self._errors(features, batch.targets) * batch.terms).sum(), batch.terms.sum())
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        super().on_before_optimizer_step(optimizer)
+        gradient = torch.cat([parameter.grad.flatten() for parameter in self.parameters()])
+        record = {"step": self.trainer.global_step, "gradient": gradient.tolist()}
+        self._write(f"gradients/{self.global_rank}.jsonl", record)
+
     def _errors(self, features: Tensor, targets: Tensor) -> Tensor:
         return (self.linear(features)[:, 0] - targets).square()
 
@@ -192,8 +199,8 @@ class TinyModule(LockstepModule):
 
     def predict_step(self, batch: Rows, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
         scores = self.linear(batch.features)[:, 0].tolist()
-        rows = zip(batch.samples.tolist(), scores, strict=True)
-        return [(sample, {"sample": sample, "score": score}) for sample, score in rows if sample != FILLER]
+        answers = zip(batch.rows.tolist(), batch.samples.tolist(), scores, strict=True)
+        return [(row, {"sample": sample, "score": score}) for row, sample, score in answers if row != FILLER]
 
     def _write(self, name: str, record: dict[str, Any]) -> None:
         path = Path(self.trainer.default_root_dir) / name
