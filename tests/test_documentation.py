@@ -38,7 +38,7 @@ def text(name):
 
 def test_every_key_exists():
     code = "\n".join(re.findall(r"`[^`]+`|^    .*$", text("docs/recommender.md"), flags=re.MULTILINE))
-    keys = re.findall(r"(?<![\w./])(model|data|trainer|best_checkpoint|last_checkpoint|checkpoints)\.([a-z0-9_.]+[a-z0-9])", code)
+    keys = re.findall(rf"(?<![\w./])({'|'.join(KNOWN)})\.([a-z0-9_.]+[a-z0-9])", code)
     assert len(keys) >= 60
     for section, key in keys:
         if key in ("help", "x", "init_args.x"):

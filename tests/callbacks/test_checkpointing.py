@@ -1,9 +1,15 @@
 """best.ckpt and last.ckpt."""
 
+import math
+from types import SimpleNamespace
+
 import pytest
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from callbacks.checkpointing import LastCheckpoint
+from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
+from engine import checkpoints
+from engine.checkpoints import DurableCheckpointIO
 from tests.conftest import TINY
 
 
@@ -30,7 +36,8 @@ def test_best_and_last_are_apart(lockstep):
 
 def test_the_last_is_saved_inside_an_epoch(lockstep):
     run = lockstep("fit", *TINY, "--last_checkpoint.every_n_steps", "4", "--trainer.max_steps", "7", name="a")
-    assert steps_of(run.folder) == {"last.ckpt": 7, "last-1.ckpt": 4}, "also at the end of a run that is bounded by steps"
+    expected = {"last.ckpt": 7, "last-1.ckpt": 4}
+    assert steps_of(run.folder) == expected, "also at the end of a run that is bounded by steps"
 
 
 def test_checkpoints_load_without_running_code(trained):
@@ -43,3 +50,101 @@ def test_checkpoints_load_without_running_code(trained):
 def test_a_checkpoint_every_no_step():
     with pytest.raises(ValueError, match="last_checkpoint.every_n_steps must be at least 1, got 0"):
         LastCheckpoint(every_n_steps=0)
+
+
+def test_nothing_to_keep():
+    with pytest.raises(ValueError, match="best_checkpoint.keep must be at least 1, got 0"):
+        BestCheckpoint("val/x", keep=0)
+
+
+class Training:
+    """Of a trainer what BestCheckpoint looks at."""
+
+    fast_dev_run, sanity_checking, is_global_zero = False, False, True
+
+    def __init__(self, folder, asynchronous=False):
+        self.default_root_dir, self.state, self.callback_metrics = folder, SimpleNamespace(fn="fit"), {}
+        plugin = DurableCheckpointIO(asynchronous=asynchronous)
+        self.strategy = SimpleNamespace(checkpoint_io=plugin, broadcast=lambda content: content)
+
+    def begin(self, **settings):
+        self.best = BestCheckpoint("val/x", **settings)
+        self.best.setup(self, None, "fit")
+
+    def evaluate(self, score):
+        self.callback_metrics = {"val/x": torch.tensor(score), "val/y": torch.tensor(1.0)}
+        self.score = score
+        self.best.on_validation_end(self, None)
+        self.strategy.checkpoint_io.finish_writing()
+
+    def save_checkpoint(self, path, weights_only):
+        state = {self.best.state_key: self.best.state_dict()}
+        self.strategy.checkpoint_io.save_checkpoint({"callbacks": state, "score": self.score}, path)
+
+    def scores(self):
+        folder = self.default_root_dir / "checkpoints"
+        return [torch.load(path, weights_only=True)["score"] for path in self.best.row if path in folder.iterdir()]
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def training(request, tmp_path):
+    return Training(tmp_path, request.param)
+
+
+def test_the_best_are_kept_in_order(training):
+    training.begin(keep=3)
+    for score, kept in (
+        (0.2, [0.2]), (0.5, [0.5, 0.2]), (0.5, [0.5, 0.5, 0.2]), (0.1, [0.5, 0.5, 0.2]), (0.3, [0.5, 0.5, 0.3]),
+        (math.nan, [0.5, 0.5, 0.3]), (0.9, [0.9, 0.5, 0.5]),
+    ):  # fmt: skip
+        training.evaluate(score)
+        assert training.scores() == kept
+    assert [path.name for path in training.best.row] == ["best.ckpt", "best-2.ckpt", "best-3.ckpt"]
+    training.begin(keep=3)  # the next start knows what is in the files
+    training.evaluate(0.4)
+    assert training.scores() == [0.9, 0.5, 0.5]
+    training.evaluate(0.7)
+    assert training.scores() == [0.9, 0.7, 0.5]
+    training.begin(keep=1)  # who wants to keep fewer gets rid of them at the end
+    training.best.on_train_end(training, None)
+    assert training.scores() == [0.9] and len(list((training.default_root_dir / "checkpoints").iterdir())) == 1
+
+
+def test_the_smallest_may_be_the_best(training):
+    training.begin(mode="min", keep=2)
+    for score in (math.nan, 0.5, 0.7, 0.3):
+        training.evaluate(score)
+    assert training.scores() == [0.3, 0.5]
+    training.begin(mode="max")  # another question: what is there does not answer it
+    training.evaluate(0.1)
+    assert training.scores() == [0.1]
+
+
+def test_a_best_that_could_not_be_saved_is_tried_again(training, monkeypatch):
+    """Lightning would take it for saved, and best.ckpt stays behind for good."""
+    training.begin()
+    training.evaluate(0.2)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "write_beside", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
+        training.evaluate(0.9)
+        training.best.io.agree(training.strategy)
+    training.evaluate(0.4)
+    assert training.scores() == [0.4]
+
+
+def test_a_damaged_best_is_replaced(training, said):
+    training.begin()
+    training.evaluate(0.9)
+    path = training.best.row[0]
+    path.write_bytes(path.read_bytes()[:300])
+    training.begin()
+    assert any("best.ckpt is damaged" in line and "the next evaluation takes its place" in line for line in said)
+    training.evaluate(0.1)
+    assert training.scores() == [0.1]
+
+
+def test_a_metric_that_is_not_there(training):
+    training.begin()
+    training.best.monitor = "val/z"
+    with pytest.raises(MisconfigurationException, match=r"monitor is 'val/z', but .* \['val/x', 'val/y'\]: name one"):
+        training.evaluate(0.1)
