@@ -20,6 +20,7 @@ from engine.frozen_weights import frozen_fingerprints, leave_out_frozen, put_bac
 from engine.gradient_norm import gradient_norm
 from engine.randomness import global_seed, seed_torch
 from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
+from engine.streaming import Stream
 from engine.votes import Votes
 
 log = logging.getLogger("lockstep")
@@ -207,6 +208,8 @@ class LockstepModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def _total_steps(self) -> int | None:
+        if isinstance(self.data.train_set, Stream):  # of unknown length; Lightning would begin to read it to find out
+            return self.trainer.max_steps
         steps = self.trainer.estimated_stepping_batches
         return int(steps) if math.isfinite(steps) else None
 

@@ -26,7 +26,10 @@ def rate_factor(
     - ``exponential``: ``decay_rate ** (steps after the warm-up / decay_steps)``.
     """
     if schedule == "cosine" and (total_steps is None or total_steps < 1):
-        raise ValueError("the cosine schedule needs an end: set trainer.max_epochs or trainer.max_steps")
+        raise ValueError(
+            "the cosine schedule needs an end: set trainer.max_epochs or trainer.max_steps (the latter for a stream, "
+            "whose length nobody knows)"
+        )
 
     def factor(step: int) -> float:
         if step < warmup_steps:
@@ -55,5 +58,7 @@ def scaled_rate(learning_rate: float, scaling: Scaling, batch_size: int, base_ba
             f"model.lr_scaling is {scaling}, so model.base_batch_size must say which global batch size "
             "model.learning_rate was chosen for"
         )
+    if base_batch_size < 1:
+        raise ValueError(f"model.base_batch_size must be at least 1, got {base_batch_size}")
     ratio = batch_size / base_batch_size
     return learning_rate * (ratio if scaling == "linear" else math.sqrt(ratio))

@@ -89,6 +89,17 @@ def test_validation_within_an_epoch(lockstep):
     assert sorted(run.series("val/loss")) == [3, 6], "as with data of known length"
 
 
+def test_a_schedule_with_an_end_asks_for_steps(lockstep):
+    cosine = [*OPTIONS, "--model.init_args.schedule", "cosine"]
+    with pytest.raises(ValueError, match="max_steps .the latter for a stream"):
+        lockstep("fit", *cosine, *trainer(max_epochs=4), name="refused")
+    through = lockstep("fit", *cosine, *trainer(max_epochs=4, max_steps=21), name="through")
+    assert through.series("train/learning_rate")[21] < 1e-5
+    lockstep("fit", *cosine, *trainer(max_epochs=2, max_steps=21), name="stopped")
+    resumed = lockstep("fit", *cosine, *trainer(max_epochs=4, max_steps=21), "--ckpt_path", "last", name="stopped")
+    assert resumed.series("train/loss") == through.series("train/loss")
+
+
 def test_another_stream_is_refused_in_the_middle_of_an_epoch(lockstep, monkeypatch):
     lockstep("fit", *OPTIONS, *trainer(max_steps=11), name="a")
     monkeypatch.setattr("tests.distributed.tiny.NumberStream.identity", "letters")

@@ -23,3 +23,5 @@ def test_the_rate_follows_the_batch():
     assert scaled_rate(1e-3, "sqrt", 512, 128) == 2e-3
     with pytest.raises(ValueError, match="base_batch_size must say"):
         scaled_rate(1e-3, "linear", 512, None)
+    with pytest.raises(ValueError, match="base_batch_size must be at least 1, got 0"):
+        scaled_rate(1e-3, "sqrt", 512, 0)
