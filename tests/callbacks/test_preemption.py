@@ -1,0 +1,92 @@
+"""One process; tests/distributed/test_preemption.py has whole runs that are told to stop."""
+
+import inspect
+import os
+import signal
+import time
+
+import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
+
+from callbacks.preemption import Preemption, leave_signals_alone
+from engine.stop_signals import stop_signals
+from tests.conftest import TINY
+from tests.distributed.signals import signal_in
+
+
+def until(condition, timeout=20):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_lightning_does_with_signals_what_is_taken_from_it():
+    """Where Lightning renames or moves this, somebody has to look again at what it does with signals."""
+    assert "self._signal_connector.register_signal_handlers()" in inspect.getsource(Trainer._run)
+    assert "_sigterm_notifier_fn" in inspect.getsource(_SignalConnector.register_signal_handlers)
+    trainer = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu", enable_progress_bar=False)
+    loop = trainer.fit_loop.epoch_loop
+    assert "self._broadcast_sigterm_tensor()" in inspect.getsource(type(loop).advance)
+    before = signal.getsignal(signal.SIGTERM)
+    leave_signals_alone(trainer)
+    trainer._signal_connector.register_signal_handlers()
+    assert signal.getsignal(signal.SIGTERM) is before and not trainer.received_sigterm
+    loop._broadcast_sigterm_tensor()  # without a process group Lightning's own would raise
+    trainer._signal_connector.teardown()
+    del loop._broadcast_sigterm_tensor
+    loop._broadcast_sigterm_tensor, type(loop)._moved = None, type(loop)._broadcast_sigterm_tensor
+    with pytest.raises(AttributeError, match="_broadcast_sigterm_tensor is not what it was"):
+        leave_signals_alone(trainer)
+    del type(loop)._moved
+
+
+def test_signals_set_a_flag_and_nothing_else():
+    before = signal.getsignal(signal.SIGUSR1)
+    with stop_signals.listening():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        until(lambda: stop_signals.received == signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: stop_signals.received == signal.SIGTERM)
+        with stop_signals.listening():
+            pass
+        assert stop_signals.received == signal.SIGTERM, "who listens already goes on"
+    assert signal.getsignal(signal.SIGUSR1) is before and stop_signals.received == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_tells_its_parent_nothing():
+    with stop_signals.listening():
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+        assert stop_signals.received == 0
+
+
+def test_one_process_stops_and_goes_on(lockstep, said):
+    options = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30"]
+    through = lockstep("fit", *options, name="through")
+    with pytest.raises(SystemExit) as end:
+        lockstep("fit", *options, *signal_in("on_train_batch_start", "SIGTERM", number=15), name="a")
+    assert end.value.code == 143
+    assert "stopped by SIGTERM after step 20, saved; go on with the same command and --ckpt_path last" in said
+    again = lockstep("fit", *options, "--ckpt_path", "last", name="a")
+    assert again.series("train/loss") == through.series("train/loss")
+    assert again.series("val/ndcg@10") == through.series("val/ndcg@10")
+
+
+def test_told_in_its_last_steps_a_run_is_done(lockstep):
+    run = lockstep(
+        "fit", *TINY, "--trainer.max_steps", "9", *signal_in("on_train_batch_start", "SIGTERM", number=9), name="a"
+    )
+    assert (run.folder / "checkpoints/last.ckpt").exists()
+
+
+def test_how_often():
+    with pytest.raises(ValueError, match="check_every_n_steps must be at least 1, got 0"):
+        Preemption(0)
