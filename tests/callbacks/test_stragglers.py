@@ -31,7 +31,8 @@ def test_a_slow_process_is_named(team):  # noqa: F811
     slow = fault("SlowLoss", process=1, seconds=0.3)
     run = team("fit", *TINY, *slow, "--trainer.max_steps", "9", "--stragglers.every_n_steps", "3", name="a")
     assert run.end(120) == [0, 0], run.output
-    assert run.series("train/slowest_process") == {3: 1.0, 6: 1.0, 9: 1.0}
+    slowest = run.series("train/slowest_process")  # logged with every step until the next comparison
+    assert min(slowest) == 3 and max(slowest) == 9 and set(slowest.values()) == {1.0}
     assert min(run.series("train/slowest_over_median").values()) > 2
     assert "process 1 is slow: " in run.said[0] and "process 1 is slow" not in run.said[1]
     assert "own time per step, and the share of it in waiting for data: process 0" in (
