@@ -1,8 +1,11 @@
 import math
+from copy import deepcopy
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
 from engine.gradient_norm import gradient_norm
 
@@ -22,3 +25,29 @@ def test_the_norm_of_all_gradients_as_one_vector():
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_one_element_that_is_not_finite_shows(broken):
     assert not gradient_norm(parameters([3.0], [0.0, broken])).isfinite()
+
+
+def shard_and_compare(rank, rendezvous):
+    """On each of two processes: the norm of shards is that of the whole, and clipping by it comes to the limit."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    network, inputs = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3)), torch.randn(2, 4, 8)
+    for tensor in (*network.state_dict().values(), inputs):
+        torch.distributed.broadcast(tensor, src=0)
+    first = FullyShardedDataParallel(deepcopy(network), use_orig_params=True, device_id=torch.device("cpu"))
+    second = fully_shard(deepcopy(network), mesh=init_device_mesh("cpu", (2,)))
+    (network(inputs).square().sum() / 2).backward()
+    whole = gradient_norm(network.parameters())
+    for sharded in (first, second):
+        sharded(inputs[rank]).square().sum().backward()
+        trained = list(sharded.parameters())
+        norm = gradient_norm(trained, sharded)
+        torch.testing.assert_close(norm, whole)
+        torch.nn.utils.clip_grads_with_norm_(trained, 0.5, norm)
+        torch.testing.assert_close(gradient_norm(trained, sharded), torch.tensor(0.5))
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.distributed
+def test_shards_come_to_the_norm_of_the_whole(tmp_path):
+    """FSDP and FSDP2, as far as a CPU goes; Lightning's FSDP refuses one, and clipping by norm."""
+    torch.multiprocessing.spawn(shard_and_compare, (str(tmp_path / "rendezvous"),), nprocs=2)
