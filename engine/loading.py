@@ -76,7 +76,9 @@ class MeasuredLoader(DataLoader):
             raise
         except Exception as error:
             place = self.lost() or self._place(list(self.sampler.draws)[:1])
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            text = f"{type(error).__name__}: {error}".strip()
+            # Of a worker's exception the text is its whole traceback, which the chain of exceptions shows as well.
+            reason = text.splitlines()[-1] if "in DataLoader worker process" in text else text
             raise LoadingError(f"loading {place} failed: {reason}") from error
         draw = self.sampler.deliver()
         if not isinstance(batch, Streamed):

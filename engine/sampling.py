@@ -47,8 +47,8 @@ class TrainSampler(Sampler[Draw]):
         accumulation: micro-batches per process and optimizer step.
         resume: (epoch, global batches already trained in it) to go on from.
         same_epoch: every iteration is the same epoch, to see whether a model learns a few batches by heart.
-        work: about how long each sample takes, in any unit; the shares of a global batch are then dealt out equal in it,
-            so that no process waits for one with longer samples. What a global batch holds does not change.
+        work: about how long each sample takes, in any unit; the shares of a global batch are then dealt out equal in
+            it, so that no process waits for one with longer samples. What a global batch holds does not change.
         trained: how many micro-batches were trained so far. Lightning begins iterations that it then drops; one that
             nothing was trained of is begun again.
     """
@@ -144,7 +144,7 @@ class EvaluationSampler(Sampler[Draw]):
 
 
 def _there_and_back(batch: NDArray[np.int64], shares: int) -> NDArray[np.int64]:
-    """Every second round of dealing goes from the last share to the first, so that none has the longer of every pair."""
+    """Every second round of dealing goes from the last share to the first: none has the longer of every pair."""
     rounds = [batch[start : start + shares] for start in range(0, len(batch), shares)]
     return np.concatenate([one[::-1] if turn % 2 and len(one) == shares else one for turn, one in enumerate(rounds)])
 

@@ -14,7 +14,8 @@ from tests.distributed.tiny import TINY_FAMILY
 
 pytestmark = pytest.mark.distributed
 
-OPTIONS = [*TINY_FAMILY, "--data.init_args.length", "64", "--data.init_args.batch_size", "8", "--trainer.max_steps", "9"]
+DATA = ["--data.init_args.length", "64", "--data.init_args.batch_size", "8"]
+OPTIONS = [*TINY_FAMILY, *DATA, "--trainer.max_steps", "9"]
 SAMPLE = 21
 
 

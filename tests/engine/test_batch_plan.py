@@ -15,6 +15,11 @@ def test_per_device_gives_the_global_one():
     assert BatchPlan.derive(processes=8, batch_size_per_device=32).batch_size == 256
 
 
+def test_a_micro_batch_larger_than_the_share_is_the_share():
+    plan = BatchPlan.derive(processes=4, batch_size=16, micro_batch_size=64)
+    assert str(plan) == "global batch 16 = 4 processes x 4 samples x 1 accumulation step"
+
+
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 16))
 def test_whatever_is_accepted_comes_out_even(processes, batch_size, micro):
     try:
@@ -34,6 +39,9 @@ def test_whatever_is_accepted_comes_out_even(processes, batch_size, micro):
         ({"batch_size": 2}, "the nearest that do are 4"),
         ({"batch_size": 48, "micro_batch_size": 5}, "micro_batch_size 5 does not divide the 12 samples.*4 and 6"),
         ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
+        ({"batch_size_per_device": 0}, "data.batch_size_per_device must be at least 1, got 0"),
+        ({"batch_size": 8, "micro_batch_size": 0}, "data.micro_batch_size must be at least 1, got 0"),
+        ({"batch_size": 52, "micro_batch_size": 12}, "12 does not divide the 13 samples.*are 1 and 13"),
     ],
 )
 def test_what_does_not_come_out_even_is_refused(options, message):

@@ -1,5 +1,9 @@
+import math
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.exact_mean import ExactMean, LossSum
 
@@ -88,3 +92,54 @@ def test_clipping_after_unscaling_sees_the_means_norm():
     assert torch.nn.utils.clip_grad_norm_([weight], 1.0) == MEAN_GRADIENT
     scaler.step(optimizer)
     torch.testing.assert_close(weight.detach(), torch.tensor(3.0 - 0.1))
+
+
+values = st.floats(-4, 4).filter(lambda value: value == 0 or abs(value) > 1e-3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(values, max_size=6), min_size=1, max_size=5), st.integers(1, 10**6))
+def test_whatever_count_is_expected_the_mean_is_exact(splits, expected):
+    """Also with micro-batches that have no term, and with a reference that is far off."""
+    together = [value for part in splits for value in part]
+    weight = torch.nn.Parameter(torch.tensor(2.0))
+    loss, gradient = gradients([part or [0.0] for part in splits], 1) if all(splits) else (None, None)
+    mean = ExactMean(expected)
+    for part in splits:
+        mean.add(LossSum((weight * torch.tensor(part)).square().sum(), len(part))).backward()
+    found = mean.finish([weight])
+    count = max(len(together), 1)
+    exact = sum(value * value for value in together) / count
+    torch.testing.assert_close(found, torch.tensor(4.0 * exact), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(weight.grad, torch.tensor(4.0 * exact), rtol=1e-5, atol=1e-6)
+    if loss is not None:
+        assert torch.equal(found, loss) and torch.equal(weight.grad, gradient), "a power of two changes no digit"
+
+
+@pytest.mark.parametrize("off", [0.01, 1, 100])
+@pytest.mark.parametrize("empty", [False, True], ids=["", "with a micro-batch without terms"])
+def test_half_precision_neither_overflows_nor_loses_the_gradient(off, empty):
+    """The expected count is 100 times too small or too large: the scaler halves its scale for the one, no more often
+    than the count is off by powers of two, and the other loses nothing that half precision can hold."""
+    torch.manual_seed(0)
+    inputs, targets, width = torch.randn(4096, 8), torch.randint(16, (4096,)), 16
+    layer = torch.nn.Linear(8, width)
+    torch.nn.functional.cross_entropy(layer(inputs), targets).backward()
+    expected, layer.weight.grad, layer.bias.grad = layer.weight.grad, None, None
+    mean, scaler = ExactMean(int(2048 * off)), torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.0)
+    for skipped in range(12):
+        optimizer.zero_grad()
+        for part in (slice(0, 2048), slice(2048, 4096), *([slice(0, 0)] if empty else [])):
+            with torch.autocast("cpu", torch.float16):
+                logits = layer(inputs[part])
+            loss = torch.nn.functional.cross_entropy(logits.float(), targets[part], reduction="sum")
+            scaler.scale(mean.add(LossSum(loss, len(targets[part])))).backward()
+        mean.finish(layer.parameters())
+        scaler.unscale_(optimizer)
+        if layer.weight.grad.isfinite().all():
+            break
+        scaler.step(optimizer)
+        scaler.update()
+    assert skipped <= max(0, math.ceil(-math.log2(off)))
+    torch.testing.assert_close(layer.weight.grad, expected, rtol=2e-2, atol=2e-4)
