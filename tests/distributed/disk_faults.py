@@ -72,3 +72,10 @@ class ReadOnlyAt(At):
                     os.seteuid(0)
 
             checkpoints.write_beside = as_somebody
+
+
+class StopAt(At):
+    """Somebody wants the run to end with the next step."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        trainer.should_stop = True

@@ -186,3 +186,21 @@ def test_a_validation_that_is_due_at_a_save_is_not_lost(team):
     assert "going on after step 8 " in again.output
     for metric in ("train/loss", "val/loss"):
         assert again.series(metric) == reference.series(metric), metric
+
+
+@pytest.mark.parametrize("how", [[], ASYNCHRONOUS], ids=["sync", "async"])
+def test_stopped_by_a_signal_it_is_on_the_disk(team, through, how):
+    """A signal between two saves, to one process: last.ckpt is of that very step, and whole, when the processes end."""
+    stopped = team(*RUN, *how, *fault("SignalAt", name="SIGTERM", step=7, process=1), name="a", processes=2)
+    assert stopped.end() == [143, 143], stopped.output
+    found = whole(stopped.folder)
+    assert found["last.ckpt"] >= 7 and not hidden(stopped.folder) and stopped.survivors == []
+    goes_on(team, through, found["last.ckpt"], 2, *how)
+
+
+def test_a_run_that_is_told_to_stop_inside_an_epoch(team, through):
+    """As by `trainer.max_time`. Plain Lightning stops without a save since the last one that was due."""
+    told = team(*RUN, *disk_fault("StopAt", step=7, process=-1), name="a", processes=2)
+    assert told.end() == [0, 0], told.output
+    assert whole(told.folder)["last.ckpt"] == 8
+    goes_on(team, through, 8, 2)
