@@ -211,11 +211,11 @@ class LockstepDataModule(LightningDataModule):
             return 0, 0
         if state["batches"]:
             for key, value in self._what_is_ordered().items():
+                written = f"{key} {state[key]}" if key in state else f"no {key}"
                 if state.get(key) != value:
                     raise ValueError(
                         f"the checkpoint was written {state['batches']} batches into epoch {state['epoch']} with "
-                        f"{key} {state.get(key)}, this run has {key} {value}: the samples that are left in the epoch "
-                        f"cannot be told. Resume with {key} {state.get(key)}, or from a checkpoint at the end of an "
-                        "epoch"
+                        f"{written}, this run has {key} {value}: the samples that are left in the epoch cannot be "
+                        f"told. Resume with {written}, or from a checkpoint at the end of an epoch"
                     )
         return state["epoch"], state["batches"]

@@ -1,0 +1,112 @@
+"""What a checkpoint says of the order of the samples, and which runs may go on from it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from engine.datamodule import LockstepDataModule
+from engine.streaming import Stream
+
+
+class Sized:
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, draw):
+        return draw.indices
+
+
+class Positions(Stream):
+    identity = "shards a to c"
+
+    def __init__(self, length):
+        self.length = length
+
+    def records(self, epoch):
+        return iter(range(self.length))
+
+    def batch(self, epoch, positions, records):
+        return positions
+
+
+class Trainer(SimpleNamespace):
+    """As much of Lightning's as the data module looks at."""
+
+    def __init__(self):
+        progress = SimpleNamespace(current=SimpleNamespace(processed=0), total=SimpleNamespace(ready=0))
+        super().__init__(
+            state=SimpleNamespace(fn="fit"),
+            fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress)),
+            strategy=SimpleNamespace(root_device=SimpleNamespace(type="cpu")),
+            global_rank=0,
+            world_size=1,
+            num_training_batches=float("inf"),
+            limit_train_batches=1.0,
+            is_last_batch=False,
+        )
+
+    def train(self, micro_batches, last=False):
+        progress = self.fit_loop.epoch_loop.batch_progress
+        progress.current.processed += micro_batches
+        progress.total.ready += micro_batches
+        self.is_last_batch = last
+
+
+def module(data, state=None, **options):
+    made = LockstepDataModule(**{"batch_size": 4, **options})
+    made.train_set, made.trainer = data, Trainer()
+    if state is not None:
+        made.load_state_dict(state)
+    return made
+
+
+@pytest.mark.parametrize("data", [Sized(10), Positions(10)], ids=["sized", "stream"])
+def test_where_the_order_stands(data):
+    run = module(data, micro_batch_size=2)
+    batches = iter(run.train_dataloader())
+    assert run.state_dict()["epoch"] == run.state_dict()["batches"] == 0
+    next(batches)  # asked for ahead, not trained
+    assert run.state_dict()["batches"] == 0
+    run.trainer.train(4)
+    assert (run.state_dict()["epoch"], run.state_dict()["batches"]) == (0, 2)
+    run.trainer.train(2, last=True)
+    state = run.state_dict()
+    assert (state["epoch"], state["batches"], state["accumulation"]) == (1, 0, 2)
+
+    again = module(data, state)
+    again.trainer.is_last_batch = True  # Lightning's counters are those of the checkpoint until something is trained
+    again.trainer.fit_loop.epoch_loop.batch_progress.current.processed = 6
+    next(iter(again.train_dataloader()))
+    assert (again.state_dict()["epoch"], again.state_dict()["batches"]) == (1, 0)
+
+
+def state_of(data, **options):
+    run = module(data, **options)
+    next(iter(run.train_dataloader()))
+    run.trainer.train(1)
+    return run.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "options", "message"),
+    [
+        (Sized(10), Sized(11), {}, "with num_samples 10, this run has num_samples 11"),
+        (Sized(10), Sized(10), {"batch_size": 8}, "with batch_size 4, this run has batch_size 8"),
+        (Sized(10), Positions(10), {}, "with no stream, this run has stream shards a to c"),
+        (Positions(10), Sized(10), {}, "with no num_samples, this run has num_samples 10"),
+    ],
+)
+def test_the_rest_of_an_epoch_is_only_trained_in_the_order_it_began_in(before, after, options, message):
+    state = state_of(before)
+    with pytest.raises(ValueError, match=f"1 batches into epoch 0 {message}"):
+        module(after, state, **options).train_dataloader()
+    module(after, {**state, "epoch": 1, "batches": 0}, **options).train_dataloader()
+
+
+def test_a_stream_of_the_same_identity_may_have_grown():
+    """Its length is not known, so it is nothing that could differ."""
+    batches = iter(module(Positions(20), state_of(Positions(10))).train_dataloader())
+    assert next(batches).tolist() == [4, 5, 6, 7]
