@@ -1,0 +1,79 @@
+"""deploy/slurm/train.sbatch, as bash and SLURM read it. tests/distributed/test_slurm.py runs it under a real SLURM."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+SCRIPT = REPOSITORY / "deploy/slurm/train.sbatch"
+TEXT = SCRIPT.read_text(encoding="utf-8")
+DIRECTIVES = dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(\S+))?$", TEXT, flags=re.MULTILINE))
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+
+
+def test_directives():
+    first_command = re.search(r"^[^#\n]", TEXT, flags=re.MULTILINE).start()
+    assert TEXT.rindex("#SBATCH") < first_command, "SLURM reads no directive after the first command"
+    assert TEXT.startswith("#!/bin/bash\n")
+    assert DIRECTIVES == {
+        "job-name": "lockstep",
+        "nodes": "1",
+        "ntasks-per-node": "1",
+        "output": "slurm-%j.log",  # a file for each job
+        "open-mode": "append",
+        "requeue": "",
+        "signal": "USR1@120",  # no B:, which would tell the script alone
+    }
+
+
+def test_a_job_name_that_hides_slurm_from_lightning_is_not_used():
+    assert DIRECTIVES["job-name"] not in ("bash", "interactive")
+
+
+@needs_bash
+def test_bash_reads_it():
+    subprocess.run(["bash", "-n", str(SCRIPT)], check=True, timeout=60)
+
+
+@pytest.fixture
+def submit(tmp_path):
+    """Runs the script with an srun that notes its arguments and variables, and ends with 7."""
+    srun = tmp_path / "bin/srun"
+    srun.parent.mkdir()
+    srun.write_text('#!/bin/bash\nprintf "%s\\n" "$MASTER_PORT" "${SRUN_CPUS_PER_TASK:-none}" "$@" > noted\nexit 7\n')
+    srun.chmod(0o755)
+
+    def run(*arguments, job="1234", **variables):
+        environment = {"PATH": f"{srun.parent}:/usr/bin:/bin", "SLURM_JOB_ID": job, **variables}
+        command = ["bash", SCRIPT, *arguments]
+        end = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+        assert (end.returncode, end.stdout, end.stderr) == (7, b"", b"")
+        return (tmp_path / "noted").read_text().splitlines()
+
+    return run
+
+
+@needs_bash
+def test_arguments_and_the_exit_code_are_passed_on(submit, tmp_path):
+    port, cpus, *command = submit("--config", "a file.yaml", "--trainer.max_steps", "5", SLURM_CPUS_PER_TASK="6")
+    assert cpus == "6"
+    assert command == [
+        "--kill-on-bad-exit=1", "python", "train.py", "fit",
+        "--config", "a file.yaml", "--trainer.max_steps", "5", "--ckpt_path", "last",
+    ]  # fmt: skip
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").symlink_to("/bin/true")
+    port, cpus, *command = submit()
+    assert (cpus, command[1]) == ("none", ".venv/bin/python")
+
+
+@needs_bash
+def test_jobs_of_one_node_meet_at_ports_of_their_own(submit):
+    jobs = (1, 2, 9_999, 10_001, 19_999, 20_000, 67_043_327)
+    ports = [int(submit(job=str(job))[0]) for job in jobs]
+    assert len(set(ports)) == len(ports)
+    assert all(12_000 <= port < 32_000 for port in ports)  # below what the system gives away by itself
