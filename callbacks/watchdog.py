@@ -16,6 +16,8 @@ from engine.watch import GRACE, Watch
 
 log = logging.getLogger("lockstep")
 
+PREPARING = "preparing data"
+
 
 class Watchdog(Callback):
     """Ends all processes of a run when one of them fails, dies or stands still, and says which one and why.
@@ -25,7 +27,7 @@ class Watchdog(Callback):
 
     Args:
         timeout: seconds without a step (or a batch of an evaluation), or without a sign of life from a process, after which the run ends; a link between machines may be cut for so long. 0: no limit.
-        start_timeout: seconds that starting, the first step, and saving a checkpoint may take.
+        start_timeout: seconds that starting, the first step, and saving a checkpoint may take; preparing the data has no limit.
     """  # noqa: E501
 
     def __init__(self, timeout: float = 300, start_timeout: float = 600) -> None:
@@ -52,7 +54,7 @@ class Watchdog(Callback):
 
     def _begin(self, trainer: Trainer) -> None:
         watch = self._watch = Watch(self.timeout, Path(trainer.default_root_dir))
-        watch.patience = self.start_timeout
+        watch.phase = PREPARING  # as long as it takes, on the first process; the others wait, but show that they live
         children = getattr(trainer.strategy.launcher, "procs", ())
         for thread in threading.enumerate():
             if thread.name == "child-process-observer":
@@ -141,7 +143,7 @@ class Watchdog(Callback):
         if isinstance(exception, (AgreedFailure, SystemExit)):
             watch.leave(patience=2 * GRACE)  # all processes end alike
             return
-        started = watch.phase not in ("start-up", "sanity check")
+        started = watch.phase not in (PREPARING, "start-up", "sanity check")
         first = watch.settle(exception)
         if not started and is_wrong_input(exception):
             exit_code, shown = 2, first.rank != watch.rank

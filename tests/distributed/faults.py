@@ -1,5 +1,6 @@
 """Faults addressed by step and process, as callbacks: `--trainer.callbacks+=tests.distributed.faults.SignalAt ...`."""
 
+import ctypes
 import math
 import multiprocessing
 import os
@@ -57,6 +58,13 @@ class HangAt(At):
 
     def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
         threading.Event().wait()
+
+
+class HoldLockAt(At):
+    """The process stands still in code that keeps Python's lock, so none of its threads runs either."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        ctypes.PyDLL(None).pause()
 
 
 class SkipAt(At):

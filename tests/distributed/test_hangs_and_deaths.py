@@ -99,6 +99,16 @@ def test_a_process_stands_still(team):
     assert run.survivors == []
 
 
+@pytest.mark.skipif(not hasattr(signal, "pause"), reason="takes pause() of a POSIX system")
+def test_a_process_stands_still_and_holds_pythons_lock(team):
+    """Plain: as above. No Python code can run in it, not even what watches over it; it ends all the same."""
+    run = team(*FIT, *QUICK, *fault("HoldLockAt", step=3, process=1), name="a")
+    assert run.end(90) == [1, 1], run.output
+    assert "process 1 has given no sign of life for" in run.said[0], run.output
+    assert "in happen" in run.said[1], "its stacks, on its standard error"
+    assert run.survivors == []
+
+
 def test_one_process_alone_stands_still(team):
     """Plain: it stands for ever."""
     run = team(*FIT, *QUICK, *fault("HangAt", step=3), name="a", processes=1)
@@ -130,6 +140,40 @@ def test_a_skipped_step_is_never_mixed_with_the_next_one(team):
     expected = through.series("train/loss")
     assert run.series("train/loss") == {step: expected[step] for step in (1, 2, 3)}
     assert run.survivors == []
+
+
+# -- torchrun ----------------------------------------------------------------------------------------------------------
+
+
+def test_torchrun_is_killed(tmp_path):
+    """Plain: its processes train on as orphans; where they wait in NCCL, for ever and with the GPUs."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    endless = [*TINY, "--trainer.max_epochs", "-1", "--trainer.check_val_every_n_epoch", "100000"]
+    with (tmp_path / "output.log").open("w") as output:
+        torchrun = subprocess.Popen(
+            [*command, str(REPOSITORY / "train.py"), "fit", *endless, "--run_name", "a"],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+            stdout=output,
+            stderr=output,
+        )
+    metrics, deadline = tmp_path / "runs/a/metrics.jsonl", time.monotonic() + 150
+    workers = []
+    try:
+        while not (metrics.exists() and len(metrics.read_text().splitlines()) > 5):
+            assert torchrun.poll() is None and time.monotonic() < deadline, (tmp_path / "output.log").read_text()
+            time.sleep(0.1)
+        workers = psutil.Process(torchrun.pid).children(recursive=True)
+        assert len(workers) == 2
+    finally:
+        torchrun.kill()
+        torchrun.wait(30)
+        _, left = psutil.wait_procs(workers, timeout=40)
+        for worker in left:
+            worker.kill()
+    said = (tmp_path / "output.log").read_text()
+    assert left == [], said
+    assert "torchrun, which started this process, is gone" in said or "torchrun's agent or process 0 is gone" in said
 
 
 # -- Lightning's own launcher: real starts ---------------------------------------------------------------------------
