@@ -1,5 +1,6 @@
 """What a failure says to the user, and the exit code of the process."""
 
+import errno
 import logging
 import os
 
@@ -22,6 +23,8 @@ def end_with(error: Exception) -> int:
         if rank_zero_only.rank == 0:
             log.error("error: %s", error)
         return agreed_exit(FAILED, os.environ)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+        log.error("(which device, `df -h` shows; the loader's workers need room in the shared memory, /dev/shm)")
     settled: int | None = getattr(error, "exit_code", None)  # by callbacks.watchdog
     if settled is not None:
         return settled

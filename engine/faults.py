@@ -1,5 +1,7 @@
 """How a run ends when it cannot go on."""
 
+import errno
+
 import torch.distributed
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
@@ -10,7 +12,8 @@ class AgreedFailure(RuntimeError):
 
 def is_wrong_input(error: BaseException) -> bool:
     """Whether an error nearly always comes from what the user gave, so that its message says all; before training."""
-    return isinstance(error, (ValueError, OSError, MisconfigurationException))
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+    return isinstance(error, (ValueError, OSError, MisconfigurationException)) and not full
 
 
 def is_consequence(error: BaseException) -> bool:
