@@ -113,8 +113,8 @@ def test_two_nodes_are_found(ended):
 def test_a_job_that_is_told_to_stop_comes_back_and_loses_nothing(ended, name):
     """Stopped after its fifth step and then finished, it has the losses of the job that nobody disturbed, bit for bit.
 
-    Plain Lightning 2.6.6: after SIGUSR1 to all 3 of 9 jobs hung, after SIGTERM to one task the job hung, after
-    `scontrol requeue` it began again at step 0.
+    Plain Lightning 2.6.6: after SIGUSR1 to all tasks 3 of 9 jobs with short steps hung, after SIGTERM to one task the
+    job hung, after `scontrol requeue` it began again at step 0.
     """
     job, undisturbed = ended(name), ended("undisturbed")
     assert job.outcome[:2] == ("COMPLETED", "0:0")
