@@ -20,6 +20,9 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     Raises:
         AgreedFailure: there is no checkpoint, or a process cannot load it; begins with `reason`.
     """
+    finish_writing = getattr(trainer.strategy.checkpoint_io, "finish_writing", None)
+    if finish_writing is not None:
+        finish_writing()  # the newest may still be on its way to the disk
     found = _newest(Path(trainer.default_root_dir)) if trainer.is_global_zero else None
     path, problem = trainer.strategy.broadcast(found)  # all take the one that the first process names
     if path is None:

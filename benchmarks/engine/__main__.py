@@ -21,12 +21,17 @@ def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
 
     # Imported only now, so that --help and wrong options need not wait for torch.
-    from benchmarks.engine import measurements
+    from benchmarks.engine import checkpoint_stall, measurements
     from benchmarks.surroundings import console, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
     for name in options.only or NAMES:
         out.print(f"measuring {name} ...", highlight=False)
+        if name == "checkpoint":
+            stalls = checkpoint_stall.rows(repeats=options.repeats)
+            out.print(checkpoint_stall.table(stalls))
+            results.append({"name": name, "stalls": [stall._asdict() for stall in stalls]})
+            continue
         result = getattr(measurements, name.replace("-", "_"))(options.repeats)
         out.print(measurements.table(result))
         results.append(result)

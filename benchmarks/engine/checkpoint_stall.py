@@ -1,14 +1,12 @@
 """How long training stands still for a checkpoint: Lightning's two ways and the engine's two, in one run, in turns.
 
-    python -m benchmarks.engine.checkpoint_stall [--megabytes 10 100 500] [--repeats 5] [--folder FOLDER]
+    python -m benchmarks.engine --only checkpoint
 
 The stall is the time that `save_checkpoint` takes in the training process; `whole` is when the file is whole and can be
 loaded. Lightning's own ways do neither flush the file to the disk nor read it back, and its asynchronous one says
 nothing of when it is done before the run ends; its `whole` is taken by ending it.
 """
 
-import argparse
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from lightning.fabric.plugins import CheckpointIO, TorchCheckpointIO
 from lightning.pytorch.plugins import AsyncCheckpointIO
+from rich import box
+from rich.table import Table
 
+from benchmarks.surroundings import spread
 from engine.checkpoint_file import verify
 from engine.checkpoints import DurableCheckpointIO
 
@@ -26,12 +27,12 @@ _TENSORS = 40  # as many as a small transformer with its optimizer has
 
 
 class Stall(NamedTuple):
-    """Medians over the repeats, in milliseconds."""
+    """Milliseconds, one figure a turn."""
 
     way: str
     megabytes: int
-    stall_ms: float
-    whole_ms: float
+    stall: list[float]
+    whole: list[float]
 
 
 def _lightning_asynchronous() -> CheckpointIO:
@@ -63,7 +64,7 @@ def rows(megabytes: Sequence[int] = (10, 100, 500), repeats: int = 5, folder: Pa
                     if turn:
                         times[way].append(taken)
         for way, taken in times.items():
-            stall, whole = (1e3 * statistics.median(column) for column in zip(*taken, strict=True))
+            stall, whole = ([1e3 * seconds for seconds in column] for column in zip(*taken, strict=True))
             measured.append(Stall(way, size, stall, whole))
     return measured
 
@@ -88,17 +89,11 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
     return stall, whole
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, measure, print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, nargs="+", default=[10, 100, 500], help="sizes of the checkpoint")
-    parser.add_argument("--repeats", type=int, default=5, help="saves of each way and size")
-    parser.add_argument("--folder", type=Path, help="where to write; a disk is as fast as it is")
-    options = parser.parse_args(arguments)
-    print(f"{'MB':>6}  {'way':<26}{'stall, ms':>12}{'whole after, ms':>18}")
-    for row in rows(options.megabytes, options.repeats, options.folder):
-        print(f"{row.megabytes:>6}  {row.way:<26}{row.stall_ms:>12.1f}{row.whole_ms:>18.1f}")
-
-
-if __name__ == "__main__":
-    main()
+def table(stalls: Sequence[Stall]) -> Table:
+    """A line for each size and way."""
+    sheet = Table(box=box.SIMPLE_HEAD, title="A checkpoint", title_justify="left", title_style="bold")
+    for heading in ("MB", "way", "training stands still, ms", "the file is whole after, ms"):
+        sheet.add_column(heading, justify="left" if heading == "way" else "right", no_wrap=True)
+    for one in stalls:
+        sheet.add_row(str(one.megabytes), one.way, spread(one.stall), spread(one.whole))
+    return sheet

@@ -1,0 +1,55 @@
+"""The benchmark's trainings go on when they are asked, do the same work, and lose the guards that they should."""
+
+from functools import partial
+
+from rich.console import Console
+
+from benchmarks.engine import measurements
+from benchmarks.engine.tower import tower
+from benchmarks.engine.trainings import GUARDS, bare, engine
+from benchmarks.engine.turns import Gate, take_turns
+
+
+def test_the_tower_is_what_is_said_of_it():
+    parameters = list(tower().parameters())
+    assert len(parameters) == 48
+    assert 950_000 < sum(parameter.numel() for parameter in parameters) < 1_050_000
+
+
+def test_turns_of_one_and_of_two_processes(capsys):
+    sides = {"bare": partial(bare, batch_size=8), "engine": partial(engine, batch_size=8)}
+    turns = take_turns(sides, processes={"bare": 1, "engine": 2}, steps=3, repeats=2, apart="twice")
+    assert {name: len(measured) for name, measured in turns.items()} == {"bare": 2, "engine": 2, "twice": 2}
+    assert all(turn.cpu > 0 and turn.wall > 0 for measured in turns.values() for turn in measured)
+    result = measurements._result("step", "A step", turns, compared_with="bare")
+    Console(width=140).print(measurements.table(result))
+    assert "engine" in capsys.readouterr().out
+
+
+def test_guards_are_left_out_by_name(tmp_path, monkeypatch):
+    """A guard that was renamed would silently be measured as free."""
+    monkeypatch.chdir(tmp_path)
+    present = []
+
+    class Enough(Exception):
+        pass
+
+    class Looking(Gate):
+        def step(self):
+            raise Enough
+
+    from commands.cli import LockstepCLI
+
+    before_fit = LockstepCLI.instantiate_trainer
+
+    def looking(self, **kwargs):
+        trainer = before_fit(self, **kwargs)
+        present.extend(type(callback).__name__ for callback in trainer.callbacks)
+        return trainer
+
+    monkeypatch.setattr(LockstepCLI, "instantiate_trainer", looking)
+    try:
+        engine(Looking(), batch_size=8, guards=())
+    except Enough:
+        pass
+    assert set(GUARDS) <= set(present)
