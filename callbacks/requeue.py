@@ -25,7 +25,7 @@ def requeue_job(environ: Mapping[str, str]) -> None:
         facts = dict(re.findall(r"(\w+)=(\S*)", _scontrol("show", "job", job)))
         reason = _reason_to_stay(facts)
         if reason:
-            log.warning("SLURM job %s is not requeued: %s", job, reason)
+            log.warning("SLURM job %s is left to SLURM: %s", job, reason)
             return
         _scontrol("requeue", job)
         log.warning("SLURM job %s is requeued and goes on from here", job)

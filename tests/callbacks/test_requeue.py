@@ -29,7 +29,7 @@ def test_a_job_that_is_not_to_come_back_or_comes_back_by_itself(scontrol, said, 
     asked = scontrol(**facts)
     requeue_job(JOB)
     assert asked() == ["show job 7"]
-    assert said == [f"SLURM job 7 is not requeued: {why}"]
+    assert said == [f"SLURM job 7 is left to SLURM: {why}"]
 
 
 def test_a_refusal_is_said(scontrol, said):  # noqa: F811
