@@ -58,10 +58,15 @@ def test_signals_set_a_flag_and_nothing_else():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_process_tells_its_parent_nothing():
     with stop_signals.listening():
+        ready, told = os.pipe()
         child = os.fork()
         if child == 0:
+            os.write(told, b"!")  # a signal in the middle of the fork would find the parent's handlers still there
+            signal.alarm(30)
             signal.pause()
             os._exit(0)
+        os.read(ready, 1)
+        os.close(ready), os.close(told)
         os.kill(child, signal.SIGTERM)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
