@@ -2,7 +2,9 @@
 
 import logging
 import math
+import os
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch.distributed.distributed_c10d import _set_pg_timeout, default_pg_timeout
 
+from callbacks.checkpointing import CHECKPOINTS
+from callbacks.requeue import requeue_job
 from engine.faults import AgreedFailure, is_wrong_input
 from engine.watch import GRACE, Watch
 
@@ -21,6 +25,8 @@ PREPARING = "preparing data"
 
 class Watchdog(Callback):
     """Ends all processes of a run when one of them fails, dies or stands still, and says which one and why.
+
+    A SLURM job that has lost a process, not by an error, then puts itself back into the queue.
 
     The stacks of all threads of all processes are then in the run's folder, in `faults/`. The processes' connections
     get the same time limits, unless the strategy has been given a `timeout`.
@@ -53,7 +59,9 @@ class Watchdog(Callback):
         strategy.setup_environment = setup_environment  # type: ignore[method-assign]
 
     def _begin(self, trainer: Trainer) -> None:
-        watch = self._watch = Watch(self.timeout, Path(trainer.default_root_dir))
+        folder = Path(trainer.default_root_dir)
+        before = _checkpoints(folder)
+        watch = self._watch = Watch(self.timeout, folder, lambda: _come_back(folder, before))
         watch.phase = PREPARING  # as long as it takes, on the first process; the others wait, but show that they live
         children = getattr(trainer.strategy.launcher, "procs", ())
         for thread in threading.enumerate():
@@ -158,3 +166,26 @@ class Watchdog(Callback):
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave()
+
+
+def _checkpoints(folder: Path) -> dict[Path, int]:
+    """A run's checkpoints, and when they were written."""
+    written = {}
+    for path in folder.glob(f"{CHECKPOINTS}/*.ckpt"):
+        with suppress(FileNotFoundError):  # another process may be putting a newer one in its place
+            written[path] = path.stat().st_mtime_ns
+    return written
+
+
+def _come_back(folder: Path, before: dict[Path, int]) -> None:
+    """A SLURM job that has lost a process goes back into the queue if it has got ahead since it started.
+
+    SLURM itself requeues for a node that it has noticed to be down, and this may be sooner. Without a checkpoint since
+    the start the next one would come to the same point, and, should the loss lie there, for ever.
+    """
+    if "SLURM_JOB_ID" not in os.environ:
+        return
+    if _checkpoints(folder) == before:
+        log.warning("the SLURM job is not requeued: it has saved nothing since it started")
+    else:
+        requeue_job(os.environ)

@@ -34,10 +34,11 @@ class Pulse(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Why a run ends: the process that it is about, and a sentence."""
+    """Why a run ends: the process that it is about, a sentence, and whether the process is just gone."""
 
     rank: int
     text: str
+    lost: bool = False  # without a word, with its machine perhaps; not by an error that another start would meet again
 
 
 class Attendance:
@@ -73,7 +74,7 @@ class Attendance:
             return None
         pulse, length = self._pulses[ranks[0]], now - self._heard[ranks[0]]
         seen = f"last seen {_place(pulse)}" if pulse else "and none before"
-        return Verdict(ranks[0], f"{_named(ranks)} given no sign of life for {length:.0f} s, {seen}")
+        return Verdict(ranks[0], f"{_named(ranks)} given no sign of life for {length:.0f} s, {seen}", lost=True)
 
     def verdict(self, now: float, timeout: float, period: float) -> Verdict | None:
         """About the processes that the others wait for; None when all is well.
@@ -88,7 +89,7 @@ class Attendance:
         # When some stand still, all do, for they wait for each other: whoever is silent then is the one to blame.
         silent = self.silent(now, min(timeout, 3.5 * period) if stalled else timeout)
         if silent:
-            return Verdict(silent.rank, f"{silent.text}; {waiting}")
+            return silent._replace(text=f"{silent.text}; {waiting}")
         if not stalled:
             return None
         least = min(pulse.moves for pulse in pulses.values())

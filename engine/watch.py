@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,11 @@ class Watch:
     Args:
         timeout: seconds without a sign of life after which a process counts as lost; infinite: never.
         folder: of the run; stacks go into its `faults/`.
+        on_lost: called by one process of each machine that is left when another process is gone without a word.
     """
 
-    def __init__(self, timeout: float, folder: Path) -> None:
-        self.timeout, self.folder = timeout, folder
+    def __init__(self, timeout: float, folder: Path, on_lost: Callable[[], None] = lambda: None) -> None:
+        self.timeout, self.folder, self.on_lost = timeout, folder, on_lost
         self.moves, self.step, self.phase, self.patience = 0, 0, "start-up", math.inf
         self.rank, self.local_rank, self.processes = 0, 0, 1
         self.verdict: Verdict | None = None
@@ -114,7 +115,7 @@ class Watch:
             self.verdict = self._line.verdict
             silent = self._attendance.silent(self._now, 3.5 * self._period)
             if silent and not self.verdict:
-                self.verdict = Verdict(silent.rank, f"{silent.text}; process {self.rank} is at step {self.step}")
+                self.verdict = silent._replace(text=f"{silent.text}; process {self.rank} is at step {self.step}")
 
     # -- the judge ---------------------------------------------------------------------------------------------------
 
@@ -164,9 +165,11 @@ class Watch:
         if self._launcher not in (None, os.getppid()):
             return Verdict(-1, "torchrun, which started this process, is gone")
         if line.host_is_gone:
-            return Verdict(-1, f"nobody listens at {line.address} any more: torchrun's agent or process 0 is gone")
+            gone = f"nobody listens at {line.address} any more: torchrun's agent or process 0 is gone"
+            return Verdict(-1, gone, lost=True)
         if silence > self.timeout:
-            return Verdict(-1, f"no answer for {silence:.0f} s from {line.address}, where all processes meet")
+            gone = f"no answer for {silence:.0f} s from {line.address}, where all processes meet"
+            return Verdict(-1, gone, lost=True)
         for rank, child in enumerate(self._children, start=self.rank + 1):
             code = child.poll()
             # What it said before it ended has been read two exchanges later.
@@ -200,6 +203,8 @@ class Watch:
             self._said = True
         if self.processes == 1 or self.local_rank == int(self.verdict.rank == self.rank - self.local_rank):
             log.error("%s; ending (stacks in %s)", self.verdict.text, self.folder / "faults")
+            if self.verdict.lost:
+                self.on_lost()
 
     def _write(self, title: str, text: str) -> None:
         try:

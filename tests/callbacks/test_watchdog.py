@@ -7,9 +7,10 @@ import pytest
 import torch
 from lightning.pytorch.strategies import DDPStrategy
 
-from callbacks.watchdog import Watchdog
+from callbacks.watchdog import Watchdog, _checkpoints, _come_back
 from engine.watch import Watch
 from tests.conftest import TINY
+from tests.distributed.test_preemption import scontrol  # noqa: F401
 
 
 def test_every_phase_has_its_patience(lockstep, monkeypatch):
@@ -56,3 +57,20 @@ def test_connections_wait_a_little_longer_than_the_watch(tmp_path):
         assert group.options._timeout == timedelta(seconds=60)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_a_slurm_job_that_lost_a_process_comes_back(tmp_path, monkeypatch, scontrol, said):  # noqa: F811
+    asked = scontrol()
+    saved = tmp_path / "checkpoints/last.ckpt"
+    saved.parent.mkdir()
+    saved.write_bytes(b"1")
+    before = _checkpoints(tmp_path)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    _come_back(tmp_path, before)
+    assert asked() == [] and said == ["the SLURM job is not requeued: it has saved nothing since it started"]
+    (tmp_path / "checkpoints/best.ckpt").write_bytes(b"2")
+    _come_back(tmp_path, before)
+    assert asked() == ["show job 7", "requeue 7"]
+    monkeypatch.delenv("SLURM_JOB_ID")
+    _come_back(tmp_path, before)
+    assert len(asked()) == 2

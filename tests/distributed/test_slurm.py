@@ -50,6 +50,7 @@ JOBS = {
     "requeue": command("scontrol", "requeue", "$SLURM_JOB_ID"),
     "cancel": command("scancel", "$SLURM_JOB_ID"),
     "kill": command("kill", "-KILL", "$PID", hold=False),
+    "lost": [*command("kill", "-KILL", "$PID", hold=False), "--last_checkpoint.every_n_steps", "3"],
 }
 
 
@@ -139,13 +140,22 @@ def test_a_cancelled_job_stays_away(ended):
 
 
 def test_a_killed_process_ends_the_job(ended):
-    """Within a minute, with an exit code that says so. Nobody requeues it: it would be killed again and again."""
+    """Within a minute, with an exit code that says so. With nothing saved it would only be killed again: it stays."""
     job = ended("kill")
     state, code, restarts = job.outcome
     assert (state, restarts) == ("FAILED", "0") and code != "0:0"
     assert max(job.run.series("train/loss"), default=0) <= 5
     killed = (job.run.folder / "command-was-run").stat().st_mtime
     assert datetime.fromisoformat(job.facts["EndTime"]).timestamp() - killed < 60
+
+
+def test_a_job_that_has_lost_a_process_goes_on_from_its_checkpoint(ended):
+    """Plain Lightning 2.6.6: the job ends as failed, and whoever submits it again begins at step 0."""
+    job, undisturbed = ended("lost"), ended("undisturbed")
+    assert job.outcome == ("COMPLETED", "0:0", "1")
+    assert "process 1 has given no sign of life" in job.output and "is requeued and goes on from here" in job.output
+    assert job.output.count("going on after step 3 ") == 1
+    assert job.run.series("train/loss") == undisturbed.run.series("train/loss")
 
 
 def test_without_srun_a_job_of_two_nodes_is_refused(ended):

@@ -32,7 +32,8 @@ def test_a_pulse_that_does_not_change_is_no_sign_of_life():
     for now in range(1, 62):
         heard.hear(0, pulse(1 + now), now)
         heard.hear(1, pulse(1), now)
-    rank, text = heard.verdict(61, timeout=60, period=1)
+    rank, text, lost = heard.verdict(61, timeout=60, period=1)
+    assert lost
     assert rank == 1
     assert text.startswith("process 1 has given no sign of life for 61 s, last seen at step 3 (training), in a.py:1 f")
     assert "process 1" not in str(heard.verdict(61, timeout=math.inf, period=1)), "no limit"
@@ -50,7 +51,8 @@ def test_only_the_expected_are_missed():
 
 def test_the_one_that_got_least_far_is_to_blame():
     waiting, hanging = pulse(1, moves=11, still=61), pulse(1, moves=10, still=61.5, where="data.py:7 read")
-    rank, text = attendance(waiting, hanging, waiting, now=1).verdict(2, timeout=60, period=1)
+    rank, text, lost = attendance(waiting, hanging, waiting, now=1).verdict(2, timeout=60, period=1)
+    assert not lost
     assert rank == 1
     assert text == (
         "process 1 has stood still for 62 s at step 3 (training), in data.py:7 read; the others wait for it at step 3"
@@ -66,7 +68,8 @@ def test_the_silent_one_is_to_blame_when_all_stand_still():
 def test_one_that_has_left_while_others_train():
     gone = pulse(1, moves=5, phase=LEFT, still=100)
     assert attendance(pulse(1), gone, now=1).verdict(100, timeout=math.inf, period=1) is None
-    rank, text = attendance(pulse(1, still=61), gone, now=1).verdict(2, timeout=60, period=1)
+    rank, text, lost = attendance(pulse(1, still=61), gone, now=1).verdict(2, timeout=60, period=1)
+    assert not lost
     assert (rank, text.partition(";")[0]) == (1, "process 1 has ended at step 3")
 
 
