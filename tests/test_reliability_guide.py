@@ -15,7 +15,7 @@ def test_every_option_is_one_of_fit(capsys, monkeypatch):
     except SystemExit:
         pass
     known = set(re.findall(r"--[a-z_]+(?:\.[a-z_]+)*", capsys.readouterr().out))
-    named = set(re.findall(r"(?<![\w-])--[a-z_]+(?:\.[a-z_]+)*", GUIDE))
+    named = set(re.findall(r"(?<![\w-])--[a-z_]+(?:\.[a-z_]+)*(?![\w-])", GUIDE))
     assert len(named) >= 8
     assert named - known == set()
 
