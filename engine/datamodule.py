@@ -78,6 +78,11 @@ class LockstepDataModule(LightningDataModule):
             micro_batch_size=self.micro_batch_size,
         )
 
+    @property
+    def steps_in_epoch(self) -> int | None:
+        """Optimizer steps of a whole epoch; None for a stream."""
+        return None if isinstance(self.train_set, Stream) else -(-len(self.train_set) // self.plan.batch_size)
+
     # -- loaders -----------------------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> MeasuredLoader:

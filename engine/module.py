@@ -18,6 +18,7 @@ from engine.datamodule import LockstepDataModule
 from engine.exact_mean import ExactMean, LossSum
 from engine.frozen_weights import frozen_fingerprints, leave_out_frozen, put_back_frozen
 from engine.gradient_norm import gradient_norm
+from engine.intervals import count_in_steps
 from engine.randomness import global_seed, seed_torch
 from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
 from engine.streaming import Stream
@@ -107,6 +108,7 @@ class LockstepModule(LightningModule):
             self.trainer.overfit_batches, self.data.same_epoch = 0, True
         plan = self.data.plan
         self.trainer.accumulate_grad_batches = plan.accumulation
+        count_in_steps(self.trainer, self.data.steps_in_epoch, plan.accumulation)
         self._mean = ExactMean(plan.micro_batch_size * self.terms_per_sample)
         log.info("%s", plan)
 

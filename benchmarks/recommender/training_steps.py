@@ -18,7 +18,7 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
 from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.sequences import EventArrays, TrainSequences, personal_time_scale
-from engine.datamodule import MeasuredLoader
+from engine.loading import MeasuredLoader, Pending
 from engine.sampling import Draw, TrainSampler
 from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.module import SequentialRecommender
@@ -108,7 +108,7 @@ def step_with_loader(
     """An epoch of training with the project's own loader in the same process, waiting measured."""
     sequences = train_sequences(movielens_like(num_users), length)
     order = TrainSampler(len(sequences), batch_size, seed=1)
-    loader = MeasuredLoader(LengthGroups(sequences, LENGTH_GROUPS), sampler=order, batch_size=None)
+    loader = MeasuredLoader(LengthGroups(sequences, LENGTH_GROUPS), sampler=Pending(order), batch_size=None)
     module = ModuleAlone(_encoder(attention, length, dropout))
     step = optimizer_step(module, module.mean_loss)
 

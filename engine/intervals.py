@@ -1,0 +1,27 @@
+"""Lightning counts micro-batches where a user means optimizer steps; here both are the same whatever the accumulation.
+
+Otherwise a run on more processes, which accumulates less, would be validated at other steps, have other figures to
+choose its best checkpoint by, and stop earlier or later.
+"""
+
+from lightning.pytorch import Trainer
+
+
+def count_in_steps(trainer: Trainer, steps_in_epoch: int | None, accumulation: int) -> None:
+    """Makes `limit_train_batches` and `val_check_interval` count optimizer steps; once, before the loop is set up.
+
+    Fractions are of the epoch's steps, rounded down as Lightning rounds batches.
+
+    Args:
+        steps_in_epoch: None for a stream, of which Lightning takes no fractions.
+    """
+    limit, interval = trainer.limit_train_batches, trainer.val_check_interval
+    if isinstance(limit, float) and limit < 1 and steps_in_epoch is not None:
+        limit = int(steps_in_epoch * limit)
+    if isinstance(limit, int):
+        trainer.limit_train_batches = limit * accumulation
+        steps_in_epoch = limit if steps_in_epoch is None else min(limit, steps_in_epoch)
+    if isinstance(interval, float) and interval < 1 and steps_in_epoch is not None:
+        interval = max(1, int(steps_in_epoch * interval))
+    if isinstance(interval, int):
+        trainer.val_check_interval = interval * accumulation
