@@ -11,11 +11,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 _SAME_CTRL_C = 2.0
 """Seconds in which a second SIGINT is the first one told twice, by the terminal and by torchrun."""
+
+_FIRST_CTRL_C = b"\nCtrl-C: stopping at the next safe point. One more, 2 s from now or later, ends at once\n"
 
 
 class Stopped(SystemExit):
@@ -84,9 +86,11 @@ class StopSignals:
             while numbers := reader.recv(64):
                 for number in numbers:
                     if number in self._before:
-                        self._note(number)
+                        with suppress(RuntimeError):  # no thread to be had; what counts is noted before
+                            self._note(number)
 
     def _note(self, number: int) -> None:
+        self.received = max(self.received, number)
         if number == signal.SIGINT:
             now = time.monotonic()
             if self._first_interrupt and now - self._first_interrupt > _SAME_CTRL_C:
@@ -94,8 +98,8 @@ class StopSignals:
             if not self._first_interrupt:
                 self._first_interrupt = now
                 if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
-                    os.write(2, b"\nCtrl-C: stopping at the next safe point. One more ends at once\n")
-        self.received = max(self.received, number)
+                    # In a thread of its own: a pipe that nobody reads any more would keep this one for ever.
+                    threading.Thread(target=_say, args=(_FIRST_CTRL_C,), daemon=True).start()
 
     def _leave_to_parent(self) -> None:
         """In a forked process the signals mean what they did before, and are not told to the training process."""
@@ -127,6 +131,11 @@ def _end_at_the_word_of(trainer: int) -> None:
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != trainer:
         pass
     os._exit(0)
+
+
+def _say(text: bytes) -> None:
+    with suppress(OSError):  # in `... 2>&1 | tee log` the same Ctrl-C has ended tee
+        os.write(2, text)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

@@ -55,6 +55,34 @@ def test_signals_set_a_flag_and_nothing_else():
     assert signal.getsignal(signal.SIGUSR1) is before and stop_signals.received == 0
 
 
+@pytest.mark.parametrize("pipe", ["broken", "full"])
+def test_signals_are_heard_when_nobody_reads_what_is_said(pipe, monkeypatch):
+    """`... 2>&1 | tee log`: the Ctrl-C that the run gets ends tee as well."""
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    read, write = os.pipe()
+    if pipe == "full":
+        os.set_blocking(write, False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(write, b" " * 4096)
+        os.set_blocking(write, True)
+    else:
+        os.close(read)
+    kept = os.dup(2)
+    os.dup2(write, 2)
+    try:
+        with stop_signals.listening():
+            os.kill(os.getpid(), signal.SIGINT)
+            until(lambda: stop_signals.received == signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            until(lambda: stop_signals.received == signal.SIGTERM)
+    finally:
+        os.dup2(kept, 2)
+        for descriptor in (kept, write, *([read] if pipe == "full" else [])):
+            os.close(descriptor)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_process_tells_its_parent_nothing():
     with stop_signals.listening():

@@ -140,7 +140,7 @@ def test_a_second_ctrl_c_ends_at_once(team):
     while run.end(timeout=0.2)[0] is None and time.monotonic() < deadline:
         run.signal(0, signal.SIGINT)  # told within two seconds it is the same Ctrl-C, as torchrun passes it on
     assert run.end(timeout=0.2)[0] == 130, run.output
-    assert "One more ends at once" in run.said[0]
+    assert "One more, 2 s from now or later, ends at once" in run.said[0]
 
 
 @pytest.mark.parametrize("command", ["test", "validate"])
