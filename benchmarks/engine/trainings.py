@@ -52,7 +52,8 @@ class _Turns(Callback):
 
 def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUARDS) -> None:
     """`train.py fit` with these options, and of the guards with these alone."""
-    from commands.cli import LockstepCLI, _quiet_lightning
+    from commands.cli import LockstepCLI
+    from commands.console import quiet_lightning
 
     class Measured(LockstepCLI):
         def before_fit(self) -> None:
@@ -60,7 +61,7 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
             left_out = [guard for guard in GUARDS if guard not in guards]
             self.trainer.callbacks = [c for c in present if type(c).__name__ not in left_out] + [_Turns(gate)]
 
-    _quiet_lightning()
+    quiet_lightning()
     logging.getLogger("lockstep").propagate = False
     logging.getLogger("lockstep").addHandler(logging.NullHandler())
     Measured(
