@@ -14,6 +14,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import Logger
 
+from engine.appended_file import AppendedFile
+
 log = logging.getLogger("lockstep")
 
 _PACKAGES = ("torch", "lightning", "torchmetrics", "jsonargparse", "numpy", "polars")
@@ -28,8 +30,7 @@ class MetricsFile(Logger):
     def __init__(self, path: Path, progress: Callable[[], tuple[int, int]]) -> None:
         super().__init__()
         self.path, self._progress = path, progress
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+        self._file = AppendedFile(path)
 
     @property
     def name(self) -> str:
@@ -62,10 +63,25 @@ class MetricsFile(Logger):
             beside = self.path.with_suffix(".jsonl.new")
             beside.write_text("".join(kept), encoding="utf-8")
             beside.replace(self.path)
-            self._file = self.path.open("a", encoding="utf-8", buffering=1)
+            self._file = AppendedFile(self.path)
 
     def close(self) -> None:
         self._file.close()
+
+
+class LogFile(logging.Handler):
+    """Writes the lines of train.log; the standard library's prints a page for each line that a full disk refuses."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._file = AppendedFile(path)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._file.write(self.format(record) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class RunLog(Callback):
@@ -109,9 +125,9 @@ class RunLog(Callback):
         if self._metrics is not None:
             self._metrics.close()
         for handler in list(log.handlers):
-            if isinstance(handler, logging.FileHandler):
-                handler.close()
+            if isinstance(handler, LogFile):
                 log.removeHandler(handler)
+                handler.close()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._loaded = checkpoint["global_step"], checkpoint["epoch"]
@@ -124,7 +140,7 @@ class RunLog(Callback):
 
     @staticmethod
     def _attach_log_file(path: Path) -> None:
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = LogFile(path)
         handler.setLevel(logging.DEBUG)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
         log.addHandler(handler)

@@ -22,7 +22,6 @@ from filelock import BaseFileLock
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
@@ -35,6 +34,7 @@ from callbacks.preemption import Preemption
 from callbacks.results_table import ResultsTable
 from callbacks.run_log import RunLog
 from callbacks.stragglers import Stragglers
+from callbacks.tensorboard import TensorBoard
 from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
@@ -72,13 +72,6 @@ class LockstepTrainer(Trainer):
 
     def prepare(self) -> None:
         """Download and convert the data of a config, once; safe to repeat and to interrupt."""
-
-
-class _TensorBoard(TensorBoardLogger):
-    """Without hparams.yaml, which would be empty: the run's config.yaml has everything."""
-
-    def save(self) -> None:
-        super(TensorBoardLogger, self).save()
 
 
 class LockstepParser(LightningArgumentParser):
@@ -240,7 +233,7 @@ class LockstepCLI(LightningCLI):
         config = self._get(self.config_init, "trainer")
         folder = Path(config["default_root_dir"])
         if config.get("logger") in (None, True):
-            kwargs["logger"] = _TensorBoard(folder.parent, name=folder.name, version="")
+            kwargs["logger"] = TensorBoard(folder.parent, name=folder.name, version="")
         team = launched_team(os.environ)
         if team is not None and team.launcher == "the launcher":
             plugins = config.get("plugins") or []

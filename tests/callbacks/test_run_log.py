@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from callbacks.run_log import MetricsFile
+from callbacks.run_log import LogFile, MetricsFile
 from tests.conftest import TINY, Run
 
 
@@ -87,6 +87,6 @@ def test_a_run_that_fails_says_why_and_closes_its_files(lockstep, tmp_path):
     with pytest.raises(ValueError, match="accumulation follows from the batch size"):
         lockstep("fit", *TINY, "--trainer.accumulate_grad_batches", "2", name="a")
     log = logging.getLogger("lockstep")
-    assert not [handler for handler in log.handlers if isinstance(handler, logging.FileHandler)]
+    assert not [handler for handler in log.handlers if isinstance(handler, LogFile)]
     text = (tmp_path / "runs/a/train.log").read_text()
     assert "Traceback" in text and "set data.init_args.micro_batch_size" in text

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,21 @@ class StopAt(At):
 
     def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
         trainer.should_stop = True
+
+
+class FillDisk(At):
+    """The file system that `runs/` lies on is full, really, until `until` steps are finished."""
+
+    def __init__(self, step: int, until: int = -1, process: int = 0) -> None:
+        super().__init__(step, process)
+        self.until = until
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+        if self.done and trainer.global_step == self.until:
+            Path("runs/filler").unlink(missing_ok=True)
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        with Path("runs/filler").open("wb", buffering=0) as filler, suppress(OSError):
+            while True:
+                filler.write(b"x" * 4096)
