@@ -17,6 +17,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, head, verify
 from engine.checkpoints import DurableCheckpointIO
 from engine.durable_file import remove, remove_leftovers
+from engine.retention import to_front
 
 __all__ = ["CHECKPOINTS", "BestCheckpoint", "LastCheckpoint"]
 
@@ -87,11 +88,28 @@ class BestCheckpoint(_Row):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        if stage == "fit":
-            # What counts is what is in the files, not what the checkpoint that the run goes on from knew of them.
-            found = [self._read_score(path) for path in self.row] if trainer.is_global_zero else []
-            self._scores: list[float | None] = trainer.strategy.broadcast(found)
-            self._saving: tuple[Path, list[float | None]] | None = None
+        self._scores: list[float | None] = []
+        self._saving: tuple[Path, list[float | None]] | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """What counts is what is in the files, not what the checkpoint that the run goes on from knew of them.
+
+        That one has been loaded by now: it may be one of those that move up.
+        """
+        if not self._off(trainer):
+            self._scores = trainer.strategy.broadcast(self._tidy() if trainer.is_global_zero else [])
+
+    def _tidy(self) -> list[float | None]:
+        """Moves the good ones to the front, the best first; their scores."""
+        scores = [self._read_score(path) for path in self.row]
+        good = [place for place, score in enumerate(scores) if score is not None]
+        good.sort(key=lambda place: scores[place], reverse=self.mode == "max")
+        try:
+            to_front(self.row, good)
+        except OSError as error:
+            log.warning("WARNING: the checkpoints of %s could not be put in order: %s", self.row[0].parent, error)
+            return [self._read_score(path) for path in self.row]
+        return [scores[place] for place in good] + [None] * (self.keep - len(good))
 
     def _read_score(self, path: Path) -> float | None:
         if not path.exists():
@@ -122,11 +140,21 @@ class BestCheckpoint(_Row):
         if place is not None:
             self._saving = self.row[place], list(self._scores)
             gap = self._scores.index(None, place) if None in self._scores[place:] else -1
+            if gap >= 0 and trainer.is_global_zero:
+                self._make_room(place, gap)
             self._scores.pop(gap)
             self._scores.insert(place, score)
             self._score = score
             self._save(trainer, place)
             self._score = None
+
+    def _make_room(self, place: int, gap: int) -> None:
+        """What does not count (it is damaged, or of another metric) must not move on to where a good one is."""
+        if gap == place:
+            self.io.replace_next(self.row[place])
+        else:
+            self.io.finish_writing()
+            remove(self.row[gap])
 
     def _place(self, score: float) -> int | None:
         for place, other in enumerate(self._scores):

@@ -31,6 +31,29 @@ def insert(new: Path, row: list[Path], place: int = 0, shift: bool = True) -> No
     flush_folder(row[place].parent)
 
 
+def to_front(row: list[Path], places: list[int]) -> None:
+    """Moves what is at `places` of the row to its front, in that order, over what is there and not among them.
+
+    Raises:
+        OSError: the folder cannot be changed; those that have not moved yet are where they were.
+    """
+    left = list(places)  # where those that have not got their place yet are now
+    for place in range(len(places)):
+        source = left.pop(0)
+        if source == place:
+            continue
+        if place in left:
+            aside = beside(row[place], "aside")
+            os.replace(row[place], aside)
+            os.replace(row[source], row[place])
+            os.replace(aside, row[source])
+            left[left.index(place)] = source
+        else:
+            _replace(row[source], row[place])
+    if places:
+        flush_folder(row[0].parent)
+
+
 def _name_also(old: Path, new: Path) -> None:
     if not old.is_dir():
         hidden = beside(new, "link")

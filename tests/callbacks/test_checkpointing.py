@@ -5,10 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
 from engine import checkpoints
+from engine.checkpoint_file import DamagedCheckpoint, verify
 from engine.checkpoints import DurableCheckpointIO
 from tests.conftest import TINY
 
@@ -70,6 +73,7 @@ class Training:
     def begin(self, **settings):
         self.best = BestCheckpoint("val/x", **settings)
         self.best.setup(self, None, "fit")
+        self.best.on_train_start(self, None)
 
     def evaluate(self, score):
         self.callback_metrics = {"val/x": torch.tensor(score), "val/y": torch.tensor(1.0)}
@@ -141,6 +145,51 @@ def test_a_damaged_best_is_replaced(training, said):
     assert any("best.ckpt is damaged" in line and "the next evaluation takes its place" in line for line in said)
     training.evaluate(0.1)
     assert training.scores() == [0.1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.sampled_from(["none", "damaged", 0.125, 0.375, 0.625, 0.875]), min_size=1, max_size=4),
+    scores=st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), max_size=4),
+    mode=st.sampled_from(["min", "max"]),
+)
+def test_what_is_damaged_never_takes_the_place_of_a_good_one(tmp_path_factory, rows, scores, mode):
+    """Whatever holes the row has: what is good stays, in order, and new ones come in by rank."""
+    training = Training(tmp_path_factory.mktemp("run"))
+    training.best = BestCheckpoint("val/x", mode=mode, keep=len(rows))
+    training.best.setup(training, None, "fit")
+    training.best.row[0].parent.mkdir(parents=True)
+    for path, found in zip(training.best.row, rows, strict=True):
+        if found == "damaged":
+            path.write_bytes(b"PK cut short")
+        elif found != "none":
+            training.best._score = training.score = found
+            training.strategy.checkpoint_io.save_checkpoint(
+                {"callbacks": {training.best.state_key: training.best.state_dict()}, "score": found}, path
+            )
+    training.strategy.checkpoint_io._rows.clear()
+    training.begin(mode=mode, keep=len(rows))
+    kept = sorted([found for found in rows if isinstance(found, float)], reverse=mode == "max")
+    assert good(training) == kept
+    for score in scores:
+        training.evaluate(score)
+        kept = sorted([*kept, score], reverse=mode == "max")[: len(rows)]
+        assert good(training) == kept and training.best._scores[: len(kept)] == kept
+
+
+def good(training):
+    """Scores of the row's whole checkpoints; they are its first ones."""
+    found = []
+    for path in training.best.row:
+        try:
+            verify(path)
+        except (DamagedCheckpoint, FileNotFoundError):
+            found.append(None)
+        else:
+            found.append(torch.load(path, weights_only=True)["score"])
+    whole = [score for score in found if score is not None]
+    assert found[: len(whole)] == whole
+    return whole
 
 
 def test_a_metric_that_is_not_there(training):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine import durable_file, retention
 from engine.checkpoint_file import newest_verified, verify
 from engine.durable_file import remove_leftovers, write_beside
-from engine.retention import insert
+from engine.retention import insert, to_front
 
 
 class Killed(BaseException):
@@ -130,6 +130,18 @@ def test_a_row_of_the_best(tmp_path_factory, scores, keep):
             kept = sorted([*kept, score], reverse=True)[:keep]
             save(row[place], score, row, place)
         assert steps(row) == kept + [None] * (keep - len(kept))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.permutations(range(5)), st.integers(0, 5))
+def test_to_the_front(tmp_path_factory, order, count):
+    folder, places = tmp_path_factory.mktemp("run"), order[:count]
+    row = [folder / f"best-{place}.ckpt" for place in range(5)]
+    for place, path in enumerate(row):
+        as_folder(path, place)
+    to_front(row, places)
+    assert [(path / "step").read_text() for path in row[:count]] == [str(place) for place in places]
+    assert not list(folder.glob(".*"))
 
 
 def test_a_folder_that_cannot_be_changed(tmp_path, monkeypatch):
