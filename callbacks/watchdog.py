@@ -47,9 +47,9 @@ class Watchdog(Callback):
     def attach(self, trainer: Trainer) -> None:
         """Makes the watch begin as soon as the processes are connected, before the data are prepared."""
         strategy = trainer.strategy
-        if getattr(strategy, "_timeout", None) == default_pg_timeout and self.start_timeout < math.inf:
+        if getattr(strategy, "_timeout", None) == default_pg_timeout:
             self._sets_group_timeout = True
-            strategy._timeout = timedelta(seconds=self.start_timeout)
+            strategy._timeout = _group_timeout(self.start_timeout)
         connect = strategy.setup_environment
 
         def setup_environment() -> None:
@@ -80,9 +80,9 @@ class Watchdog(Callback):
         watch.phase = phase
         if patience != watch.patience:
             watch.patience = patience
-            if self._sets_group_timeout and torch.distributed.is_initialized() and patience < math.inf:
+            if self._sets_group_timeout and torch.distributed.is_initialized():
                 # A little longer than the watch, which has more to say.
-                _set_pg_timeout(timedelta(seconds=patience + 2 * GRACE))
+                _set_pg_timeout(_group_timeout(patience + 2 * GRACE))
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self._watch is None:
@@ -127,8 +127,17 @@ class Watchdog(Callback):
         else:
             self._enter("validation", self.timeout)
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._enter("end of validation", self.start_timeout)
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # Metrics over everything may take long; the callbacks' hooks come before the module's.
+        self._enter("sanity check" if trainer.sanity_checking else "end of validation", self.start_timeout)
+
+    on_validation_end = on_validation_epoch_end
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._enter("end of test", self.start_timeout)
+
+    def on_predict_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._enter("end of prediction", self.start_timeout)
 
     def on_test_batch_end(self, *args: Any, **kwargs: Any) -> None:
         self._enter("test", self.timeout)
@@ -166,6 +175,11 @@ class Watchdog(Callback):
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave()
+
+
+def _group_timeout(seconds: float) -> timedelta:
+    """As PyTorch takes it: the store's milliseconds must fit into 31 bits, so "no limit" is 24 days."""
+    return timedelta(seconds=min(seconds, 24 * 86400))
 
 
 def _checkpoints(folder: Path) -> dict[Path, int]:

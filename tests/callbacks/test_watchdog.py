@@ -26,12 +26,24 @@ def test_every_phase_has_its_patience(lockstep, monkeypatch):
     limits = ["--watchdog.timeout", "50", "--watchdog.start_timeout", "70"]
     lockstep("fit", *TINY, *limits, "--trainer.max_epochs", "1", "--last_checkpoint.every_n_steps", "4", name="a")
     phases = [phase for phase, _ in entered]
-    assert phases[:4] == ["start-up", "sanity check", "end of validation", "first step"], "before the first step"
-    assert phases[4:8] == ["training", "saving", "training", "saving"]
-    assert phases[-1] == "end of training" and "validation" in phases
+    assert phases[:3] == ["start-up", "sanity check", "first step"], "before the first step"
+    assert phases[3:7] == ["training", "saving", "training", "saving"]
+    assert phases[-1] == "end of training" and "validation" in phases and "end of validation" in phases
     quick = {"training", "validation"}
     assert {phase for phase, patience in entered if patience == 50} == quick
     assert {phase for phase, patience in entered if patience == 70} == set(phases) - {"training"}
+
+
+@pytest.mark.parametrize("kind", ["validation", "test", "predict"])
+def test_metrics_over_everything_may_take_as_long_as_a_start(tmp_path, kind):
+    """They come in the module's hook at the end of the epoch, after the callbacks'."""
+    watchdog = Watchdog(timeout=50, start_timeout=70)
+    watchdog._watch = Watch(50, tmp_path)
+    trainer = SimpleNamespace(sanity_checking=False)
+    getattr(watchdog, f"on_{kind}_batch_end")(trainer)
+    assert watchdog._watch.patience == 50
+    getattr(watchdog, f"on_{kind}_epoch_end")(trainer, None)
+    assert watchdog._watch.patience == 70 and watchdog._watch.phase.startswith("end of ")
 
 
 def test_limits_are_seconds():
@@ -45,16 +57,21 @@ def test_the_connections_get_the_same_limits_unless_they_have_their_own(given):
     strategy = DDPStrategy(**({} if given is None else {"timeout": given}))
     Watchdog(start_timeout=600).attach(SimpleNamespace(strategy=strategy))
     assert strategy._timeout == (given or timedelta(minutes=10))
+    unlimited = DDPStrategy(**({} if given is None else {"timeout": given}))
+    Watchdog(start_timeout=0).attach(SimpleNamespace(strategy=unlimited))
+    assert unlimited._timeout == (given or timedelta(days=24)), "PyTorch's own would be 30 minutes"
 
 
-def test_connections_wait_a_little_longer_than_the_watch(tmp_path):
+@pytest.mark.parametrize(("timeout", "limit"), [(50, timedelta(seconds=60)), (0, timedelta(days=24))])
+def test_connections_wait_a_little_longer_than_the_watch(tmp_path, timeout, limit):
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        watchdog = Watchdog(timeout=50)
+        watchdog = Watchdog(timeout=timeout)
         watchdog._watch, watchdog._sets_group_timeout = Watch(50, tmp_path), True
+        watchdog._enter("first step", watchdog.start_timeout)
         watchdog._enter("training", watchdog.timeout)
         group = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
-        assert group.options._timeout == timedelta(seconds=60)
+        assert group.options._timeout == limit
     finally:
         torch.distributed.destroy_process_group()
 
