@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import sys
-import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +21,6 @@ from filelock import BaseFileLock
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
 from callbacks.config_over_checkpoint import ConfigOverCheckpoint
@@ -39,6 +37,7 @@ from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
+from commands.console import log_to_console, quiet_lightning
 from commands.ending import end_with
 from commands.environment import VariablesEnvironment
 from commands.listening import listening
@@ -51,6 +50,8 @@ from commands.run_folder import (
     is_of_a_run,
     newest_config,
     newest_run,
+    newest_since_begun,
+    note_beginning,
     refuse_occupied,
     resolve_checkpoint,
     write_config,
@@ -92,22 +93,26 @@ class LockstepCLI(LightningCLI):
     _lock: BaseFileLock | None = None
 
     def __init__(self, args: list[str] | None = None) -> None:
-        super().__init__(
-            model_class=LockstepModule,
-            datamodule_class=LockstepDataModule,
-            subclass_mode_model=True,
-            subclass_mode_data=True,
-            trainer_class=LockstepTrainer,
-            # The batches are dealt out by engine.sampling; Lightning's own sampler would deal them out again.
-            trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False},
-            seed_everything_default=1,
-            save_config_callback=None,
-            auto_configure_optimizers=False,
-            load_from_checkpoint_support=False,
-            parser_kwargs={"allow_abbrev": False},
-            parser_class=LockstepParser,
-            args=args,
-        )
+        try:
+            super().__init__(
+                model_class=LockstepModule,
+                datamodule_class=LockstepDataModule,
+                subclass_mode_model=True,
+                subclass_mode_data=True,
+                trainer_class=LockstepTrainer,
+                # The batches are dealt out by engine.sampling; Lightning's own sampler would deal them out again.
+                trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False},
+                seed_everything_default=1,
+                save_config_callback=None,
+                auto_configure_optimizers=False,
+                load_from_checkpoint_support=False,
+                parser_kwargs={"allow_abbrev": False},
+                parser_class=LockstepParser,
+                args=args,
+            )
+        finally:  # by now the command has run
+            if self._lock is not None:
+                self._lock.release()
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -171,14 +176,19 @@ class LockstepCLI(LightningCLI):
         )
 
     def _checkpoint(self, ckpt_path: str | None, folder: Path) -> str:
-        if self.subcommand == "fit" and begun_before(os.environ):
-            # The launcher gives the same command again; the run goes on with what it has, else as it began.
-            if own := resolve_checkpoint("last", folder):
-                log.info("started again by the launcher: going on with %s", own)
-                return str(own)
-        checkpoint = resolve_checkpoint(ckpt_path, folder)
-        if self.subcommand == "fit" and not checkpoint:
+        if self.subcommand != "fit":
+            return str(resolve_checkpoint(ckpt_path, folder) or "")
+        again = begun_before(os.environ)
+        # The launcher gives the same command again; the run goes on with what it has saved, else as it began.
+        own = newest_since_begun(folder) if again else None
+        if own is not None:
+            log.info("started again by the launcher: going on with %s", own)
+        checkpoint = own or resolve_checkpoint(ckpt_path, folder)
+        if not checkpoint:
             refuse_occupied(folder)
+        self._lock = lock_run(folder)  # while the others still listen, so that they hear of a refusal
+        if not again:
+            note_beginning(folder)
         return str(checkpoint or "")
 
     def _run_name(self, config: Namespace) -> str:
@@ -223,11 +233,7 @@ class LockstepCLI(LightningCLI):
         if subcommand == "prepare":
             self.datamodule.prepare()
         else:
-            try:
-                super()._run_subcommand(subcommand)
-            finally:
-                if self._lock is not None:
-                    self._lock.release()
+            super()._run_subcommand(subcommand)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         config = self._get(self.config_init, "trainer")
@@ -247,7 +253,6 @@ class LockstepCLI(LightningCLI):
         trainer.callbacks.insert(0, watchdog)  # hears of an error before callbacks that wait for other processes
         trainer.callbacks.append(ResultsTable())  # torn down last, so that its table is the last thing on the screen
         if self.subcommand == "fit" and trainer.is_global_zero:
-            self._lock = lock_run(folder)
             write_config(self._config_text, folder)
         return trainer
 
@@ -255,8 +260,8 @@ class LockstepCLI(LightningCLI):
 def main(args: list[str] | None = None) -> LockstepCLI:
     """`python train.py ...`"""
     arguments = list(sys.argv[1:] if args is None else args)
-    _quiet_lightning()
-    _log_to_console()
+    quiet_lightning()
+    log_to_console()
     sign(os.environ)
     try:
         with listening(arguments):
@@ -283,37 +288,3 @@ def _values(arguments: list[str], option: str) -> list[str]:
     """What an option is given on the command line, as `--option VALUE` or `--option=VALUE`."""
     following = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == option]
     return following + [key.removeprefix(option + "=") for key in arguments if key.startswith(option + "=")]
-
-
-def _quiet_lightning() -> None:
-    """Drop what Lightning says in every run and nobody can act on."""
-    noise = (
-        "litlogger",
-        "GPU available",
-        "TPU available",
-        "isinstance(treespec, LeafSpec)",
-        "srun` command is available",
-        "to estimate number of stepping",
-        "sync_dist=True",
-        "Couldn't infer the batch indices",  # predictions carry their row themselves
-        "Detected call of `lr_scheduler.step()` before",  # in fp16 the scaler may leave the first step out; it counts
-    )
-
-    def is_news(record: logging.LogRecord) -> bool:
-        return not any(text in record.getMessage() for text in noise)
-
-    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.pytorch.trainer.setup", "lightning_utilities"):
-        logging.getLogger(name).addFilter(is_news)
-    for text in noise:
-        warnings.filterwarnings("ignore", message=f".*{re.escape(text)}.*")
-
-
-def _log_to_console() -> None:
-    log.setLevel(logging.DEBUG)
-    log.propagate = False
-    log.handlers = [handler for handler in log.handlers if type(handler) is not logging.StreamHandler]
-    handler = logging.StreamHandler()
-    handler.setLevel(logging.INFO)
-    handler.addFilter(lambda record: record.levelno >= logging.ERROR or rank_zero_only.rank == 0)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    log.addHandler(handler)

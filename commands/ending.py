@@ -5,6 +5,7 @@ import logging
 import os
 
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from torch.distributed import DistNetworkError, DistStoreError
 
 from commands.processes import agreed_exit
 from engine.faults import AgreedFailure, is_wrong_input
@@ -32,5 +33,12 @@ def end_with(error: Exception) -> int:
         log.error("error: %s", error)
         log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")
         return WRONG_INPUT
+    if isinstance(error, (DistNetworkError, DistStoreError)):  # once they are connected, engine.watch knows more
+        log.error(
+            "error: the processes did not connect, the first one has ended or cannot be reached; it has said why if it "
+            "has ended (%s)",
+            str(error).splitlines()[0],
+        )
+        return FAILED
     log.error("error: %s", error, exc_info=error)
     return FAILED

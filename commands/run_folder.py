@@ -1,5 +1,6 @@
 """Where a run keeps its files: its name, and the checkpoints and configs in its folder."""
 
+import json
 import logging
 import os
 import re
@@ -7,11 +8,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from engine.checkpoint_file import CHECKPOINTS, newest_verified, saved_at
+from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, candidates, newest_verified, saved_at
 
 log = logging.getLogger("lockstep")
 
 RUNS = Path("runs")
+
+_BEGINNING = ".beginning.json"
+"""In a run's folder: the checkpoints that were there when somebody, not the launcher, started the run."""
 
 
 def config_stem(config: Path, runs: Path = RUNS) -> str:
@@ -112,6 +116,28 @@ def refuse_occupied(folder: Path) -> None:
         )
 
 
+def note_beginning(folder: Path) -> None:
+    """To be called when somebody starts the run, for `newest_since_begun` when the launcher starts it again."""
+    before = [saved_at(path) for path in candidates(folder)]
+    _write(json.dumps({"saved_at": before}), folder / _BEGINNING)
+
+
+def newest_since_begun(folder: Path) -> Path | None:
+    """The newest checkpoint that is whole, if the run has saved it since somebody started it by hand.
+
+    A run that went back to an older checkpoint (`--ckpt_path FILE` or `best`) must not go on with the newer ones that
+    it was to leave behind. They are told by the time that they hold themselves: files are renamed and replaced.
+    """
+    try:
+        newest = newest_verified(folder)
+    except DamagedCheckpoint as error:
+        log.warning("%s", error)
+        return None
+    beginning = folder / _BEGINNING
+    before = json.loads(beginning.read_text(encoding="utf-8"))["saved_at"] if beginning.exists() else []
+    return None if newest is None or saved_at(newest) in before else newest
+
+
 def newest_config(folder: Path) -> Path | None:
     """The config that a run was last trained with; None if it has none."""
     numbered = {int(path.stem[len("config-") :]): path for path in folder.glob("config-*.yaml") if _number(path)}
@@ -127,10 +153,14 @@ def write_config(text: str, folder: Path) -> Path:
         return newest
     number = 1 if newest is None else int(_number(newest) or 1) + 1
     path = folder / ("config.yaml" if number == 1 else f"config-{number}.yaml")
-    beside = path.with_suffix(".yaml.new")
+    _write(text, path)
+    return path
+
+
+def _write(text: str, path: Path) -> None:
+    beside = path.with_suffix(f"{path.suffix}.new")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
-    return path
 
 
 def _number(config: Path) -> str | None:

@@ -1,6 +1,7 @@
 """Which failure ends with which exit code, and what it says."""
 
 import pytest
+from torch.distributed import DistNetworkError
 
 from commands.cli import main
 from commands.ending import end_with
@@ -15,6 +16,12 @@ def test_wrong_input_gets_its_message_alone(said):
 
 def test_a_failure_gets_its_traceback(caplog):
     assert end_with(RuntimeError("out of memory")) == 1
+
+
+def test_processes_that_do_not_connect_get_a_line(said):
+    assert end_with(DistNetworkError("Failed to recv, got 0 bytes\nC++ stack:\n0 main")) == 1
+    assert len(said) == 1 and said[0].startswith("error: the processes did not connect, the first one has ended")
+    assert said[0].endswith("(Failed to recv, got 0 bytes)")
 
 
 def test_what_has_been_said_is_not_said_again(said):

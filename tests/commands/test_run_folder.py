@@ -12,6 +12,8 @@ from commands.run_folder import (
     config_stem,
     newest_config,
     newest_run,
+    newest_since_begun,
+    note_beginning,
     refuse_occupied,
     resolve_checkpoint,
     write_config,
@@ -119,6 +121,25 @@ def test_the_newest_that_is_whole(tmp_path, said):
     with pytest.raises(ValueError, match="none of them is whole: .*--ckpt_path FILE") as refused:
         resolve_checkpoint("last", tmp_path)
     assert all(f"{path.name} (" in str(refused.value) for path in (last, before, best))
+
+
+def test_what_a_run_has_saved_since_somebody_started_it(tmp_path, said):
+    old = checkpoint(tmp_path, "last.ckpt")
+    assert newest_since_begun(tmp_path) == old, "begun before beginnings were noted"
+    note_beginning(tmp_path)
+    assert newest_since_begun(tmp_path) is None
+    old.rename(old.with_name("last-1.ckpt"))
+    assert newest_since_begun(tmp_path) is None, "the same under another name"
+    new = checkpoint(tmp_path, "last.ckpt", age=-10)
+    assert newest_since_begun(tmp_path) == new
+    new.write_bytes(new.read_bytes()[:-2000])
+    assert newest_since_begun(tmp_path) is None
+    old.with_name("last-1.ckpt").unlink()
+    assert newest_since_begun(tmp_path) is None
+    assert "none of them is whole" in said[-1]
+    new.unlink()
+    note_beginning(tmp_path)
+    assert newest_since_begun(tmp_path) is None
 
 
 def test_refuse_occupied(tmp_path):

@@ -1,5 +1,7 @@
 """Scenario 18: two jobs in the same folder. Plain Lightning lets both write the same checkpoints."""
 
+import socket
+
 from tests.conftest import TINY
 from tests.distributed.faults import fault
 
@@ -16,3 +18,22 @@ def test_a_second_job_is_refused_and_the_lock_dies_with_its_holder(team):
     third = team("fit", *TINY, "--ckpt_path", "last", "--trainer.max_steps", "20", name="a", processes=1)
     assert third.end() == [0], third.output
     assert max(third.series("train/loss")) == 20
+
+
+def test_all_processes_hear_that_the_folder_is_taken(team):
+    """Started by hand (RANK, WORLD_SIZE): Lightning's second process fails with a page about a lost connection."""
+    hold = fault("SignalAt", name="SIGSTOP", step=2)
+    first = team("fit", *TINY, *hold, name="a", processes=1)
+    first.wait_for(".lock")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    second = [
+        team("fit", *TINY, "--ckpt_path", "last", name="a", processes=1, environment={**place, "RANK": rank})
+        for rank in ("0", "1")
+    ]
+    assert [one.end() for one in second] == [[2], [2]], second[0].output + second[1].output
+    assert "error: another training is writing into runs/a" in second[0].output
+    assert "error: process 0 ended: another training is writing into runs/a" in second[1].output
+    assert "Traceback" not in second[0].output + second[1].output

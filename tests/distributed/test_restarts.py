@@ -69,6 +69,21 @@ def test_a_run_that_began_from_another_goes_on_with_its_own(team):
     assert "going on after step 15" in again.output
 
 
+def test_a_run_that_went_back_goes_back_again(team, through):
+    """Killed before its first save it must not go on with what it was to leave behind, here the end of the run."""
+    whole = team("fit", *OPTIONS, name="a")
+    assert whole.end() == [0, 0], whole.output
+    back = [*OPTIONS, "--ckpt_path", "runs/chosen.ckpt"]
+    (whole.folder / "checkpoints/last-1.ckpt").rename(whole.folder.parent / "chosen.ckpt")
+    kill = fault("SignalAt", name="SIGKILL", step=28, process=1)
+    dead = team("fit", *back, *kill, name="a")
+    assert dead.end()[1] == -signal.SIGKILL, dead.output
+    again = team("fit", *back, name="a", restart=1, store=dead.store)
+    assert again.end() == [0, 0], again.output
+    assert "going on after step 26" in again.output and "started again by the launcher" not in again.output
+    same(again, through)
+
+
 def test_a_start_by_hand_into_an_occupied_folder_is_refused(team):
     first = team("fit", *OPTIONS, "--trainer.max_steps", "6", name="a")
     assert first.end() == [0, 0], first.output
