@@ -42,6 +42,7 @@ class Preemption(Callback):
     # -- training ----------------------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._first_step = trainer.global_step
         if _strongest(trainer):
             self._stop(trainer)  # what has been trained so far is in the checkpoint that it came from
 
@@ -120,7 +121,7 @@ class Preemption(Callback):
                 told, trainer.global_step, saved,
             )  # fmt: skip
             if number != signal.SIGINT and trainer.is_global_zero:
-                requeue_job(os.environ)
+                requeue_job(os.environ, has_moved=trainer.global_step != self._first_step)
         raise Stopped(130 if number == signal.SIGINT else 143)
 
 

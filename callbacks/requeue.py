@@ -10,8 +10,10 @@ log = logging.getLogger("lockstep")
 _PATIENCE = 30.0  # seconds for scontrol's answer
 
 
-def requeue_job(environ: Mapping[str, str]) -> None:
+def requeue_job(environ: Mapping[str, str], has_moved: bool = True) -> None:
     """`scontrol requeue` for a batch job that SLURM takes for running; says why where it does not.
+
+    One that has come back and again not finished a step (`has_moved`) would come back for ever.
 
     A job that is cancelled, that has reached its time limit, or that SLURM is requeueing itself, has another state
     already when its processes are told. Does nothing outside a SLURM job; never raises, as the run is saved and ends.
@@ -26,6 +28,13 @@ def requeue_job(environ: Mapping[str, str]) -> None:
         reason = _reason_to_stay(facts)
         if reason:
             log.warning("SLURM job %s is left to SLURM: %s", job, reason)
+            return
+        restarts = int(environ.get("SLURM_RESTART_COUNT", "0"))
+        if restarts and not has_moved:
+            log.error(
+                "SLURM job %s is not requeued: it has come back (restart %d) and been stopped before it could finish a "
+                "step; give it more time (--time) than it takes to start, and submit it again", job, restarts,
+            )  # fmt: skip
             return
         _scontrol("requeue", job)
         log.warning("SLURM job %s is requeued and goes on from here", job)

@@ -32,6 +32,16 @@ def test_a_job_that_is_not_to_come_back_or_comes_back_by_itself(scontrol, said, 
     assert said == [f"SLURM job 7 is left to SLURM: {why}"]
 
 
+def test_a_job_that_gets_nowhere_does_not_come_back_for_ever(scontrol, said):  # noqa: F811
+    asked = scontrol()
+    requeue_job({**JOB, "SLURM_RESTART_COUNT": "2"})
+    requeue_job({**JOB, "SLURM_RESTART_COUNT": "0"}, has_moved=False)
+    assert asked() == ["show job 7", "requeue 7"] * 2
+    requeue_job({**JOB, "SLURM_RESTART_COUNT": "2"}, has_moved=False)
+    assert asked()[4:] == ["show job 7"]
+    assert "SLURM job 7 is not requeued: it has come back (restart 2) and been stopped before" in said[-1]
+
+
 def test_a_refusal_is_said(scontrol, said):  # noqa: F811
     scontrol(code=1)
     requeue_job(JOB)

@@ -194,3 +194,16 @@ def test_a_slurm_job_puts_itself_back_into_the_queue(team, stopped, scontrol, th
     again = team("fit", *OPTIONS, name="a", environment={**job, "SLURM_RESTART_COUNT": "1"})
     assert again.end() == [0, 0], again.output
     assert again.series("train/loss") == through.series("train/loss")
+
+
+def test_a_slurm_job_that_is_stopped_before_its_first_step_comes_back_once(stopped, scontrol):
+    """With less --time than it takes to start it would come back for ever."""
+    asked = scontrol()
+    for restarts, requeued in (("0", 1), ("1", 1)):
+        job = {"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": restarts}
+        one = stopped(
+            *signal_in("setup", "SIGUSR1", process=0), "--ckpt_path", "last", after=0, name="SIGUSR1",
+            saved="nothing new to save", environment=job,
+        )  # fmt: skip
+        assert asked().count("requeue 9") == requeued
+    assert "SLURM job 9 is not requeued: it has come back (restart 1)" in one.said[0]
