@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import signal
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -157,6 +158,9 @@ class Watchdog(Callback):
         watch, self._watch = self._watch, None
         if watch is None:
             return
+        if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
+            # Torch raises in the main thread for every loader process that dies; a second one must not cut this short.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if isinstance(exception, (AgreedFailure, SystemExit)):
             watch.leave(patience=2 * GRACE)  # all processes end alike
             return
