@@ -14,7 +14,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 
-from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, head, verify
+from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, candidates, head, saved_at, verify
 from engine.checkpoints import DurableCheckpointIO
 from engine.durable_file import remove, remove_leftovers
 from engine.retention import to_front
@@ -185,8 +185,18 @@ class LastCheckpoint(_Row):
     def _name(self, place: int) -> str:
         return f"last-{place}.ckpt" if place else "last.ckpt"
 
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if "saved_at" in checkpoint:
+            self.io.goes_on_from(checkpoint["saved_at"])
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        checkpoint["saved_at"] = self.io.stamp()
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._saved_step = trainer.global_step
+        if trainer.is_global_zero:
+            for path in candidates(Path(trainer.default_root_dir)):
+                self.io.saves_after(saved_at(path))
         if trainer.ckpt_path is not None and Path(trainer.ckpt_path).absolute() != self.row[0].absolute():
             # last.ckpt was passed over, perhaps because it is damaged: it must not move on to where a good one is.
             self.io.replace_next(self.row[0])

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from engine.gather import gathered
+
 log = logging.getLogger("lockstep")
 
 
@@ -48,9 +50,7 @@ class Stragglers(Callback):
             return
         waited = (trainer.train_dataloader.waited - self._waited) / steps
         own = torch.tensor([waited + self._computed / steps, waited], device=trainer.strategy.root_device)
-        everyones = [torch.empty_like(own) for _ in range(trainer.world_size)]
-        torch.distributed.all_gather(everyones, own)
-        seconds, waits = torch.stack(everyones).T.tolist()
+        seconds, waits = gathered(own).T.tolist()
         slowest, ratio = compare(seconds)
         pl_module.log_dict(
             {"train/slowest_process": float(slowest), "train/slowest_over_median": ratio},

@@ -46,6 +46,9 @@ class DurableCheckpointIO(CheckpointIO):
         self._writer: threading.Thread | None = None
         self._outcomes: deque[tuple[str, str | None, bool]] = deque()  # path, what went wrong, whether it always will
         self._failures: dict[str, list[str]] = {}  # in a row, as all processes know of them
+        self.trajectory: set[float] = set()
+        """`saved_at` of what this start goes on from and of what it has saved, as the first process knows."""
+        self._latest = 0.0
 
     # -- what callbacks ask for --------------------------------------------------------------------------------------
 
@@ -84,6 +87,21 @@ class DurableCheckpointIO(CheckpointIO):
             )  # fmt: skip
         if last and self._failures:
             self._give_up(next(iter(self._failures)))
+
+    def goes_on_from(self, saved_at: float) -> None:
+        """The run goes on from the checkpoint with this `saved_at`."""
+        self.trajectory.add(saved_at)
+        self.saves_after(saved_at)
+
+    def saves_after(self, saved_at: float) -> None:
+        """What is saved from now on is newer than this, whatever the machine's clock says: it may be behind."""
+        self._latest = max(self._latest, saved_at)
+
+    def stamp(self) -> float:
+        """A checkpoint's `saved_at`: now, in seconds since 1970, and later than that of all before it."""
+        self._latest = max(time.time(), self._latest + 0.001)
+        self.trajectory.add(self._latest)
+        return self._latest
 
     def failed(self, path: Path) -> bool:
         """Whether the last save as `path` failed, as far as all processes know."""
@@ -130,7 +148,8 @@ class DurableCheckpointIO(CheckpointIO):
             raise TypeError("storage_options: a checkpoint is written to a folder of this machine or of its network")
         self.finish_writing()
         path = Path(path)
-        checkpoint.setdefault("saved_at", time.time())
+        if "saved_at" not in checkpoint:
+            checkpoint["saved_at"] = self.stamp()
 
         def write(content: dict[str, Any]) -> Path:
             return write_beside(path, lambda file: torch.save(content, file), verify)

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 from abc import abstractmethod
 from typing import Any, Literal
 
@@ -228,7 +227,6 @@ class LockstepModule(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Leaves out what is frozen. A family that overrides this calls it."""
-        checkpoint["saved_at"] = time.time()
         if self._frozen_as_built is not None:
             leave_out_frozen(self, checkpoint, self._frozen_as_built)
 

@@ -1,37 +1,49 @@
 """Going back to the weights of a run's newest good checkpoint while the run goes on."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.optim import Optimizer
 
-from engine.checkpoints import newest_verified
+from engine.checkpoint_file import candidates, saved_at
+from engine.checkpoints import DurableCheckpointIO
 from engine.faults import AgreedFailure
+from engine.gather import gathered_objects
+
+log = logging.getLogger("lockstep")
 
 
 def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer, reason: str) -> tuple[Path, int]:
-    """Weights, buffers and the optimizer's state of the newest checkpoint that verifies; called by every process.
+    """Weights, buffers and the optimizer's state of the newest good checkpoint; called by every process.
 
-    Step count, schedule, order of the samples and callbacks stay where they are. Frozen parameters may be absent from
-    the file. Returns the file and the step that it was saved after.
+    It is one that this start of the run has saved, or the one that it goes on from: others in the run's folder may be
+    of another trajectory, and of a later step. Passed over is what does not verify, lacks a weight, or has one that is
+    not finite. Step count, schedule, order of the samples and callbacks stay where they are. Frozen parameters may be
+    absent from the file. Returns the file and the step that it was saved after.
 
     Raises:
-        AgreedFailure: there is no checkpoint, or a process cannot load it; begins with `reason`.
+        AgreedFailure: there is no such checkpoint; begins with `reason`.
     """
-    finish_writing = getattr(trainer.strategy.checkpoint_io, "finish_writing", None)
-    if finish_writing is not None:
-        finish_writing()  # the newest may still be on its way to the disk
-    found = _newest(Path(trainer.default_root_dir)) if trainer.is_global_zero else None
-    path, problem = trainer.strategy.broadcast(found)  # all take the one that the first process names
-    if path is None:
-        raise AgreedFailure(f"{reason}\nThere is no checkpoint to roll back to: {problem}")
-    checkpoint, problem = _load(trainer, pl_module, path)
-    problems = _gathered(problem)
-    if any(problems):
+    plugin = trainer.strategy.checkpoint_io
+    assert isinstance(plugin, DurableCheckpointIO)
+    plugin.finish_writing()  # the newest may still be on its way to the disk
+    # All take those that the first process names.
+    paths = trainer.strategy.broadcast(_of_this_start(trainer, plugin) if trainer.is_global_zero else [])
+    passed_over = []
+    for path in paths:
+        checkpoint, problem = _load(trainer, pl_module, path)
+        problems = gathered_objects(problem)
+        if not any(problems):
+            break
         said = "; ".join(f"process {process}: {problem}" for process, problem in enumerate(problems) if problem)
-        raise AgreedFailure(f"{reason}\nNo rollback to {path}: {said}")
+        log.warning("no rollback to %s: %s", path, said)
+        passed_over.append(f"{path} ({said})")
+    else:
+        none = f"{trainer.default_root_dir} has none yet of this start"
+        why = f"not to {'; '.join(passed_over)}" if passed_over else none
+        raise AgreedFailure(f"{reason}\nThere is no checkpoint to roll back to: {why}")
     pl_module.load_state_dict(checkpoint["state_dict"], strict=False)
     settings = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(checkpoint["optimizer_states"][0])
@@ -40,13 +52,12 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     return Path(path), checkpoint["global_step"]
 
 
-def _newest(folder: Path) -> tuple[str | None, str]:
-    """The newest good checkpoint of the run, or why there is none: the other processes wait for the answer."""
-    try:
-        found = newest_verified(folder)
-    except Exception as error:
-        return None, str(error)
-    return (str(found), "") if found else (None, f"{folder} has none yet")
+def _of_this_start(trainer: Trainer, plugin: DurableCheckpointIO) -> list[str]:
+    """The checkpoints that this start has saved and the one that it goes on from, the newest first."""
+    found = candidates(Path(trainer.default_root_dir))
+    if trainer.ckpt_path is not None and Path(trainer.ckpt_path).exists():
+        found.append(Path(trainer.ckpt_path))  # perhaps of another run
+    return [str(path) for path in found if saved_at(path) in plugin.trajectory]
 
 
 def _load(trainer: Trainer, pl_module: LightningModule, path: str) -> tuple[dict[str, Any], str | None]:
@@ -62,11 +73,3 @@ def _load(trainer: Trainer, pl_module: LightningModule, path: str) -> tuple[dict
     if missing:
         return {}, f"it lacks {missing[0]}"
     return checkpoint, f"{broken[0]} is not finite in it" if broken else None
-
-
-def _gathered(problem: str | None) -> list[str | None]:
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return [problem]
-    everywhere: list[str | None] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(everywhere, problem)
-    return everywhere

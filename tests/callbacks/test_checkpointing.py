@@ -11,9 +11,10 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
 from engine import checkpoints
-from engine.checkpoint_file import DamagedCheckpoint, verify
+from engine.checkpoint_file import DamagedCheckpoint, newest_verified, verify
 from engine.checkpoints import DurableCheckpointIO
 from tests.conftest import TINY
+from tests.distributed.tiny import TINY_FAMILY
 
 
 def steps_of(folder):
@@ -41,6 +42,14 @@ def test_the_last_is_saved_inside_an_epoch(lockstep):
     run = lockstep("fit", *TINY, "--last_checkpoint.every_n_steps", "4", "--trainer.max_steps", "7", name="a")
     expected = {"last.ckpt": 7, "last-1.ckpt": 4}
     assert steps_of(run.folder) == expected, "also at the end of a run that is bounded by steps"
+
+
+def test_the_newest_is_what_was_saved_last_on_a_machine_whose_clock_is_behind_too(lockstep, monkeypatch):
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10"]
+    run = lockstep("fit", *options, "--trainer.max_steps", "4", name="a")
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(time=lambda: 1000.0))
+    lockstep("fit", *options, "--trainer.max_steps", "6", "--ckpt_path", "last", name="a")
+    assert newest_verified(run.folder).name == "last.ckpt" and steps_of(run.folder)["last.ckpt"] == 6
 
 
 def test_checkpoints_load_without_running_code(trained):

@@ -13,6 +13,7 @@ import torch
 from engine.sampling import global_batches
 from tests.conftest import TINY
 from tests.distributed.faults import fault
+from tests.distributed.reader import READER
 
 pytestmark = pytest.mark.distributed
 
@@ -21,6 +22,7 @@ OPTIONS = [
     "--model.init_args.dropout", "0",
 ]  # fmt: skip
 SKIP = ["--finite_guard.policy", "skip"]
+SMALL = [*READER, "--best_checkpoint.mode", "max"]  # 5 steps an epoch
 ROLLBACK = ["--finite_guard.policy", "rollback"]
 
 
@@ -142,6 +144,17 @@ def test_rollback_goes_on_with_the_weights_of_the_last_checkpoint_and_the_next_b
     on = team("fit", *OPTIONS, *steps(10), *ROLLBACK, "--ckpt_path", "last", name="a")
     assert on.end() == [0, 0], on.output
     assert sorted(on.series("train/loss")) == list(range(1, 11))
+
+
+def test_rollback_stays_on_the_trajectory_that_the_run_goes_on_from(team):
+    """last.ckpt is of a later step, and of what the run would have become."""
+    longer = team("fit", *SMALL, *steps(20), name="a")
+    assert longer.end() == [0, 0], longer.output
+    options = [*SMALL, *steps(9), "--ckpt_path", "best"]
+    run = team("fit", *options, *ROLLBACK, *fault("NonFiniteLoss", steps="[7]"), name="a")
+    assert run.end() == [0, 0], run.output
+    assert "Going on with the weights of runs/a/checkpoints/best.ckpt (after step 5)" in run.output
+    assert saved(run)["global_step"] == 9
 
 
 def test_rollback_without_a_checkpoint_stops(team):
