@@ -5,7 +5,8 @@ import math
 import os
 import signal
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -77,13 +78,10 @@ class Watchdog(Callback):
         watch = self._watch
         if watch is None:
             return
-        watch.moves += 1
-        watch.phase = phase
-        if patience != watch.patience:
-            watch.patience = patience
-            if self._sets_group_timeout and torch.distributed.is_initialized():
-                # A little longer than the watch, which has more to say.
-                _set_pg_timeout(_group_timeout(patience + 2 * GRACE))
+        if patience != watch.patience and self._sets_group_timeout and torch.distributed.is_initialized():
+            # A little longer than the watch, which has more to say.
+            _set_pg_timeout(_group_timeout(patience + 2 * GRACE))
+        watch.enter(phase, patience)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self._watch is None:
@@ -152,6 +150,15 @@ class Watchdog(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._enter("end of training", self.start_timeout)
 
+    @contextmanager
+    def longer(self, phase: str) -> Iterator[None]:
+        """Around what takes as long as a start, on all processes, in the middle of training."""
+        before = (self._watch.phase, self._watch.patience) if self._watch is not None else None
+        self._enter(phase, self.start_timeout)
+        yield
+        if before is not None:
+            self._enter(*before)
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
@@ -179,6 +186,12 @@ class Watchdog(Callback):
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave()
+
+
+def longer_than_a_step(trainer: Trainer, phase: str) -> AbstractContextManager[None]:
+    """`Watchdog.longer` of the run's watchdog; nothing in a run without one."""
+    watchdogs = [callback for callback in trainer.callbacks if isinstance(callback, Watchdog)]
+    return watchdogs[0].longer(phase) if watchdogs else nullcontext()
 
 
 def _group_timeout(seconds: float) -> timedelta:

@@ -34,7 +34,7 @@ GRACE = 5.0
 class Watch:
     """The watch of one process.
 
-    The main thread tells what it does: `moves`, `step`, `phase`, and `patience`, the seconds it may stand still now.
+    The main thread tells what it does: `moves`, `step`, and with `enter` the phase and how long it may stand still.
 
     Args:
         timeout: seconds without a sign of life after which a process counts as lost; infinite: never.
@@ -50,6 +50,7 @@ class Watch:
         self._ending = False  # the main thread is on its way out
         self._line: StoreLine | None = None
         self._over, self._saying, self._said = threading.Event(), threading.Lock(), False
+        self._arming = threading.Lock()
         self._now = self._moved = self._answered = 0.0
 
     # -- for the main thread -----------------------------------------------------------------------------------------
@@ -71,6 +72,14 @@ class Watch:
             self._exits: dict[int, int] = {}
             atexit.register(self._end_children)
         threading.Thread(target=self._judge, name="lockstep-watch", daemon=True).start()
+
+    def enter(self, phase: str, patience: float) -> None:
+        """The main thread begins something else, in which it may stand still for `patience` seconds."""
+        self.moves += 1
+        self.phase = phase
+        if patience != self.patience:
+            self.patience = patience
+            self._arm()  # at once: the next thing may be what keeps the judge from running
 
     def leave(self, patience: float = math.inf) -> None:
         """Says goodbye. The first process, which may be the store's host, stays until all have said it."""
@@ -148,10 +157,18 @@ class Watch:
             self._attendance.hear(0, self._pulse(int(self._now * 1e6)), self._now)
         if line.number != getattr(self, "_exchanges", None):
             self._exchanges, self._answered = line.number, self._now
-        limit = max(self.patience, self.timeout) + 4 * GRACE
-        if limit < math.inf and not self._ending:
-            # Should code that holds Python's lock keep this thread from running, the process ends all the same.
-            faulthandler.dump_traceback_later(limit, exit=True, file=2)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Should code that holds Python's lock keep all threads from running, the process ends all the same."""
+        with self._arming:
+            limit = max(self.patience, self.timeout) + 4 * GRACE
+            if self._line is None or self._ending:
+                return
+            if limit < math.inf:
+                faulthandler.dump_traceback_later(limit, exit=True, file=2)
+            else:
+                faulthandler.cancel_dump_traceback_later()
 
     def _find(self) -> Verdict | None:
         line, still, silence = self._line, self._now - self._moved, self._now - self._answered

@@ -1,5 +1,6 @@
 """What may take how long, and whose time limits count. What happens then is in tests/distributed."""
 
+import faulthandler
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -32,6 +33,23 @@ def test_every_phase_has_its_patience(lockstep, monkeypatch):
     quick = {"training", "validation"}
     assert {phase for phase, patience in entered if patience == 50} == quick
     assert {phase for phase, patience in entered if patience == 70} == set(phases) - {"training"}
+
+
+def test_the_last_resort_follows_the_phase_at_once(tmp_path, monkeypatch):
+    """The judge, which sets it twice a second, runs no more when the next thing holds Python's lock."""
+    limits = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda limit, **_: limits.append(limit))
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: limits.append(None))
+    watchdog = Watchdog(timeout=4, start_timeout=70)
+    watch = watchdog._watch = Watch(4, tmp_path)
+    watch._line = object()  # of several processes
+    watchdog._enter("first step", 70)
+    watchdog._enter("training", 4)
+    with watchdog.longer("rollback"):
+        assert (watch.phase, watch.patience) == ("rollback", 70)
+    assert (watch.phase, watch.patience) == ("training", 4)
+    watchdog._enter("training", float("inf"))
+    assert limits == [90, 24, 90, 24, None]
 
 
 @pytest.mark.parametrize("kind", ["validation", "test", "predict"])

@@ -109,6 +109,12 @@ def test_a_process_stands_still_and_holds_pythons_lock(team):
     assert run.survivors == []
 
 
+def test_without_limits(team):
+    """PyTorch takes them: the connections' 24 days as well."""
+    run = team(*FIT, "--watchdog.timeout", "0", "--watchdog.start_timeout", "0", name="a")
+    assert run.end(90) == [0, 0], run.output
+
+
 def test_one_process_alone_stands_still(team):
     """Plain: it stands for ever."""
     run = team(*FIT, *QUICK, *fault("HangAt", step=3), name="a", processes=1)
