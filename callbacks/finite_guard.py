@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
 from callbacks.non_finite import describe
+from callbacks.watchdog import longer_than_a_step
 from engine.faults import AgreedFailure
 from engine.rollback import roll_back
 
@@ -104,7 +105,8 @@ class FiniteGuard(Callback):
     def _roll_back(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer, what: str) -> None:
         if self.rollbacks == self.max_rollbacks:
             raise AgreedFailure(f"{what}\nThere were {self.rollbacks} rollbacks before (finite_guard.max_rollbacks)")
-        path, step = roll_back(trainer, pl_module, optimizer, what)
+        with longer_than_a_step(trainer, "rollback"):  # a large checkpoint is read through first
+            path, step = roll_back(trainer, pl_module, optimizer, what)
         self.rollbacks += 1
         log.warning(
             "%s\nGoing on with the weights of %s (after step %d) and the next batch (rollback %d of at most %d)",

@@ -8,6 +8,7 @@ import pytest
 import torch
 from lightning.pytorch.strategies import DDPStrategy
 
+from callbacks.finite_guard import FiniteGuard
 from callbacks.watchdog import Watchdog, _checkpoints, _come_back
 from engine.watch import Watch
 from tests.conftest import TINY
@@ -50,6 +51,22 @@ def test_the_last_resort_follows_the_phase_at_once(tmp_path, monkeypatch):
     assert (watch.phase, watch.patience) == ("training", 4)
     watchdog._enter("training", float("inf"))
     assert limits == [90, 24, 90, 24, None]
+
+
+def test_a_rollback_may_take_as_long_as_a_start(tmp_path, monkeypatch):
+    """All checkpoints are read through, on one process, while the others wait."""
+    watchdog, guard, phases = Watchdog(timeout=50, start_timeout=70), FiniteGuard("rollback"), []
+    watch = watchdog._watch = Watch(50, tmp_path)
+    watchdog._enter("training", 50)
+
+    def reads(*_):
+        phases.append((watch.phase, watch.patience))
+        return tmp_path / "last.ckpt", 3
+
+    monkeypatch.setattr("callbacks.finite_guard.roll_back", reads)
+    guard._roll_back(SimpleNamespace(callbacks=[watchdog, guard]), None, None, "the gradient is NaN")
+    assert phases == [("rollback", 70)] and (watch.phase, watch.patience) == ("training", 50)
+    guard._roll_back(SimpleNamespace(callbacks=[guard]), None, None, "the gradient is NaN")
 
 
 @pytest.mark.parametrize("kind", ["validation", "test", "predict"])
