@@ -209,14 +209,19 @@ class LastCheckpoint(_Row):
             return
         step = trainer.global_step
         # The end of the run inside an epoch. At `on_train_epoch_end` Lightning would take the epoch for finished.
-        ends = step == trainer.max_steps or (trainer.should_stop and trainer.fit_loop._can_stop_early)
+        ends = step == trainer.max_steps or _told_to_stop(trainer)
         if step != self._saved_step and (ends or step % self.every_n_steps == 0):
             self._after_validation = trainer.fit_loop.epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher)
             if not self._after_validation:
                 self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._after_validation and not self._off(trainer):
+        if self._off(trainer):
+            return
+        # Early stopping may have decided in this very validation that the run ends inside the epoch.
+        inside = not trainer.is_last_batch and not trainer.fit_loop.epoch_loop._should_accumulate()
+        ends = inside and _told_to_stop(trainer) and trainer.global_step != self._saved_step
+        if self._after_validation or ends:
             self._after_validation = False
             self._save(trainer)
 
@@ -238,3 +243,7 @@ class LastCheckpoint(_Row):
     def _save(self, trainer: Trainer, place: int = 0) -> None:
         super()._save(trainer, place)
         self._saved_step = trainer.global_step
+
+
+def _told_to_stop(trainer: Trainer) -> bool:
+    return bool(trainer.should_stop and trainer.fit_loop._can_stop_early)

@@ -204,3 +204,17 @@ def test_a_run_that_is_told_to_stop_inside_an_epoch(team, through):
     assert told.end() == [0, 0], told.output
     assert whole(told.folder)["last.ckpt"] == 8
     goes_on(team, through, 8, 2)
+
+
+def test_a_run_that_early_stopping_ends_inside_an_epoch(team, through):
+    """Plain Lightning stops without a save since the last one that was due; the next start trains on from there."""
+    early = [
+        "--trainer.val_check_interval", "2", "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor",
+        "val/loss", "--trainer.callbacks.patience", "1", "--trainer.callbacks.min_delta", "10",
+    ]  # fmt: skip
+    ended = team(*RUN, *early, "--last_checkpoint.every_n_steps", "100", name="a", processes=2)
+    assert ended.end() == [0, 0], ended.output
+    assert whole(ended.folder)["last.ckpt"] == 4 == max(ended.series("train/loss"))
+    again = team(*RUN, *early, *RESUME, name="a", processes=2)
+    assert again.end() == [0, 0], again.output
+    assert "going on after step 4 " in again.output and max(again.series("train/loss")) == 4, "it stays ended"
