@@ -24,6 +24,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
 from callbacks.config_over_checkpoint import ConfigOverCheckpoint
+from callbacks.due_validation import DueValidation
 from callbacks.finite_guard import FiniteGuard
 from callbacks.gradient_coverage import GradientCoverage
 from callbacks.prediction_file import PredictionFile
@@ -246,7 +247,7 @@ class LockstepCLI(LightningCLI):
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), VariablesEnvironment()]
         trainer = super().instantiate_trainer(**kwargs)
         trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
-        trainer.callbacks[:0] = [RunLog(), Throughput(), PredictionFile(), ConfigOverCheckpoint()]
+        trainer.callbacks[:0] = [RunLog(), Throughput(), PredictionFile(), ConfigOverCheckpoint(), DueValidation()]
         watchdog = next(callback for callback in trainer.callbacks if isinstance(callback, Watchdog))
         watchdog.attach(trainer)
         trainer.callbacks.remove(watchdog)

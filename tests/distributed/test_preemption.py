@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from engine.checkpoint_file import head
 from tests.conftest import TINY
 from tests.distributed.faults import fault
 from tests.distributed.signals import signal_in
@@ -90,6 +91,27 @@ def test_in_a_validation(team, stopped, through):
     one = stopped(*EVERY_STEP, *signal_in("on_validation_batch_end", "SIGTERM", number=6, process=1), after=26)
     assert list(one.series("val/ndcg@10")) == [13]
     goes_on(team, through, 26)
+
+
+@pytest.mark.parametrize(
+    ("steps", "interval", "where"),
+    [
+        (26, "1.0", {"hook": "on_validation_start", "number": 2}),
+        (26, "1.0", {"hook": "on_validation_batch_end", "number": 6, "process": 1}),
+        (10, "5", {"hook": "on_validation_batch_end", "number": 6, "process": 1}),
+    ],
+)
+def test_in_the_last_validation_of_all(team, stopped, steps, interval, where):
+    """Lightning: max_steps is reached, so the validation is never done, and best.ckpt is not of the last step."""
+    short = ["--trainer.max_steps", str(steps), "--trainer.val_check_interval", interval]
+    whole = team("fit", *OPTIONS, *short, name="whole")
+    assert whole.end() == [0, 0], whole.output
+    one = stopped(*EVERY_STEP, *short, *signal_in(name="SIGTERM", **where), after=steps)
+    assert list(one.series("val/ndcg@10")) == [steps // 2]
+    goes_on(team, whole, steps, *short)
+    for name in ("best.ckpt", "last.ckpt"):
+        ours, theirs = (head(run.folder / "checkpoints" / name) for run in (one, whole))
+        assert ours["global_step"] == theirs["global_step"] and ours["loops"] == theirs["loops"], name
 
 
 def test_in_a_validation_within_an_epoch(team, stopped):
