@@ -186,7 +186,7 @@ class LastCheckpoint(_Row):
         return f"last-{place}.ckpt" if place else "last.ckpt"
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        if "saved_at" in checkpoint:
+        if trainer.state.fn == "fit" and "saved_at" in checkpoint:
             self.io.goes_on_from(checkpoint["saved_at"])
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
