@@ -38,7 +38,8 @@ class ResultsTable(Callback):
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
-            self._show(trainer, "val", {**self.best, **self.baselines}, "validation, best checkpoint")
+            title = "validation" if trainer.fast_dev_run else "validation, best checkpoint"
+            self._show(trainer, "val", {**self.best, **self.baselines}, title)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
@@ -69,6 +70,9 @@ class ResultsTable(Callback):
         if rows:
             _print_table(title, rows)
         folder = Path(trainer.default_root_dir)
+        if trainer.fast_dev_run:
+            log.info("fast_dev_run: nothing was saved")
+            return
         log.info("files of this run: %s", folder)
         if trainer.state.fn == "fit" and (folder / CHECKPOINTS / "best.ckpt").is_file():
             log.info("figures on held-out test data: python train.py test --run_name %s", folder.name)

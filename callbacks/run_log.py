@@ -14,6 +14,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import Logger
 
+from callbacks.tensorboard import TensorBoard
 from engine.appended_file import AppendedFile
 
 log = logging.getLogger("lockstep")
@@ -85,10 +86,17 @@ class LogFile(logging.Handler):
 
 
 class RunLog(Callback):
-    """Writes train.log, metrics.jsonl and environment.json into the run's folder, on the first process only."""
+    """Writes train.log, metrics.jsonl and environment.json into the run's folder, on the first process only.
+
+    Args:
+        keep_config: called when training begins; a start that is refused before leaves no config that nobody ran.
+    """
 
     _metrics: MetricsFile | None = None
     _loaded = (0, 0)
+
+    def __init__(self, keep_config: Callable[[], object] = lambda: None) -> None:
+        self._keep_config = keep_config
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if not trainer.is_global_zero:
@@ -113,6 +121,10 @@ class RunLog(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._metrics is None:
             return
+        self._keep_config()
+        for logger in trainer.loggers:
+            if isinstance(logger, TensorBoard):
+                logger.begin()
         self._metrics.forget_after(trainer.global_step)
         if trainer.global_step:
             log.info("going on after step %d (epoch %d)", trainer.global_step, trainer.current_epoch)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from torch.distributed.distributed_c10d import _set_pg_timeout, default_pg_timeout
 
 from callbacks.checkpointing import CHECKPOINTS
@@ -47,8 +48,17 @@ class Watchdog(Callback):
         self._sets_group_timeout = False
 
     def attach(self, trainer: Trainer) -> None:
-        """Makes the watch begin as soon as the processes are connected, before the data are prepared."""
+        """Makes the watch begin as soon as the processes are connected, before the data are prepared.
+
+        Raises:
+            ValueError: the processes are to be copies of this one (strategies ddp_spawn, ddp_fork, ddp_notebook).
+        """
         strategy = trainer.strategy
+        if isinstance(strategy.launcher, _MultiProcessingLauncher):
+            raise ValueError(
+                "the strategies ddp_spawn, ddp_fork and ddp_notebook copy this process with all that it has made so "
+                "far, and a run of several processes starts each of them anew: use --trainer.strategy ddp"
+            )
         if getattr(strategy, "_timeout", None) == default_pg_timeout:
             self._sets_group_timeout = True
             strategy._timeout = _group_timeout(self.start_timeout)

@@ -246,15 +246,17 @@ class LockstepCLI(LightningCLI):
             plugins = config.get("plugins") or []
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), VariablesEnvironment()]
         trainer = super().instantiate_trainer(**kwargs)
+        limit = {"fit": "train", "validate": "val"}.get(self.subcommand, self.subcommand)
+        if getattr(trainer, f"limit_{limit}_batches") == 0:
+            raise ValueError(f"trainer.limit_{limit}_batches is 0, so {self.subcommand} would do nothing")
         trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
-        trainer.callbacks[:0] = [RunLog(), Throughput(), PredictionFile(), ConfigOverCheckpoint(), DueValidation()]
+        run_log = RunLog(lambda: write_config(self._config_text, folder))
+        trainer.callbacks[:0] = [run_log, Throughput(), PredictionFile(), ConfigOverCheckpoint(), DueValidation()]
         watchdog = next(callback for callback in trainer.callbacks if isinstance(callback, Watchdog))
         watchdog.attach(trainer)
         trainer.callbacks.remove(watchdog)
         trainer.callbacks.insert(0, watchdog)  # hears of an error before callbacks that wait for other processes
         trainer.callbacks.append(ResultsTable())  # torn down last, so that its table is the last thing on the screen
-        if self.subcommand == "fit" and trainer.is_global_zero:
-            write_config(self._config_text, folder)
         return trainer
 
 

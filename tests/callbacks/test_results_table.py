@@ -63,3 +63,11 @@ def test_the_table_of_a_run(lockstep, done, said, capsys):
     (figure,) = done.series("test/ndcg@10").values()
     assert f"{figure:.4f}" in shown
     assert f"files of this run: runs/{done.folder.name}" in said
+
+
+def test_a_trial_run_claims_no_checkpoint(lockstep, said, capsys):
+    lockstep("fit", *TINY, "--trainer.fast_dev_run", "1", name="a")
+    shown = capsys.readouterr().out
+    assert "this model" in shown and "best checkpoint" not in shown
+    assert not [line for line in said if "files of this run" in line]
+    assert "fast_dev_run: nothing was saved" in said

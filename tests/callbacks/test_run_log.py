@@ -90,3 +90,5 @@ def test_a_run_that_fails_says_why_and_closes_its_files(lockstep, tmp_path):
     assert not [handler for handler in log.handlers if isinstance(handler, LogFile)]
     text = (tmp_path / "runs/a/train.log").read_text()
     assert "Traceback" in text and "set data.init_args.micro_batch_size" in text
+    left = {path.name for path in (tmp_path / "runs/a").iterdir()}
+    assert not [name for name in left if name.startswith(("config", "events"))], "nobody has trained with that"

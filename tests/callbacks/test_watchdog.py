@@ -81,6 +81,12 @@ def test_metrics_over_everything_may_take_as_long_as_a_start(tmp_path, kind):
     assert watchdog._watch.patience == 70 and watchdog._watch.phase.startswith("end of ")
 
 
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
+def test_copies_of_a_process_are_refused(lockstep, strategy):
+    with pytest.raises(ValueError, match="use --trainer.strategy ddp$"):
+        lockstep("fit", *TINY, "--trainer.devices", "2", "--trainer.strategy", strategy, name="a")
+
+
 def test_limits_are_seconds():
     assert Watchdog(timeout=0).timeout == float("inf")
     with pytest.raises(ValueError, match="watchdog.start_timeout .* got -1"):

@@ -1,0 +1,14 @@
+"""A command that would do nothing says so."""
+
+import pytest
+
+from tests.conftest import TINY
+
+
+@pytest.mark.parametrize(("command", "limit"), [("fit", "train"), ("validate", "val"), ("test", "test")])
+def test_a_limit_of_no_batches(lockstep, command, limit, tmp_path):
+    (tmp_path / "runs/a/checkpoints").mkdir(parents=True)
+    if command != "fit":
+        (tmp_path / "runs/a/checkpoints/best.ckpt").touch()
+    with pytest.raises(ValueError, match=f"trainer.limit_{limit}_batches is 0, so {command} would do nothing"):
+        lockstep(command, *TINY, f"--trainer.limit_{limit}_batches", "0", name="a")
