@@ -54,6 +54,8 @@ def verify(path: Path) -> None:
 
 
 def _verify_shards(folder: Path) -> None:
+    if not any((folder / name).is_file() for name in (".metadata", PROGRESS)) and not list(folder.glob("*.distcp")):
+        raise DamagedCheckpoint(f"{folder} is a folder, not a checkpoint")
     if not (folder / ".metadata").is_file():
         raise DamagedCheckpoint(f"{folder} is not whole: .metadata, which is written last, is missing")
     verify(folder / PROGRESS)

@@ -19,6 +19,7 @@ from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.strategies import Strategy
 
 from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, newest_verified, verify
+from engine.checkpoint_match import require_lightning
 from engine.durable_file import remove, write_beside
 from engine.faults import AgreedFailure
 from engine.loadable import require_loadable
@@ -193,6 +194,7 @@ class DurableCheckpointIO(CheckpointIO):
         """
         Raises:
             DamagedCheckpoint: names the file, what was found and what to do.
+            ValueError: it is whole, but no checkpoint of Lightning's.
         """
         self.finish_writing()
         try:
@@ -201,7 +203,9 @@ class DurableCheckpointIO(CheckpointIO):
             raise DamagedCheckpoint(
                 f"{error}. --ckpt_path last takes the newest one of a run that is whole, --ckpt_path FILE another"
             ) from error
-        return torch.load(path, map_location="cpu" if map_location is None else map_location, weights_only=True)
+        checkpoint = torch.load(path, map_location="cpu" if map_location is None else map_location, weights_only=True)
+        require_lightning(checkpoint, Path(path))
+        return checkpoint
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """After what is being written is whole; a failure is a warning."""

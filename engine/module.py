@@ -12,6 +12,7 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import Optimizer
 
+from engine.checkpoint_match import require_match
 from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.exact_mean import ExactMean, LossSum
@@ -244,6 +245,7 @@ class LockstepModule(LightningModule):
         if self._trainer is not None and self.trainer.state.fn == "fit" and self._leaves_out_frozen():
             self._frozen_as_built = frozen_fingerprints(self)  # before they are loaded
         put_back_frozen(self, checkpoint)
+        require_match(self, checkpoint)
         if self._trainer is None or self.trainer.state.fn != "fit" or "loops" not in checkpoint:
             return
         saved = checkpoint.get(type(self.data).__qualname__, {}).get("accumulation", 1)

@@ -14,6 +14,7 @@ import torch
 from engine.checkpoint_file import verify
 from tests.distributed.faults import fault
 from tests.distributed.reader import READER
+from tests.distributed.tiny import TINY_FAMILY
 
 pytestmark = pytest.mark.distributed
 
@@ -218,3 +219,13 @@ def test_a_run_that_early_stopping_ends_inside_an_epoch(team, through):
     again = team(*RUN, *early, *RESUME, name="a", processes=2)
     assert again.end() == [0, 0], again.output
     assert "going on after step 4 " in again.output and max(again.series("train/loss")) == 4, "it stays ended"
+
+
+def test_a_checkpoint_of_another_model(team):
+    """Plain Lightning: a traceback on every process, of which the first line names nothing."""
+    other = team("fit", *TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "3", name="b")
+    assert other.end() == [0, 0], other.output
+    run = team(*RUN, "--ckpt_path", "runs/b/checkpoints/last.ckpt", name="a", processes=2)
+    assert run.end() == [2, 2] and run.survivors == [], run.output
+    said = "written by another model or config: it lacks ballast, language.weight, language.bias. Give the config"
+    assert said in run.output and "Traceback" not in run.output

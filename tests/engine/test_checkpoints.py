@@ -18,7 +18,8 @@ ALONE = SimpleNamespace(broadcast=lambda content: content)
 
 
 def content(step):
-    return {"state_dict": {"weight": torch.full((50_000,), float(step))}, "global_step": step}
+    weights = {"weight": torch.full((50_000,), float(step))}
+    return {"state_dict": weights, "global_step": step, "pytorch-lightning_version": "2.6.6"}
 
 
 def step_of(path):
@@ -98,6 +99,17 @@ def test_a_stranger_runs_no_code(plugin, tmp_path):
     torch.save({"state_dict": Malicious()}, tmp_path / "a.ckpt")
     with pytest.raises(DamagedCheckpoint, match="a.ckpt holds (posix|nt).system, which could run code"):
         plugin.load_checkpoint(tmp_path / "a.ckpt", weights_only=False)
+
+
+@pytest.mark.parametrize("foreign", [{"state_dict": {}}, {"weight": torch.ones(3)}, [1, 2]])
+def test_what_is_no_checkpoint_of_lightnings(plugin, tmp_path, foreign):
+    """Lightning raises KeyError: 'pytorch-lightning_version'."""
+    torch.save(foreign, tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match="a.ckpt is no Lightning checkpoint: it has no .*pytorch-lightning_version"):
+        plugin.load_checkpoint(tmp_path / "a.ckpt")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match="folder is a folder, not a checkpoint"):
+        plugin.load_checkpoint(tmp_path / "folder")
 
 
 def save(plugin, path, step, **options):

@@ -101,7 +101,11 @@ def test_a_full_disk(strategy, tmp_path):
 
 
 def test_a_folder_that_is_not_whole_gets_no_name(strategy, tmp_path, monkeypatch):
-    monkeypatch.setattr(FSDPStrategy, "save_checkpoint", lambda self, checkpoint, path, options: Path(path).mkdir())
+    def writes_a_part(self, checkpoint, path, options):
+        Path(path).mkdir()
+        (Path(path) / "__0_0.distcp").touch()
+
+    monkeypatch.setattr(FSDPStrategy, "save_checkpoint", writes_a_part)
     strategy.save_checkpoint(content(1), tmp_path / "last.ckpt")
     with pytest.raises(AgreedFailure, match="is not whole: .metadata"):
         strategy.checkpoint_io.agree(strategy, last=True)
