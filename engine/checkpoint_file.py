@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from engine.manifest import MANIFEST, changed
+
 log = logging.getLogger("lockstep")
 
 CHECKPOINTS = "checkpoints"
@@ -26,7 +28,8 @@ class DamagedCheckpoint(ValueError):
 def verify(path: Path) -> None:
     """Reads a checkpoint through and compares the CRC-32 that torch has stored for every part of it.
 
-    A sharded checkpoint (a folder) is whole when its index is there, and every shard with the size that it names.
+    A sharded checkpoint (a folder) is whole when its index is there, and every file as its manifest says; of one that
+    was not written here, and has none, every shard with the size that the index names.
 
     Raises:
         DamagedCheckpoint: names the file and what was found.
@@ -58,6 +61,13 @@ def _verify_shards(folder: Path) -> None:
         raise DamagedCheckpoint(f"{folder} is a folder, not a checkpoint")
     if not (folder / ".metadata").is_file():
         raise DamagedCheckpoint(f"{folder} is not whole: .metadata, which is written last, is missing")
+    try:
+        problem = changed(folder)
+    except FileNotFoundError:
+        log.debug("%s has no %s: only the sizes of its files can be checked", folder, MANIFEST)
+    else:
+        if problem is not None:
+            raise DamagedCheckpoint(f"{folder} is damaged: {problem}")
     verify(folder / PROGRESS)
     try:
         with (folder / ".metadata").open("rb") as file:

@@ -16,6 +16,7 @@ from lightning.pytorch.strategies import FSDPStrategy
 from engine.checkpoint_file import DamagedCheckpoint, verify
 from engine.checkpoints import DurableCheckpointIO
 from engine.durable_file import beside, flush_folder, remove
+from engine.manifest import write_manifest
 
 log = logging.getLogger("lockstep")
 
@@ -107,6 +108,7 @@ class ShardedStrategy(FSDPStrategy):
 
 def _whole(folder: Path) -> Path:
     try:
+        write_manifest(folder)
         verify(folder)
         flush_folder(folder)
     except BaseException:

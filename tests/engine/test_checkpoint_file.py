@@ -1,5 +1,6 @@
 """Damage shows; what verifies is what was written."""
 
+import logging
 import os
 import pickle
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.checkpoint_file import PROGRESS, DamagedCheckpoint, candidates, head, newest_verified, saved_at, verify
+from engine.manifest import MANIFEST, write_manifest
 
 CONTENT = {"weight": torch.arange(300.0), "steps": [1, 2, 3], "saved_at": 5.0}
 
@@ -114,3 +116,25 @@ def test_what_a_run_can_go_on_from(tmp_path):
     names = [path.name for path in candidates(tmp_path)]
     assert names == ["last.ckpt", "last-1.ckpt", "best.ckpt", "best-2.ckpt", "hpc_ckpt_3.ckpt"]
     assert candidates(tmp_path / "other") == [] and newest_verified(tmp_path / "other") is None
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+def test_a_manifest(tmp_path, said, caplog):
+    caplog.set_level(logging.DEBUG, "lockstep")
+    folder = sharded(tmp_path / "last.ckpt")
+    verify(folder)
+    assert "has no manifest.json: only the sizes of its files can be checked" in said[-1]
+    write_manifest(folder)
+    verify(folder)
+    for path in [path for path in folder.iterdir() if path.name != MANIFEST]:
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(DamagedCheckpoint, match=f"is damaged: {path.name} has changed since it was saved"):
+            verify(folder)
+        path.write_bytes(whole + b"0")
+        with pytest.raises(DamagedCheckpoint, match=rf"{path.name} has [\d,]+ of [\d,]+ bytes"):
+            verify(folder)
+        path.write_bytes(whole)
+    (folder / MANIFEST).write_text("{}")
+    with pytest.raises(DamagedCheckpoint, match="manifest.json cannot be read"):
+        verify(folder)

@@ -87,6 +87,19 @@ def test_folders_in_a_row(strategy, tmp_path):
         strategy.load_checkpoint(row[0])
 
 
+def test_a_flipped_bit(strategy, tmp_path):
+    """torch stores no checksum of shards: it loads what is there."""
+    path = tmp_path / "last.ckpt"
+    strategy.save_checkpoint(content(1), path)
+    strategy.checkpoint_io.finish()
+    shard = next(path.glob("*.distcp"))
+    octets = bytearray(shard.read_bytes())
+    octets[len(octets) // 2] ^= 1
+    shard.write_bytes(octets)
+    with pytest.raises(DamagedCheckpoint, match=rf"damaged: {shard.name} has changed since it was saved.*--ckpt_path"):
+        strategy.load_checkpoint(path)
+
+
 def test_a_full_disk(strategy, tmp_path):
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1), path)
