@@ -17,6 +17,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, candidates, head, saved_at, verify
 from engine.checkpoints import DurableCheckpointIO
 from engine.durable_file import remove, remove_leftovers
+from engine.faults import AgreedFailure
 from engine.retention import to_front
 
 __all__ = ["CHECKPOINTS", "BestCheckpoint", "LastCheckpoint"]
@@ -127,11 +128,7 @@ class BestCheckpoint(_Row):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._off(trainer):
             return
-        if self.monitor not in trainer.callback_metrics:
-            raise MisconfigurationException(
-                f"best_checkpoint.monitor is {self.monitor!r}, but the evaluation gives "
-                f"{sorted(trainer.callback_metrics)}: name one of them"
-            )
+        self._require_monitor(trainer, AgreedFailure)
         if self._saving is not None and self.io.failed(self._saving[0]):
             self._scores = self._saving[1]
         score = float(trainer.callback_metrics[self.monitor])
@@ -147,6 +144,19 @@ class BestCheckpoint(_Row):
             self._score = score
             self._save(trainer, place)
             self._score = None
+
+    def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # Hours before the first evaluation. A model that logs nothing in the sanity check is asked after that.
+        if not trainer.fast_dev_run and _of_validation(trainer):
+            self._require_monitor(trainer, MisconfigurationException)
+
+    def _require_monitor(self, trainer: Trainer, failure: type[Exception]) -> None:
+        """All processes log the same metrics, and so raise alike."""
+        if self.monitor not in trainer.callback_metrics:
+            raise failure(
+                f"best_checkpoint.monitor is {self.monitor!r}, but the evaluation gives {_of_validation(trainer)}: "
+                "name one of them"
+            )
 
     def _make_room(self, place: int, gap: int) -> None:
         """What does not count (it is damaged, or of another metric) must not move on to where a good one is."""
@@ -243,6 +253,10 @@ class LastCheckpoint(_Row):
     def _save(self, trainer: Trainer, place: int = 0) -> None:
         super()._save(trainer, place)
         self._saved_step = trainer.global_step
+
+
+def _of_validation(trainer: Trainer) -> list[str]:
+    return sorted(name for name in trainer.callback_metrics if name.startswith("val/"))
 
 
 def _told_to_stop(trainer: Trainer) -> bool:

@@ -34,7 +34,7 @@ class FiniteGuard(Callback):
     once a step. Loss spikes that stay finite are not looked for.
 
     Args:
-        policy: `stop` ends the run, with exit code 1 and the last checkpoint as it was; `skip` leaves the step out; `rollback` takes weights and optimizer state of the newest good checkpoint and goes on with the next batch, so that the batches since that checkpoint are passed over as well (as PaLM did, arXiv 2204.02311, section 5.1).
+        policy: `stop` ends the run, with exit code 1 and the last checkpoint as it was; `skip` leaves the step out; `rollback` takes weights and optimizer state of the newest good checkpoint that this start has saved or goes on from, and goes on with the next batch, so that the batches since that checkpoint are passed over as well (as PaLM did, arXiv 2204.02311, section 5.1).
         max_skips: steps in a row that `skip` leaves out before it stops: more of them are no bad sample, the training has diverged.
         max_rollbacks: rollbacks in the whole run before it stops.
     """  # noqa: E501

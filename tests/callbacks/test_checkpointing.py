@@ -1,6 +1,7 @@
 """best.ckpt and last.ckpt."""
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
 from engine import checkpoints
 from engine.checkpoint_file import DamagedCheckpoint, newest_verified, verify
 from engine.checkpoints import DurableCheckpointIO
+from engine.faults import AgreedFailure
 from tests.conftest import TINY
 from tests.distributed.tiny import TINY_FAMILY
 
@@ -204,5 +206,13 @@ def good(training):
 def test_a_metric_that_is_not_there(training):
     training.begin()
     training.best.monitor = "val/z"
-    with pytest.raises(MisconfigurationException, match=r"monitor is 'val/z', but .* \['val/x', 'val/y'\]: name one"):
+    with pytest.raises(AgreedFailure, match=r"monitor is 'val/z', but .* \['val/x', 'val/y'\]: name one"):
         training.evaluate(0.1)
+
+
+def test_a_metric_that_is_not_there_is_noticed_before_training(lockstep):
+    """Plain Lightning says so after the first epoch."""
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "6"]
+    with pytest.raises(MisconfigurationException, match=r"monitor is 'val/foo', but .* gives \['val/loss'\]: name one"):
+        lockstep("fit", *options, "--best_checkpoint.monitor", "val/foo", name="a")
+    assert not Path("runs/a/gradients").exists(), "no step was taken"

@@ -229,3 +229,14 @@ def test_a_checkpoint_of_another_model(team):
     assert run.end() == [2, 2] and run.survivors == [], run.output
     said = "written by another model or config: it lacks ballast, language.weight, language.bias. Give the config"
     assert said in run.output and "Traceback" not in run.output
+
+
+def test_a_monitor_that_is_not_there_is_noticed_before_training(team):
+    """Plain Lightning: after the first epoch, with a traceback on every process."""
+    run = team(*RUN, "--best_checkpoint.monitor", "val/foo", name="a", processes=2)
+    assert run.end() == [2, 2] and run.survivors == [], run.output
+    assert "best_checkpoint.monitor is 'val/foo', but the evaluation gives ['val/loss']" in run.output
+    assert "Traceback" not in run.output and not (run.folder / "seen").exists()
+    late = team(*RUN, "--best_checkpoint.monitor", "val/foo", "--trainer.num_sanity_val_steps", "0", name="b")
+    assert late.end() == [1, 1] and late.survivors == [], late.output
+    assert late.output.count("best_checkpoint.monitor is 'val/foo'") == 1 and "Traceback" not in late.output
