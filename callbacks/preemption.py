@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import time
 from typing import Any
 
 import torch
@@ -10,11 +11,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from callbacks.checkpointing import LastCheckpoint
 from callbacks.requeue import requeue_job
+from engine.looks import Looks
 from engine.stop_signals import Stopped, stop_signals
 
 log = logging.getLogger("lockstep")
 
-VOTE = "stop"
+VOTE, SECONDS = "stop", "seconds"
 
 
 class Preemption(Callback):
@@ -24,12 +26,13 @@ class Preemption(Callback):
     back into the queue. A second Ctrl-C ends at once.
 
     Args:
-        check_every_n_steps: optimizer steps (in an evaluation: batches) between two looks at what was agreed. On a GPU
-            a look waits for the step, so not every one; where a step takes seconds, 1 is right.
+        check_every_n_steps: optimizer steps (in an evaluation: batches) between two looks at what was agreed. By
+            default every step on a CPU, about every two seconds on a GPU (every step if it takes longer, at least
+            every tenth), where a look waits for the step.
     """
 
-    def __init__(self, check_every_n_steps: int = 10) -> None:
-        if check_every_n_steps < 1:
+    def __init__(self, check_every_n_steps: int | None = None) -> None:
+        if check_every_n_steps is not None and check_every_n_steps < 1:
             raise ValueError(f"preemption.check_every_n_steps must be at least 1, got {check_every_n_steps}")
         self.check_every_n_steps = check_every_n_steps
 
@@ -38,6 +41,10 @@ class Preemption(Callback):
         leave_signals_alone(trainer)
         self._has_voted = self._agreed = self._saved = False
         pl_module.votes.open(VOTE)
+        pl_module.votes.open(SECONDS)
+        on_cpu = trainer.strategy.root_device.type == "cpu"  # a look costs nothing there
+        self._looks = Looks(self.check_every_n_steps or (1 if on_cpu else None))
+        self._clock = time.monotonic()
 
     # -- training ----------------------------------------------------------------------------------------------------
 
@@ -58,6 +65,10 @@ class Preemption(Callback):
         if stop_signals.received and not self._has_voted:
             self._has_voted = True
             pl_module.votes.cast(VOTE)
+        if trainer.is_global_zero:  # its clock counts for all
+            now = time.monotonic()
+            pl_module.votes.cast(SECONDS, now - self._clock)
+            self._clock = now
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -65,8 +76,9 @@ class Preemption(Callback):
         loop = trainer.fit_loop.epoch_loop
         if loop._should_accumulate():
             return
-        if not self._agreed and trainer.global_step % self.check_every_n_steps == 0:
+        if not self._agreed and self._looks.due(trainer.global_step):
             self._agreed = pl_module.votes.total(VOTE) > 0
+            self._looks.looked(trainer.global_step, pl_module.votes.total(SECONDS))
         # With a validation to come, or an epoch to end, the checkpoint is written there.
         if self._agreed and not (trainer.is_last_batch or loop._should_check_val_fx(trainer.fit_loop._data_fetcher)):
             self._save(trainer)
@@ -86,10 +98,15 @@ class Preemption(Callback):
     def _on_evaluation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         # All processes have the same number of batches (engine.sampling), so all of them are here.
         batch_idx = args[2]
-        if trainer.sanity_checking or (batch_idx + 1) % self.check_every_n_steps:
+        if trainer.sanity_checking:
             return
-        if _strongest(trainer):
-            self._stop_evaluation(trainer)
+        if batch_idx == 0:
+            self._evaluation_looks, self._evaluation_began = Looks(self.check_every_n_steps), time.monotonic()
+        if self._evaluation_looks.due(batch_idx + 1):
+            number, seconds = _largest(trainer, stop_signals.received, time.monotonic() - self._evaluation_began)
+            self._evaluation_looks.looked(batch_idx + 1, seconds)
+            if number:
+                self._stop_evaluation(trainer)
 
     on_validation_batch_end = on_test_batch_end = on_predict_batch_end = _on_evaluation_batch_end
 
@@ -127,8 +144,13 @@ class Preemption(Callback):
 
 def _strongest(trainer: Trainer) -> int:
     """The largest signal number that any process has received; a collective."""
-    number = torch.tensor(stop_signals.received, device=trainer.strategy.root_device)
-    return int(trainer.strategy.reduce(number, reduce_op="max"))
+    return int(_largest(trainer, stop_signals.received)[0])
+
+
+def _largest(trainer: Trainer, *values: float) -> list[float]:
+    """Of each value the largest that any process has; a collective."""
+    mine = torch.tensor(values, dtype=torch.float32, device=trainer.strategy.root_device)
+    return trainer.strategy.reduce(mine, reduce_op="max").tolist()  # type: ignore[union-attr]
 
 
 def _validation_is_due(trainer: Trainer) -> None:

@@ -4,13 +4,17 @@ import inspect
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
+import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
 
+from callbacks import preemption
 from callbacks.preemption import Preemption, leave_signals_alone
 from engine.stop_signals import stop_signals
+from engine.votes import Votes
 from tests.conftest import TINY
 from tests.distributed.signals import signal_in
 
@@ -105,7 +109,10 @@ def test_one_process_stops_and_goes_on(lockstep, said):
     options = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30"]
     through = lockstep("fit", *options, name="through")
     with pytest.raises(SystemExit) as end:
-        lockstep("fit", *options, *signal_in("on_train_batch_start", "SIGTERM", number=15), name="a")
+        lockstep(
+            "fit", *options, "--preemption.check_every_n_steps", "10",
+            *signal_in("on_train_batch_start", "SIGTERM", number=15), name="a",
+        )  # fmt: skip
     assert end.value.code == 143
     assert "stopped by SIGTERM after step 20, saved; go on with the same command and --ckpt_path last" in said
     again = lockstep("fit", *options, "--ckpt_path", "last", name="a")
@@ -118,6 +125,46 @@ def test_told_in_its_last_steps_a_run_is_done(lockstep):
         "fit", *TINY, "--trainer.max_steps", "9", *signal_in("on_train_batch_start", "SIGTERM", number=9), name="a"
     )
     assert (run.folder / "checkpoints/last.ckpt").exists()
+
+
+class Answers:
+    """A trainer and its model as Preemption sees them on a GPU, and the seconds that a step takes."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.seconds, self.clock, self.looks = seconds, 0.0, []
+        monkeypatch.setattr(preemption.time, "monotonic", lambda: self.clock)
+        self.strategy = SimpleNamespace(root_device=torch.device("cuda"))
+        self._signal_connector = SimpleNamespace(register_signal_handlers=print)
+        loop = SimpleNamespace(_broadcast_sigterm_tensor=print, _should_accumulate=lambda: False)
+        self.fit_loop = SimpleNamespace(epoch_loop=loop)
+        self.is_global_zero, self.global_step, self.votes = True, 0, Votes()
+
+    def train(self, callback, steps):
+        for _ in range(steps):
+            self.clock += self.seconds
+            callback.on_after_backward(self, self)
+            self.votes.count(self.votes.ballot({"dtype": torch.float64}))
+            self.global_step += 1
+            before = callback._looks._last
+            callback.on_train_batch_end(self, self, None, None, 0)
+            if callback._looks._last != before:
+                self.looks.append(self.global_step)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "looks"),
+    [(0.01, [1, 2, 12, 22]), (0.5, [1, 2, 6, 10, 14, 18, 22, 26, 30]), (15.0, list(range(1, 31)))],
+)
+def test_slow_steps_are_all_looked_at(monkeypatch, seconds, looks):
+    """With 15 s a step and ten steps between two looks SLURM's 120 s would be over before the first of them."""
+    callback, run = Preemption(), Answers(monkeypatch, seconds)
+    callback.setup(run, run, "fit")
+    run.train(callback, 30)
+    assert run.looks == looks
+    run.seconds = 15.0
+    run.train(callback, 30)
+    assert run.looks[-15:] == list(range(46, 61)), "at most ten slow steps after fast ones without a look"
+    stop_signals.close()
 
 
 def test_how_often():

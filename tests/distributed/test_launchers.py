@@ -69,7 +69,8 @@ def gone(session):
 
 def test_a_signal_to_a_child_of_lightnings_launcher(started, tmp_path):
     """Lightning: it hangs; and a child that ends with another code than 0 has the first process killed."""
-    first = started(*signal_in("on_train_batch_start", "SIGTERM", number=18, process=1))
+    tenth = ["--preemption.check_every_n_steps", "10"]
+    first = started(*tenth, *signal_in("on_train_batch_start", "SIGTERM", number=18, process=1))
     output, _ = first.communicate(timeout=120)
     assert first.returncode == 143, output
     assert "stopped by SIGTERM after step 20, saved" in output and "Forcefully terminating" not in output

@@ -25,6 +25,7 @@ OPTIONS = [
     "--data.init_args.evaluation_batch_size", "25",
 ]  # fmt: skip
 EVERY_STEP = ["--preemption.check_every_n_steps", "1"]
+EVERY_TENTH = ["--preemption.check_every_n_steps", "10"]
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +67,18 @@ def goes_on(team, through, step, *options, processes=2, tolerance=0.0):
 )
 def test_in_the_middle_of_an_epoch(team, stopped, through, name, process, code):
     """Lightning: SIGTERM to rank 1 hangs, to all exit code 0; SIGUSR1 without SLURM kills."""
-    one = stopped(*fault("SignalAt", name=name, step=17, process=process), after=20, code=code, name=name)
+    told = fault("SignalAt", name=name, step=17, process=process)
+    one = stopped(*EVERY_TENTH, *told, after=20, code=code, name=name)
     assert sorted(one.series("train/loss")) == list(range(1, 21)), "the last step's figures are written"
     goes_on(team, through, 20)
 
 
 def test_in_the_last_step_of_an_epoch(team, stopped, through):
-    """The validation is still to come: the checkpoint has it begun, and the next start runs it first."""
-    one = stopped(*EVERY_STEP, *fault("SignalAt", name="SIGTERM", step=12), after=13)
+    """The validation is still to come: the checkpoint has it begun, and the next start runs it first.
+
+    On a CPU every step is looked at by default.
+    """
+    one = stopped(*fault("SignalAt", name="SIGTERM", step=12), after=13)
     assert one.series("val/ndcg@10") == {}
     goes_on(team, through, 13)
 
@@ -148,7 +153,7 @@ def test_on_fewer_processes(team, stopped):
 def test_told_to_loader_processes_too(team, stopped, through):
     """A scheduler's SIGTERM and a terminal's Ctrl-C reach the workers as well: torch's die of it, and the run fails."""
     workers = ["--data.init_args.num_workers", "1"]
-    stopped(*workers, *signal_in("on_train_batch_start", "SIGTERM", number=18, group=True), after=20)
+    stopped(*EVERY_TENTH, *workers, *signal_in("on_train_batch_start", "SIGTERM", number=18, group=True), after=20)
     goes_on(team, through, 20, *workers)
 
 
@@ -208,9 +213,8 @@ def test_a_slurm_job_puts_itself_back_into_the_queue(team, stopped, scontrol, th
     """Lightning: with the signal to one task it hangs; torchrun inside SLURM is never requeued."""
     asked = scontrol()
     job = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
-    one = stopped(
-        *fault("SignalAt", name="SIGUSR1", step=17, process=process), after=20, name="SIGUSR1", environment=job
-    )
+    told = fault("SignalAt", name="SIGUSR1", step=17, process=process)
+    one = stopped(*EVERY_TENTH, *told, after=20, name="SIGUSR1", environment=job)
     assert asked() == ["show job 7_2", "requeue 7_2"]
     assert "SLURM job 7_2 is requeued and goes on from here" in one.said[0]
     again = team("fit", *OPTIONS, name="a", environment={**job, "SLURM_RESTART_COUNT": "1"})
