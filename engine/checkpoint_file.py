@@ -59,15 +59,24 @@ def verify(path: Path) -> None:
 def _verify_shards(folder: Path) -> None:
     if not any((folder / name).is_file() for name in (".metadata", PROGRESS)) and not list(folder.glob("*.distcp")):
         raise DamagedCheckpoint(f"{folder} is a folder, not a checkpoint")
-    if not (folder / ".metadata").is_file():
-        raise DamagedCheckpoint(f"{folder} is not whole: .metadata, which is written last, is missing")
     try:
-        problem = changed(folder)
+        problem = changed(folder) if (folder / ".metadata").is_file() else None
     except FileNotFoundError:
         log.debug("%s has no %s: only the sizes of its files can be checked", folder, MANIFEST)
     else:
         if problem is not None:
             raise DamagedCheckpoint(f"{folder} is damaged: {problem}")
+    verify_sizes(folder)
+
+
+def verify_sizes(folder: Path) -> None:
+    """Whether a sharded checkpoint has all that its index names, without reading the shards through.
+
+    Raises:
+        DamagedCheckpoint: names the folder and what was found.
+    """
+    if not (folder / ".metadata").is_file():
+        raise DamagedCheckpoint(f"{folder} is not whole: .metadata, which is written last, is missing")
     verify(folder / PROGRESS)
     try:
         with (folder / ".metadata").open("rb") as file:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import FSDPStrategy
 
-from engine.checkpoint_file import DamagedCheckpoint, verify
+from engine.checkpoint_file import DamagedCheckpoint, verify, verify_sizes
 from engine.checkpoints import DurableCheckpointIO
 from engine.durable_file import beside, flush_folder, remove
 from engine.manifest import write_manifest
@@ -108,8 +108,8 @@ class ShardedStrategy(FSDPStrategy):
 
 def _whole(folder: Path) -> Path:
     try:
-        write_manifest(folder)
-        verify(folder)
+        verify_sizes(folder)
+        write_manifest(folder)  # reads the shards through, once
         flush_folder(folder)
     except BaseException:
         remove(folder)
