@@ -11,9 +11,11 @@ process asks with a token of its own, and only a reply to that token counts.
 import json
 import os
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -117,7 +119,7 @@ class _Meeting:
     def _ask(self, question: str) -> str:
         token = uuid.uuid4().hex
         self.store.set(f"lockstep/{question}/asks/{self._place.rank}", token)
-        reply = self._wait(lambda: self._reply(question, token), "the first process")
+        reply = self._wait(lambda: self._reply(question, token), "the first process", f"lockstep/{question}/at_work")
         self.store.set(f"lockstep/{question}/took/{self._place.rank}", reply["from"])
         if "error" in reply:
             raise ValueError(f"process 0 ended: {reply['error']}")
@@ -131,13 +133,31 @@ class _Meeting:
     def _answer(self, question: str, answer: Callable[[], str]) -> str:
         kept = f"lockstep/{question}/kept"
         try:
-            text = (self._get(kept) if question == "run_name" else None) or answer()
+            with self._at_work(question):
+                text = (self._get(kept) if question == "run_name" else None) or answer()
         except (ValueError, OSError) as error:
             self._hand_out(question, {"error": str(error)})
             raise
         self.store.set(kept, text)
         self._hand_out(question, {"answer": text})
         return text
+
+    @contextmanager
+    def _at_work(self, question: str) -> Iterator[None]:
+        """Lets the others wait on: looking through large checkpoints takes longer than they wait for a silent one."""
+        done = threading.Event()
+
+        def say_so() -> None:
+            while not done.wait(_PATIENCE / 20):
+                self.store.add(f"lockstep/{question}/at_work", 1)
+
+        thread = threading.Thread(target=say_so, name="lockstep-at-work", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def _hand_out(self, question: str, reply: dict[str, str]) -> None:
         reply = {**reply, "from": uuid.uuid4().hex}
@@ -159,9 +179,12 @@ class _Meeting:
     def _get(self, key: str) -> str | None:
         return self.store.get(key).decode() if self.store.check([key]) else None
 
-    def _wait(self, ask: Callable[[], Any], whom: str) -> Any:
-        deadline = time.monotonic() + _PATIENCE
+    def _wait(self, ask: Callable[[], Any], whom: str, at_work: str | None = None) -> Any:
+        """What `ask` finds. Under `at_work` those who are waited for say that they are still on it."""
+        deadline, heard = time.monotonic() + _PATIENCE, None
         while not (found := ask()):
+            if at_work and (said := self._get(at_work)) != heard:
+                deadline, heard = time.monotonic() + _PATIENCE, said
             if time.monotonic() > deadline:
                 raise ValueError(
                     f"process {self._place.rank} of {self._place.processes} has waited {_PATIENCE:.0f} s for {whom} at "

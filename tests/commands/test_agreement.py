@@ -173,3 +173,15 @@ def test_incomplete_variables():
         agreed("run_name", never, {"LOCAL_RANK": "0", "WORLD_SIZE": "2"})
     with pytest.raises(ValueError, match="RANK 2, WORLD_SIZE 2 and LOCAL_WORLD_SIZE 1 do not fit together"):
         agreed("run_name", never, by_hand(2, 29500))
+
+
+def test_a_first_process_at_work_is_waited_for(torchrun, monkeypatch):
+    """It may read through checkpoints of many GB; only a silent one is given up."""
+    monkeypatch.setattr(agreement, "_PATIENCE", 0.4)
+    slow = threading.Event()
+    threading.Timer(1.2, slow.set).start()
+    answers = side_by_side(
+        lambda: agreed("checkpoint", lambda: str(slow.wait(10)), torchrun(0)),
+        lambda: agreed("checkpoint", never, torchrun(1)),
+    )
+    assert answers == ["True", "True"]
