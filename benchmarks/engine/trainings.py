@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
@@ -13,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.engine.tower import SAMPLES, samples, squared_errors, tower
 from benchmarks.engine.turns import Gate
+from benchmarks.recommender.movielens_like import movielens_like
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -84,15 +86,23 @@ def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS) -> No
     lockstep(gate, options=options, guards=guards)
 
 
-def recommender(gate: Gate) -> None:
-    """SASRec of configs/recommender/sasrec.yaml on an embedded marketplace with histories of up to 200 events."""
+def recommender(gate: Gate, *, interactions: Path) -> None:
+    """SASRec of configs/recommender/sasrec.yaml on a file of interactions."""
     options = [
-        "--config", str(CONFIGS / "recommender/sasrec.yaml"), "--data.init_args.dataset", "synthetic",
-        "--data.init_args.marketplace.num_users", "6000", "--data.init_args.marketplace.num_items", "3400",
-        "--data.init_args.marketplace.min_length", "20", "--data.init_args.marketplace.max_length", "300",
-        "--model.init_args.baselines", "false",
+        "--config", str(CONFIGS / "recommender/sasrec.yaml"), "--data.init_args.dataset", "files",
+        "--data.init_args.root", str(interactions), "--model.init_args.baselines", "false",
     ]  # fmt: skip
     lockstep(gate, options=options)
+
+
+def write_interactions(folder: Path, num_users: int = 6040) -> Path:
+    """A file with lengths as in ML-1M."""
+    events = movielens_like(num_users)
+    users = np.repeat(np.arange(num_users), np.diff(events.offsets))
+    rows = np.stack([users, events.items, events.times], axis=1)
+    path = folder / "interactions.csv"
+    np.savetxt(path, rows, fmt="%d", delimiter=",", header="user_id,item_id,timestamp", comments="")
+    return path
 
 
 def plain_lightning(gate: Gate, *, batch_size: int) -> None:
