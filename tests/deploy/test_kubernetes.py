@@ -199,7 +199,7 @@ def test_an_evicted_pod_takes_the_other_one_along_and_both_come_back(start_pods,
     options += ["--ckpt_path", "last", *fault("CommandAt", command=evict, step=5, process=1, hold=True)]
     codes, said = start_pods(*options)
     assert all(codes), said
-    assert "stopped by SIGTERM after step 6, saved" in said
+    assert "stopped by SIGTERM after step 6, saved" in said, said
     codes, said = start_pods(*options)
     assert codes == [0, 0], said
     assert "going on after step 6 " in said

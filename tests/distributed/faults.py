@@ -122,7 +122,9 @@ class CommandAt(At):
         except FileExistsError:
             return
         os.environ["PID"] = str(os.getpid())
-        subprocess.run([os.path.expandvars(word) for word in self.command], check=True, timeout=60)
+        # In a session of its own: a launcher signals the whole group of the process, the command too.
+        command = [os.path.expandvars(word) for word in self.command]
+        subprocess.run(command, check=True, timeout=60, start_new_session=True)
         deadline = time.monotonic() + 120
         while self.hold and not stop_signals.received:
             if time.monotonic() > deadline:
