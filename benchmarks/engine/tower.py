@@ -8,7 +8,7 @@ from engine.exact_mean import LossSum
 from engine.module import LockstepModule
 from engine.sampling import FILLER, Draw
 
-WIDTH, LAYERS, SAMPLES = 200, 24, 4096
+WIDTH, LAYERS, SAMPLES = 200, 24, 32768
 
 
 def tower() -> nn.Sequential:
@@ -19,7 +19,7 @@ def tower() -> nn.Sequential:
 
 
 def samples() -> tuple[Tensor, Tensor]:
-    """Inputs and targets, [4096, 200] each."""
+    """Inputs and targets, [32768, 200] each: epochs so long that what is saved at their end does not count."""
     generator = torch.Generator().manual_seed(2)
     return torch.randn(SAMPLES, WIDTH, generator=generator), torch.randn(SAMPLES, WIDTH, generator=generator)
 
