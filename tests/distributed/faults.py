@@ -122,9 +122,10 @@ class CommandAt(At):
         except FileExistsError:
             return
         os.environ["PID"] = str(os.getpid())
-        # In a session of its own: a launcher signals the whole group of the process, the command too.
         command = [os.path.expandvars(word) for word in self.command]
-        subprocess.run(command, check=True, timeout=60, start_new_session=True)
+        code = subprocess.run(command, timeout=60).returncode
+        if code not in (0, -signal.SIGTERM):  # a launcher signals all that the process has started, the command too
+            raise subprocess.CalledProcessError(code, command)
         deadline = time.monotonic() + 120
         while self.hold and not stop_signals.received:
             if time.monotonic() > deadline:
