@@ -180,7 +180,7 @@ class Watch:
         if line.verdict is not None:
             return line.verdict
         if self._launcher not in (None, os.getppid()):
-            return Verdict(self.rank, f"torchrun, which started process {self.rank}, is gone", lost=True)
+            return Verdict(-1, f"torchrun, which started process {self.rank}, is gone", lost=True)
         if line.host_is_gone:
             gone = f"nobody listens at {line.address} any more: torchrun's agent or process 0 is gone"
             return Verdict(-1, gone, lost=True)
