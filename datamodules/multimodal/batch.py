@@ -1,0 +1,42 @@
+"""What the multimodal families' batches have in common: chats as rows of tokens.
+
+A chat holds *placeholders*: tokens that stand where the features of another modality (a series, a picture) belong, one
+for each feature vector. The data side knows how many there are, the model side puts the features in their place. All
+arrays of features follow the order in which the placeholders appear, row by row from the left.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+IGNORE = -100
+"""The label of a token that is not supervised."""
+
+
+class Chat(NamedTuple):
+    """A chat of n tokens, as a language model reads it."""
+
+    tokens: NDArray[np.int64]  # [n]
+    supervised: NDArray[np.bool_]  # [n] what the assistant says, with the end of its turn
+    placeholders: int  # how many of the tokens stand for another modality's features
+
+
+class Rows(NamedTuple):
+    """S chats in R rows of L tokens; a row holds one chat or several, one after the other, padded on the right."""
+
+    tokens: Tensor  # [R, L] int64; the padding token where there is nothing
+    labels: Tensor  # [R, L] int64, the token itself where it is supervised, else IGNORE; not shifted
+    positions: Tensor  # [R, L] int64, from 0 in every chat; padding goes on counting from 0 as a chat of its own
+    samples: Tensor  # [S] int64, the sample of each chat, in the order of the rows; FILLER chats have none
+    placeholders: Tensor  # [S] int64, placeholders of each chat
+
+
+class Prompts(NamedTuple):
+    """B chats up to where the assistant is to speak, padded on the left."""
+
+    tokens: Tensor  # [B, L] int64
+    mask: Tensor  # [B, L] bool, true where there is a token
+    samples: Tensor  # [B] int64
+    placeholders: Tensor  # [B] int64

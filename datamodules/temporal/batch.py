@@ -1,0 +1,56 @@
+"""What a temporal batch is: series of several channels, and chats about them."""
+
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from datamodules.multimodal.batch import Prompts, Rows
+
+
+class SeriesTokens(str, Enum):
+    """How many feature vectors a series becomes."""
+
+    POOLED = "pooled"  # one for the whole series (the seed's)
+    PATCH = "patch"  # one for each patch of all channels together
+    CHANNEL_PATCH = "channel_patch"  # one for each patch of each channel, channel after channel
+
+
+class SeriesLayout(NamedTuple):
+    """What encoder and data must agree on."""
+
+    channels: int
+    tokens: SeriesTokens
+    patch: int  # steps
+
+    def count(self, length: int | Tensor) -> int | Tensor:
+        """Feature vectors of a series of `length` steps."""
+        patches = -(-length // self.patch)
+        if self.tokens == SeriesTokens.POOLED:
+            return torch.ones_like(length) if isinstance(length, Tensor) else 1
+        return patches * self.channels if self.tokens == SeriesTokens.CHANNEL_PATCH else patches
+
+
+class Series(NamedTuple):
+    """S series, padded on the right to the longest; one without steps belongs to a chat without placeholders."""
+
+    values: Tensor  # [S, K, T] float32, share of each channel's capacity, 0 where missing or padded
+    present: Tensor  # [S, K, T] bool, false where a measurement is missing, and in the padding
+    lengths: Tensor  # [S] int64, steps
+
+
+class TemporalBatch(NamedTuple):
+    """Chats and their series, in the same order."""
+
+    rows: Rows
+    series: Series
+
+
+class TemporalEvaluation(NamedTuple):
+    """The same questions twice: with the right answer, to be scored, and without, to be answered."""
+
+    rows: Rows
+    series: Series  # in the order of `rows.samples`
+    prompts: Prompts
+    prompt_series: Series  # in the order of `prompts.samples`
