@@ -5,6 +5,7 @@ INSTALLED := $(VENV)/.installed
 QUICKSTART := configs/recommender/quickstart.yaml
 # On small models a second thread costs more than it brings, and far more where others use the cores too.
 ONE_THREAD := OMP_NUM_THREADS=1
+PYTEST = $(ONE_THREAD) $(VENV)/bin/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help install train test lint bench clean
@@ -26,9 +27,12 @@ train: $(INSTALLED) ## train the quickstart and test it (embedded data, under 3 
 	$(ONE_THREAD) $(VENV)/bin/python train.py fit --config $(QUICKSTART)
 	$(ONE_THREAD) $(VENV)/bin/python train.py test --config $(QUICKSTART)
 
-test: $(INSTALLED) ## run all tests
+test: $(INSTALLED) ## run all tests: those of one process side by side, then those that start several
 	@sh tests/system_packages.sh
-	$(ONE_THREAD) $(VENV)/bin/python -m pytest
+	@status=0; \
+	$(PYTEST) -m "not distributed" --numprocesses auto --maxprocesses 4 --dist loadgroup || status=1; \
+	$(PYTEST) -m distributed || status=1; \
+	exit $$status
 
 lint: $(INSTALLED) ## style
 	$(VENV)/bin/python -m flake8

@@ -17,7 +17,10 @@ from tests.conftest import REPOSITORY, TINY, Run
 from tests.distributed.faults import fault
 from tests.slurm.cluster import Cluster, missing
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no SLURM: {missing()}")
+pytestmark = [
+    pytest.mark.skipif(missing() is not None, reason=f"no SLURM: {missing()}"),
+    pytest.mark.xdist_group("slurm"),  # one cluster for all
+]
 
 STEPS = 20
 TRAIN = [*TINY, "--trainer.max_steps", str(STEPS), "--preemption.check_every_n_steps", "1"]
