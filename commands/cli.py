@@ -9,39 +9,25 @@ What differs from plain LightningCLI, and why:
 - `test`, `validate` and `predict` use the best checkpoint of the run unless told otherwise.
 """
 
-import difflib
 import logging
 import os
-import re
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from filelock import BaseFileLock
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
-from callbacks.config_over_checkpoint import ConfigOverCheckpoint
-from callbacks.due_validation import DueValidation
-from callbacks.finite_guard import FiniteGuard
-from callbacks.gradient_coverage import GradientCoverage
-from callbacks.prediction_file import PredictionFile
-from callbacks.replica_parity import ReplicaParity
-from callbacks.preemption import Preemption
-from callbacks.results_table import ResultsTable
-from callbacks.run_log import RunLog
-from callbacks.stragglers import Stragglers
 from callbacks.tensorboard import TensorBoard
-from callbacks.throughput import Throughput
-from callbacks.watchdog import Watchdog
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
 from commands.console import log_to_console, quiet_lightning
 from commands.ending import end_with
 from commands.environment import VariablesEnvironment
 from commands.listening import listening
+from commands.parser import LockstepParser, add_own_options, with_config_of_run
 from commands.processes import agreed_exit, launched_team, match_team, sign
 from commands.run_folder import (
     RUNS,
@@ -49,7 +35,6 @@ from commands.run_folder import (
     config_stem,
     in_slurm_job,
     is_of_a_run,
-    newest_config,
     newest_run,
     newest_since_begun,
     note_beginning,
@@ -58,7 +43,7 @@ from commands.run_folder import (
     write_config,
 )
 from commands.run_lock import lock_run
-from engine.checkpoints import DurableCheckpointIO
+from commands.trainer import LockstepTrainer, add_own_callbacks, refuse_no_batches
 from engine.datamodule import LockstepDataModule
 from engine.faults import AgreedFailure
 from engine.module import LockstepModule
@@ -67,25 +52,6 @@ from engine.stop_signals import Stopped
 EVALUATIONS = ("validate", "test", "predict")
 
 log = logging.getLogger("lockstep")
-
-
-class LockstepTrainer(Trainer):
-    """Lightning's Trainer, and `prepare`."""
-
-    def prepare(self) -> None:
-        """Download and convert the data of a config, once; safe to repeat and to interrupt."""
-
-
-class LockstepParser(LightningArgumentParser):
-    """Says what is wrong with the command line without first listing all that could have been right."""
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        parser = getattr(ex, "subcommand_parser", None) or self
-        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
-        if unknown:
-            nearest = difflib.get_close_matches(unknown.group(1), parser._option_string_actions, n=1)
-            message += f"; did you mean {nearest[0]}?" if nearest else ""
-        super().error(message, ex)
 
 
 class LockstepCLI(LightningCLI):
@@ -123,21 +89,7 @@ class LockstepCLI(LightningCLI):
         return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        parser.add_argument(
-            "--run_name",
-            type=str | None,
-            help=f"The run's folder is {RUNS}/NAME. Default: family, config and time when fitting, "
-            "the newest run of the config when evaluating.",
-        )
-        parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
-        parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
-        parser.add_class_arguments(DurableCheckpointIO, "checkpoints")
-        parser.add_lightning_class_args(Watchdog, "watchdog")
-        parser.add_lightning_class_args(Stragglers, "stragglers")
-        parser.add_lightning_class_args(FiniteGuard, "finite_guard")
-        parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")
-        parser.add_lightning_class_args(ReplicaParity, "replica_parity")
-        parser.add_lightning_class_args(Preemption, "preemption")
+        add_own_options(parser)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
@@ -246,17 +198,9 @@ class LockstepCLI(LightningCLI):
             plugins = config.get("plugins") or []
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), VariablesEnvironment()]
         trainer = super().instantiate_trainer(**kwargs)
-        limit = {"fit": "train", "validate": "val"}.get(self.subcommand, self.subcommand)
-        if getattr(trainer, f"limit_{limit}_batches") == 0:
-            raise ValueError(f"trainer.limit_{limit}_batches is 0, so {self.subcommand} would do nothing")
+        refuse_no_batches(trainer, self.subcommand)
         trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
-        run_log = RunLog(lambda: write_config(self._config_text, folder))
-        trainer.callbacks[:0] = [run_log, Throughput(), PredictionFile(), ConfigOverCheckpoint(), DueValidation()]
-        watchdog = next(callback for callback in trainer.callbacks if isinstance(callback, Watchdog))
-        watchdog.attach(trainer)
-        trainer.callbacks.remove(watchdog)
-        trainer.callbacks.insert(0, watchdog)  # hears of an error before callbacks that wait for other processes
-        trainer.callbacks.append(ResultsTable())  # torn down last, so that its table is the last thing on the screen
+        add_own_callbacks(trainer, keep_config=lambda: write_config(self._config_text, folder))
         return trainer
 
 
@@ -275,19 +219,3 @@ def main(args: list[str] | None = None) -> LockstepCLI:
         if os.environ.get("LOCKSTEP_DEBUG") and not isinstance(error, AgreedFailure):
             raise
         raise SystemExit(end_with(error)) from error
-
-
-def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
-    """`test --run_name NAME` uses the config that the run was last trained with, under overlays if there are some."""
-    given = _values(arguments, "--config") + _values(arguments, "-c")
-    names = _values(arguments, "--run_name")
-    kept = newest_config(runs / names[-1]) if names else None
-    if kept is None or any(Path(path).resolve().parent.name != "overlays" for path in given):
-        return arguments
-    return [arguments[0], "--config", str(kept), *arguments[1:]]
-
-
-def _values(arguments: list[str], option: str) -> list[str]:
-    """What an option is given on the command line, as `--option VALUE` or `--option=VALUE`."""
-    following = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == option]
-    return following + [key.removeprefix(option + "=") for key in arguments if key.startswith(option + "=")]

@@ -8,7 +8,8 @@ import pytest
 import torch
 import yaml
 
-from commands.cli import main, with_config_of_run
+from commands.cli import main
+from commands.parser import with_config_of_run
 from tests.conftest import REPOSITORY, TINY
 
 QUICKSTART = str(REPOSITORY / "configs/recommender/quickstart.yaml")

@@ -1,0 +1,65 @@
+"""What can be said on the command line beside Lightning's own options, and what is said about it when it is wrong."""
+
+import difflib
+import re
+from pathlib import Path
+from typing import NoReturn
+
+from lightning.pytorch.cli import LightningArgumentParser
+
+from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
+from callbacks.finite_guard import FiniteGuard
+from callbacks.gradient_coverage import GradientCoverage
+from callbacks.preemption import Preemption
+from callbacks.replica_parity import ReplicaParity
+from callbacks.stragglers import Stragglers
+from callbacks.watchdog import Watchdog
+from commands.run_folder import RUNS, newest_config
+from engine.checkpoints import DurableCheckpointIO
+
+
+class LockstepParser(LightningArgumentParser):
+    """Says what is wrong with the command line without first listing all that could have been right."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        parser = getattr(ex, "subcommand_parser", None) or self
+        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
+        if unknown:
+            nearest = difflib.get_close_matches(unknown.group(1), parser._option_string_actions, n=1)
+            message += f"; did you mean {nearest[0]}?" if nearest else ""
+        super().error(message, ex)
+
+
+def add_own_options(parser: LightningArgumentParser) -> None:
+    """The run's name, how checkpoints are kept, and the guards (Lightning adds their callbacks to the Trainer)."""
+    parser.add_argument(
+        "--run_name",
+        type=str | None,
+        help=f"The run's folder is {RUNS}/NAME. Default: family, config and time when fitting, "
+        "the newest run of the config when evaluating.",
+    )
+    parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
+    parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
+    parser.add_class_arguments(DurableCheckpointIO, "checkpoints")
+    parser.add_lightning_class_args(Watchdog, "watchdog")
+    parser.add_lightning_class_args(Stragglers, "stragglers")
+    parser.add_lightning_class_args(FiniteGuard, "finite_guard")
+    parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")
+    parser.add_lightning_class_args(ReplicaParity, "replica_parity")
+    parser.add_lightning_class_args(Preemption, "preemption")
+
+
+def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
+    """`test --run_name NAME` uses the config that the run was last trained with, under overlays if there are some."""
+    given = _values(arguments, "--config") + _values(arguments, "-c")
+    names = _values(arguments, "--run_name")
+    kept = newest_config(runs / names[-1]) if names else None
+    if kept is None or any(Path(path).resolve().parent.name != "overlays" for path in given):
+        return arguments
+    return [arguments[0], "--config", str(kept), *arguments[1:]]
+
+
+def _values(arguments: list[str], option: str) -> list[str]:
+    """What an option is given on the command line, as `--option VALUE` or `--option=VALUE`."""
+    following = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == option]
+    return following + [key.removeprefix(option + "=") for key in arguments if key.startswith(option + "=")]
