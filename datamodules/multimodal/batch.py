@@ -5,7 +5,7 @@ for each feature vector. The data side knows how many there are, the model side 
 arrays of features follow the order in which the placeholders appear, row by row from the left.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,3 +40,18 @@ class Prompts(NamedTuple):
     mask: Tensor  # [B, L] bool, true where there is a token
     samples: Tensor  # [B] int64
     placeholders: Tensor  # [B] int64
+
+
+class Examples(NamedTuple):
+    """Chats to train on."""
+
+    rows: Rows
+    modality: Any  # what the family's encoder reads, in the order of `rows.samples`
+
+
+class Questions(NamedTuple):
+    """The same chats twice: whole, to be scored, and up to the answer, to be answered. One order throughout."""
+
+    rows: Rows  # one chat a row; nothing is supervised where no answer is known
+    prompts: Prompts
+    modality: Any  # what the family's encoder reads

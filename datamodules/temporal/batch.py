@@ -1,12 +1,10 @@
-"""What a temporal batch is: series of several channels, and chats about them."""
+"""What a temporal batch holds beside its chats: series of several channels."""
 
 from enum import Enum
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from datamodules.multimodal.batch import Prompts, Rows
 
 
 class SeriesTokens(str, Enum):
@@ -38,19 +36,3 @@ class Series(NamedTuple):
     values: Tensor  # [S, K, T] float32, share of each channel's capacity, 0 where missing or padded
     present: Tensor  # [S, K, T] bool, false where a measurement is missing, and in the padding
     lengths: Tensor  # [S] int64, steps
-
-
-class TemporalBatch(NamedTuple):
-    """Chats and their series, in the same order."""
-
-    rows: Rows
-    series: Series
-
-
-class TemporalEvaluation(NamedTuple):
-    """The same questions twice: with the right answer, to be scored, and without, to be answered."""
-
-    rows: Rows
-    series: Series  # in the order of `rows.samples`
-    prompts: Prompts
-    prompt_series: Series  # in the order of `prompts.samples`
