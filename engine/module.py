@@ -189,14 +189,18 @@ class LockstepModule(LightningModule):
     # -- optimizer ---------------------------------------------------------------------------------------------------
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        rate = scaled_rate(self.learning_rate, self.lr_scaling, self.data.plan.batch_size, self.base_batch_size)
+        scale = scaled_rate(1.0, self.lr_scaling, self.data.plan.batch_size, self.base_batch_size)
         if self.lr_scaling != "none":
             log.info(
                 "learning rate %g = %g for batch %s, scaled (%s) to batch %d",
-                rate, self.learning_rate, self.base_batch_size, self.lr_scaling, self.data.plan.batch_size,
+                self.learning_rate * scale, self.learning_rate, self.base_batch_size,
+                self.lr_scaling, self.data.plan.batch_size,
             )  # fmt: skip
         kind = torch.optim.AdamW if self.optimizer_name == "adamw" else torch.optim.Adam
-        optimizer = kind(self.optimizer_groups(), lr=rate, betas=self.betas)
+        groups = self.optimizer_groups()
+        for group in groups:
+            group["lr"] = group.get("lr", self.learning_rate) * scale
+        optimizer = kind(groups, lr=self.learning_rate * scale, betas=self.betas)
         factor = rate_factor(
             self.schedule,
             warmup_steps=self.warmup_steps,
@@ -216,7 +220,7 @@ class LockstepModule(LightningModule):
         return int(steps) if math.isfinite(steps) else None
 
     def optimizer_groups(self) -> list[dict[str, Any]]:
-        """Matrices with weight decay; norms, biases and scalars without."""
+        """Matrices with weight decay; norms, biases and scalars without. A group may have its own peak rate, `lr`."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         groups = [
             {"params": [p for p in trained if p.ndim >= 2], "weight_decay": self.weight_decay, "name": "matrices"},

@@ -1,0 +1,216 @@
+"""What the multimodal families share: features of another modality, read by a language model.
+
+    batch -> encoder -> projector -> features in their placeholders -> language model -> loss on what it has to say
+"""
+
+import logging
+import math
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows
+from engine.exact_mean import LossSum
+from engine.gather import gathered_objects
+from engine.module import LockstepModule
+from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
+from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
+from lightning_modules.multimodal.projector import Projector, ProjectorSettings
+from lightning_modules.multimodal.splice import splice
+from lightning_modules.multimodal.tally import Tally
+
+MODEL, BLIND = "", "blind"
+
+log = logging.getLogger("lockstep")
+
+
+class Answer(NamedTuple):
+    """What the model says to a sample, and what it says without the modality."""
+
+    sample: int
+    text: str
+    blind: str
+
+
+class MultimodalModule(LockstepModule):
+    """Learns to answer. A family says what its features are made of, and what it looks like when there is nothing.
+
+    Every evaluation is done twice, with the modality and `blind`, without it: what a model says without having looked
+    is often right, and its perplexity good.
+
+    Args:
+        language_model: the language model that reads the features.
+        projector: from the encoder's features to the language model's.
+        learning_rates: peak rates of the parts encoder, projector and language_model that have another one than `learning_rate`.
+        max_new_tokens: where an answer that is written in an evaluation ends at the latest.
+        training: see LockstepModule.
+    """  # noqa: E501
+
+    encoder: nn.Module
+    projector: Projector
+    language_model: LanguageModel
+
+    def __init__(
+        self,
+        language_model: LanguageModelSettings,
+        projector: ProjectorSettings | None = None,
+        learning_rates: dict[str, float] | None = None,
+        max_new_tokens: int = 64,
+        **training: Any,
+    ) -> None:
+        super().__init__(**training)
+        self.language_model_settings = language_model
+        self.projector_settings = projector or ProjectorSettings()
+        self.learning_rates = learning_rates or {}
+        self.max_new_tokens = max_new_tokens
+        self.tallies = nn.ModuleDict()
+        self.answers: list[Answer] = []
+
+    # -- what a family says ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def build_encoder(self) -> nn.Module:
+        """The network that makes features; it has an `output_size`."""
+
+    @abstractmethod
+    def blinded(self, modality: Any) -> Any:
+        """The same samples with nothing in them, with as many features."""
+
+    def baseline_answers(self, sample: int) -> dict[str, str]:
+        """{name: what somebody else answers}, to be graded beside the model."""
+        return {}
+
+    def report(self, answers: list[Answer]) -> None:
+        """Called on the first process after a test, with the answers of all processes in the order of the samples."""
+
+    # -- building ----------------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        if hasattr(self, "encoder"):
+            return
+        tokenizer = self.data.tokenizer
+        self.encoder = self.build_encoder()
+        self.language_model = LanguageModel(
+            self.language_model_settings,
+            vocabulary_size=tokenizer.vocabulary_size,
+            precision=self.trainer.precision,
+            device_type=self.trainer.strategy.root_device.type,
+        )
+        self.projector = Projector(
+            self.projector_settings, self.encoder.output_size, self.language_model.hidden_size
+        )
+        outcomes = ["loss", *self.data.outcomes]
+        systems = [MODEL, BLIND, *self.data.baselines]
+        self.tallies = nn.ModuleDict({_key(system): Tally(outcomes) for system in systems})
+
+    @property
+    def parts(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder, "projector": self.projector, "language_model": self.language_model}
+
+    def optimizer_groups(self) -> list[dict[str, Any]]:
+        rates = {part: self.learning_rates.get(part, self.learning_rate) for part in self.parts}
+        unknown = self.learning_rates.keys() - self.parts.keys()
+        if unknown:
+            raise ValueError(f"model.learning_rates names {sorted(unknown)}; the parts are {list(self.parts)}")
+        return parameter_groups(self.parts, rates, self.weight_decay)
+
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        log.info("%s", parameter_table(self.parts, self.optimizers(use_pl_optimizer=False).param_groups))
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    def training_loss(self, batch: Examples) -> LossSum:
+        rows = batch.rows
+        real = (rows.tokens != self.data.tokenizer.pad).float().mean()
+        self.log("train/real_tokens", real, on_step=True, on_epoch=False, batch_size=1)
+        return LossSum(*self._score(rows, self.features(batch.modality)))
+
+    def features(self, modality: Any) -> Tensor:
+        """[F, C]: what stands in the placeholders."""
+        return self.projector(self.encoder(modality))
+
+    def _score(self, rows: Rows, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum and number of the loss terms of the supervised tokens."""
+        states = self.language_model.hidden_states(self._embed(rows, features), rows.positions)
+        return self.language_model.loss(states, rows.labels)
+
+    def _embed(self, chats: Rows | Prompts, features: Tensor) -> Tensor:
+        places = chats.tokens == self.data.tokenizer.placeholder
+        embeddings = self.language_model.embed(chats.tokens)
+        return splice(embeddings, places, features, chats.placeholders, chats.samples)
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    def on_validation_epoch_start(self) -> None:
+        self._begin_evaluation()
+
+    def validation_step(self, batch: Questions, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_validation_epoch_end(self) -> None:
+        self._end_evaluation("val")
+
+    def on_test_epoch_start(self) -> None:
+        self._begin_evaluation()
+
+    def test_step(self, batch: Questions, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_test_epoch_end(self) -> None:
+        self._end_evaluation("test")
+        everywhere = gathered_objects(self.answers)
+        if self.trainer.is_global_zero:
+            self.report(sorted(answer for process in everywhere for answer in process))
+
+    def _begin_evaluation(self) -> None:
+        self.answers = []
+        for tally in self.tallies.values():
+            tally.reset()
+
+    def _evaluate(self, batch: Questions) -> None:
+        texts = {}
+        for system, modality in ((MODEL, batch.modality), (BLIND, self.blinded(batch.modality))):
+            features = self.features(modality)
+            loss, count = self._score(batch.rows, features)
+            self._count(system, {"loss": (float(loss), float(count))})
+            texts[system] = self._write(batch.prompts, features)
+        for sample, text, blind in zip(batch.prompts.samples.tolist(), texts[MODEL], texts[BLIND], strict=True):
+            if sample >= 0:
+                said = {MODEL: text, BLIND: blind, **self.baseline_answers(sample)}
+                for system, answer in said.items():
+                    self._count(system, self.data.grade(sample, answer))
+                self.answers.append(Answer(sample, text, blind))
+
+    def _count(self, system: str, outcomes: dict[str, tuple[float, float]]) -> None:
+        self.tallies[_key(system)].update(outcomes)
+
+    def _write(self, prompts: Prompts, features: Tensor) -> list[str]:
+        tokens = self.language_model.generate(
+            self._embed(prompts, features), prompts.mask, self.max_new_tokens, self.data.tokenizer.end_of_turn
+        )
+        return [self.data.tokenizer.decode(row) for row in tokens.tolist()]
+
+    def _end_evaluation(self, stage: str) -> None:
+        for system in (MODEL, BLIND, *self.data.baselines):
+            figures = self.tallies[_key(system)].compute()
+            if "loss" in figures:
+                figures["perplexity"] = math.exp(min(figures["loss"], 700.0))
+            prefix = f"{stage}/" if system == MODEL else f"{stage}/baseline/{system}/"
+            for name, value in figures.items():
+                shown = stage == "val" and system == MODEL and name == self.data.outcomes[0]
+                value = torch.tensor(value, dtype=torch.float32, device=self.device)
+                self.log(prefix + name, value, prog_bar=shown, batch_size=1)
+
+    # -- prediction --------------------------------------------------------------------------------------------------
+
+    def predict_step(self, batch: Questions, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
+        texts = self._write(batch.prompts, self.features(batch.modality))
+        answers = zip(batch.prompts.samples.tolist(), texts, strict=True)
+        return [(row, {**self.data.describe(row), "answer": text}) for row, text in answers if row >= 0]
+
+
+def _key(system: str) -> str:
+    return system or "model"

@@ -1,0 +1,92 @@
+"""A series has the same features alone and in any batch, and as many as the layout says."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datamodules.temporal.batch import Series, SeriesLayout, SeriesTokens
+from lightning_modules.temporal.encoder import SeriesEncoder, sinusoids
+
+CHANNELS = 3
+
+
+def series(lengths: list[int], seed: int = 0, room: int = 0) -> Series:
+    """Random series; what lies outside of one, or is missing, is garbage that must not count."""
+    draw = torch.Generator().manual_seed(seed)
+    longest = max(lengths) + room
+    values = torch.rand(len(lengths), CHANNELS, longest, generator=draw)
+    inside = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    present = (torch.rand(values.shape, generator=draw) < 0.8) & inside[:, None]
+    return Series(values, present, torch.tensor(lengths))
+
+
+def encoder(tokens: SeriesTokens, **settings) -> SeriesEncoder:
+    torch.manual_seed(0)
+    return SeriesEncoder(SeriesLayout(CHANNELS, tokens, 4), output_size=10, hidden_size=8, **settings).eval()
+
+
+@pytest.mark.parametrize("tokens", SeriesTokens)
+@settings(max_examples=20, deadline=None)
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=5), room=st.integers(0, 9))
+def test_alone_as_in_any_batch(tokens, lengths, room):
+    network, batch = encoder(tokens), series(lengths, room=room)
+    together = network(batch)
+    apart = []
+    for row, length in enumerate(lengths):
+        one = Series(batch.values[row : row + 1, :, :length], batch.present[row : row + 1, :, :length],
+                     torch.tensor([length]))  # fmt: skip
+        apart.append(network(one))
+        assert len(apart[-1]) == network.layout.count(length)
+    torch.testing.assert_close(together, torch.cat(apart), rtol=1e-5, atol=1e-5)
+    assert len(together) == int(network.layout.count(torch.tensor(lengths)).sum())
+
+
+@pytest.mark.parametrize("tokens", SeriesTokens)
+def test_what_was_not_measured_does_not_count(tokens):
+    network, batch = encoder(tokens), series([12, 20])
+    other = batch._replace(values=torch.where(batch.present, batch.values, torch.full_like(batch.values, 7.0)))
+    assert torch.equal(network(batch), network(other))
+    there = batch._replace(present=torch.ones_like(batch.present))
+    assert not torch.allclose(network(batch), network(there))
+
+
+@pytest.mark.parametrize("tokens", SeriesTokens)
+def test_every_parameter_and_every_figure_counts(tokens):
+    network, batch = encoder(tokens), series([12, 20])
+    batch.values.requires_grad_()
+    network(batch).square().sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in network.parameters())
+    assert torch.equal(batch.values.grad != 0, batch.present)
+
+
+def test_features_come_channel_after_channel():
+    """A change in one channel's patch changes the features near it in that channel, and no other channel's."""
+    network, batch = encoder(SeriesTokens.CHANNEL_PATCH), series([40])
+    batch = batch._replace(present=torch.ones_like(batch.present))
+    changed = batch._replace(values=batch.values.clone())
+    changed.values[0, 1, 20] += 0.3  # patch 5 of channel 1; the convolutions reach 6 steps
+    differs = (network(batch) != network(changed)).any(-1).nonzero().flatten().tolist()
+    assert set(differs) <= {10 + patch for patch in range(3, 8)} and 15 in differs
+
+
+def test_a_chat_without_a_series_has_no_features():
+    batch = Series(torch.zeros(2, CHANNELS, 5), torch.zeros(2, CHANNELS, 5, dtype=torch.bool), torch.tensor([0, 5]))
+    for tokens in SeriesTokens:
+        features = encoder(tokens)(batch)
+        assert len(features) == encoder(tokens).layout.count(5) and features.isfinite().all()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_pooling(pooling):
+    assert encoder(SeriesTokens.POOLED, pooling=pooling)(series([7, 9])).shape == (2, 10)
+
+
+def test_even_kernels_are_refused():
+    with pytest.raises(ValueError, match=r"odd.*got \[3, 4\]"):
+        encoder(SeriesTokens.PATCH, kernel_sizes=(3, 4))
+
+
+def test_positions_differ():
+    table = sinusoids(torch.arange(1000), 32)
+    assert torch.cdist(table, table).add(torch.eye(1000)).min() > 0.05
