@@ -1,0 +1,150 @@
+"""A causal language model that reads vectors: embeddings of tokens with another modality's features among them."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from datamodules.multimodal.batch import IGNORE
+from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.loading import choose_trained, load_language_model
+from lightning_modules.multimodal.precision import Precision
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_SCORED_AT_ONCE = 1024  # positions; scores of 150,000 tokens take 0.6 GB
+
+
+class LanguageModel(nn.Module):
+    """Any causal language model of transformers: R rows of L tokens, states of width C, a vocabulary of V.
+
+    Gradients pass through it to the embeddings whatever is trained. It computes in `precision.autocast` by itself,
+    also inside an fp16 autocast.
+
+    Args:
+        vocabulary: tokens of the tokenizer; the model may have more, which are never generated.
+    """
+
+    def __init__(self, settings: LanguageModelSettings, vocabulary: int, precision: Precision) -> None:
+        super().__init__()
+        self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
+        network = load_language_model(settings, vocabulary, precision)
+        self.network = choose_trained(network, settings, precision)
+
+    @property
+    def causal(self) -> "PreTrainedModel":
+        """The model as transformers knows it; adapters work inside it."""
+        return self.network.get_base_model() if self.settings.trainable == "lora" else self.network
+
+    @property
+    def hidden_size(self) -> int:
+        """C."""
+        return self.causal.get_input_embeddings().embedding_dim
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """[...] -> [..., C]."""
+        return self.causal.get_input_embeddings()(tokens)
+
+    def hidden_states(self, embeddings: Tensor, positions: Tensor) -> Tensor:
+        """States [R, L, C] after the last norm. No chat attends to another one, nor to padding.
+
+        Args:
+            embeddings: [R, L, C].
+            positions: [R, L], from 0 in each chat: where they begin anew, another chat begins.
+        """
+        rows = embeddings.shape[:2]
+        if self.settings.attention == "flash_attention_2":  # it tells chats apart within one row only
+            embeddings, positions = embeddings.reshape(1, -1, embeddings.shape[-1]), positions.reshape(1, -1)
+        with self._autocast(embeddings.device):
+            # With a cache, transformers does not look at positions to find out where chats begin.
+            states = self._decode(embeddings, positions, use_cache=False).last_hidden_state
+        return states.reshape(*rows, -1)
+
+    def loss(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of the cross-entropies at supervised tokens, and their number; each token is told from the state before.
+
+        Args:
+            states: [R, L, C].
+            labels: [R, L], not shifted, IGNORE where a token is not supervised; so is the first token of every chat.
+        """
+        targets = labels[:, 1:]
+        supervised = targets != IGNORE
+        # Scores of all tokens at all positions would be the peak of memory, and most are not needed.
+        states, targets = states[:, :-1][supervised], targets[supervised]
+        if not self.settings.activation_checkpointing:
+            return self._cross_entropy(states, targets), supervised.sum()
+        parts = zip(states.split(_SCORED_AT_ONCE), targets.split(_SCORED_AT_ONCE), strict=True)
+        sums = [checkpoint(self._cross_entropy, *part, use_reentrant=False) for part in parts]
+        return torch.stack(sums).sum(), supervised.sum()
+
+    @torch.no_grad()
+    def generate(
+        self,
+        embeddings: Tensor,
+        mask: Tensor,
+        max_new_tokens: int,
+        end_ids: list[int],
+        all_steps: bool = False,
+    ) -> list[list[int]]:
+        """The most likely continuation of each prompt, token by token, without the token that ends it.
+
+        Args:
+            embeddings: [B, L, C] of the prompts, padded on the left.
+            mask: [B, L] bool, false in the padding.
+            end_ids: tokens that end an answer.
+            all_steps: take `max_new_tokens` steps even if all answers have ended before: where processes share the
+                weights (FSDP), each must take as many as the others.
+        """
+        training = self.training
+        self.eval()  # with activation checkpointing, transformers drops the cache in training mode
+        try:
+            with self._autocast(embeddings.device):
+                tokens = self._greedy(embeddings, mask, max_new_tokens, end_ids, all_steps)
+        finally:
+            self.train(training)
+        answers = []
+        for row in tokens.tolist():
+            ends = [place for place, token in enumerate(row) if token in end_ids]
+            answers.append(row[: ends[0]] if ends else row)
+        return answers
+
+    def _greedy(self, embeddings: Tensor, mask: Tensor, steps: int, end_ids: list[int], all_steps: bool) -> Tensor:
+        """[B, N] tokens, N <= steps; what follows a row's first end token means nothing."""
+        from transformers import DynamicCache
+
+        cache, ends = DynamicCache(config=self.causal.config), torch.tensor(end_ids, device=mask.device)
+        ended = torch.zeros(len(mask), dtype=torch.bool, device=mask.device)
+        positions = (mask.cumsum(dim=1) - 1).clamp_min(0)
+        chosen = []
+        for _ in range(steps):
+            output = self._decode(embeddings, positions, attention_mask=mask, past_key_values=cache, use_cache=True)
+            token = self._scores(output.last_hidden_state[:, -1])[:, : self.vocabulary].argmax(dim=-1)
+            chosen.append(token)
+            ended |= torch.isin(token, ends)
+            if not all_steps and ended.all():
+                break
+            embeddings, positions = self.embed(token).unsqueeze(1), positions[:, -1:] + 1
+            mask = F.pad(mask, (0, 1), value=True)
+        return torch.stack(chosen, dim=1) if chosen else mask.new_empty((len(mask), 0), dtype=torch.int64)
+
+    def _decode(self, embeddings: Tensor, positions: Tensor, **options: Any) -> Any:
+        return self.causal.get_decoder()(inputs_embeds=embeddings, position_ids=positions, **options)
+
+    def _scores(self, states: Tensor) -> Tensor:
+        """[N, C] -> [N, V]."""
+        return self.causal.get_output_embeddings()(states)
+
+    def _cross_entropy(self, states: Tensor, targets: Tensor) -> Tensor:
+        with self._autocast(states.device):
+            scores = self._scores(states)
+        with torch.autocast(states.device.type, enabled=False):
+            wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+            return F.cross_entropy(wide, targets, reduction="sum")
+
+    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        dtype = self.precision.autocast
+        return nullcontext() if dtype is None else torch.autocast(device.type, dtype)

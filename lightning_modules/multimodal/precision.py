@@ -1,0 +1,64 @@
+"""In which number formats a language model runs, for each `trainer.precision` of Lightning."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+_MIXED_BF16 = (torch.bfloat16, torch.float32, torch.bfloat16)
+_FORMATS: dict[str, tuple[torch.dtype, torch.dtype, torch.dtype | None]] = {
+    "32-true": (torch.float32, torch.float32, None),
+    "64-true": (torch.float64, torch.float64, None),
+    "bf16-true": (torch.bfloat16, torch.bfloat16, None),
+    "bf16-mixed": _MIXED_BF16,
+    "16-mixed": _MIXED_BF16,
+}
+_ALIASES = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+
+
+class Precision(NamedTuple):
+    """Formats of a language model's weights and of its computation."""
+
+    frozen: torch.dtype  # weights that are not trained: the format they are used in, so nothing is cast at every step
+    trained: torch.dtype  # weights that are: small updates must not round to nothing
+    autocast: torch.dtype | None  # what products are computed in; None: in the weights' own format
+
+
+def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
+    """The formats under Lightning's `trainer.precision`.
+
+    Under 16-mixed the language model runs in bf16: Qwen2 and Qwen2.5 overflow in fp16 (QwenLM/Qwen3 issues 761, 868).
+    Under bf16-true Lightning turns trained weights into bf16 too, where steps of 1e-5 mostly round to nothing.
+
+    Args:
+        has_bf16: whether the device computes in bf16, see `device_has_bf16`.
+
+    Raises:
+        ValueError: the language model cannot run so.
+    """
+    name = _ALIASES.get(str(trainer_precision), str(trainer_precision))
+    if name not in _FORMATS:
+        raise ValueError(
+            f"trainer.precision is {trainer_precision}; a language model runs in {', '.join(_FORMATS)}"
+            + (" (fp16 alone overflows)" if name == "16-true" else "")
+        )
+    if torch.bfloat16 in _FORMATS[name] and not has_bf16:
+        reason = " (16-mixed, too, runs language models in bf16: in fp16 Qwen2.5 overflows)" if name[0] == "1" else ""
+        raise ValueError(
+            f"trainer.precision is {trainer_precision}, but this device has no bf16{reason}; set it to 32-true"
+        )
+    return Precision(*_FORMATS[name])
+
+
+def device_has_bf16(device: torch.device) -> bool:
+    """Whether the device computes in bf16 by itself, without emulation (CUDA from Ampere on)."""
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            return torch.cuda.is_bf16_supported(including_emulation=False)
+    return True
+
+
+def set_dtypes(network: nn.Module, precision: Precision) -> None:
+    """Gives each weight the format of its kind, in place; tied weights stay tied, buffers are left as they are."""
+    for parameter in network.parameters():
+        parameter.data = parameter.data.to(precision.trained if parameter.requires_grad else precision.frozen)

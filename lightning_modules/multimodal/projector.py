@@ -1,0 +1,100 @@
+"""Maps a modality's features into the space of a language model's embeddings."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+ProjectorKind = Literal["linear", "mlp", "deep_mlp", "pixel_shuffle"]
+
+
+@dataclass(frozen=True)
+class ProjectorSettings:
+    """How features become embeddings; the sizes at both ends are the encoder's and the language model's.
+
+    Args:
+        kind: `linear`; `mlp` (two layers, as in LLaVA 1.5); `deep_mlp` (`depth` layers with norms); `pixel_shuffle` (squares of factor x factor features of a grid become one, then linear, as in nanoVLM).
+        hidden_size: inner width of `mlp` and `deep_mlp`; null is the language model's width.
+        depth: linear layers of `deep_mlp`.
+        factor: edge of the squares of `pixel_shuffle`.
+        dropout: share of the inner activations of `mlp` and `deep_mlp` dropped in training.
+        layer_norm: end with a LayerNorm.
+        layer_norm_scale: what its weights begin at: at 1 a feature is some 30 times as long as a token's embedding.
+    """  # noqa: E501
+
+    kind: ProjectorKind = "mlp"
+    hidden_size: int | None = None
+    depth: int = 3
+    factor: int = 2
+    dropout: float = 0.0
+    layer_norm: bool = True
+    layer_norm_scale: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("hidden_size", "depth", "factor"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"projector.{name} must be at least 1, got {value}")
+
+
+class Projector(nn.Module):
+    """[..., input_size] -> [..., output_size]; `pixel_shuffle` takes grids [S, N, C] and returns [S, N / factor^2, C].
+
+    Args:
+        input_size: width of the encoder's features.
+        output_size: width of the language model's embeddings.
+    """
+
+    def __init__(self, settings: ProjectorSettings, input_size: int, output_size: int) -> None:
+        super().__init__()
+        self.settings, self.input_size, self.output_size = settings, input_size, output_size
+        hidden = settings.hidden_size or output_size
+        layers: list[nn.Module]
+        if settings.kind == "linear":
+            layers = [nn.Linear(input_size, output_size)]
+        elif settings.kind == "pixel_shuffle":
+            layers = [PixelShuffle(settings.factor), nn.Linear(input_size * settings.factor**2, output_size)]
+        elif settings.kind == "mlp":
+            layers = [nn.Linear(input_size, hidden), nn.GELU(), nn.Dropout(settings.dropout)]
+            layers += [nn.Linear(hidden, output_size)]
+        else:
+            layers, width = [], input_size
+            for _ in range(settings.depth - 1):
+                layers += [nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.GELU(), nn.Dropout(settings.dropout)]
+                width = hidden
+            layers += [nn.Linear(width, output_size)]
+        if settings.layer_norm:
+            layers.append(nn.LayerNorm(output_size))
+            nn.init.constant_(layers[-1].weight, settings.layer_norm_scale)
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.layers(features)
+
+    def count(self, features: int) -> int:
+        """Embeddings that so many features become."""
+        return features // self.settings.factor**2 if self.settings.kind == "pixel_shuffle" else features
+
+
+class PixelShuffle(nn.Module):
+    """Puts the features of each square of a grid side by side: [S, N, C] -> [S, N / factor^2, C factor^2].
+
+    As in InternVL 1.5 (arXiv 2404.16821) and nanoVLM; features are in reading order, in and out.
+    """
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, grid: Tensor) -> Tensor:
+        """
+        Raises:
+            ValueError: the N features are no square grid whose edge is a multiple of the factor.
+        """
+        samples, count, width = grid.shape
+        edge, factor = math.isqrt(count), self.factor
+        if edge * edge != count or edge % factor:
+            raise ValueError(f"pixel_shuffle takes a square grid of edge n x {factor}, got {count} features")
+        squares = grid.view(samples, edge // factor, factor, edge // factor, factor, width).transpose(2, 3)
+        return squares.reshape(samples, count // factor**2, factor**2 * width)
