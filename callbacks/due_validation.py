@@ -4,7 +4,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from callbacks.checkpointing import LastCheckpoint
+from callbacks.last_checkpoint import LastCheckpoint
 
 
 class DueValidation(Callback):

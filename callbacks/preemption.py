@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from callbacks.checkpointing import LastCheckpoint
+from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.requeue import requeue_job
 from engine.looks import Looks
 from engine.stop_signals import Stopped, stop_signals

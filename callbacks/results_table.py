@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from callbacks.checkpointing import CHECKPOINTS
+from engine.checkpoint_file import CHECKPOINTS
 
 log = logging.getLogger("lockstep")
 

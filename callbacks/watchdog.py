@@ -16,8 +16,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from torch.distributed.distributed_c10d import _set_pg_timeout, default_pg_timeout
 
-from callbacks.checkpointing import CHECKPOINTS
 from callbacks.requeue import requeue_job
+from engine.checkpoint_file import CHECKPOINTS
 from engine.faults import AgreedFailure, is_wrong_input
 from engine.watch import GRACE, Watch
 

@@ -7,9 +7,10 @@ from typing import NoReturn
 
 from lightning.pytorch.cli import LightningArgumentParser
 
-from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
+from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.finite_guard import FiniteGuard
 from callbacks.gradient_coverage import GradientCoverage
+from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.preemption import Preemption
 from callbacks.replica_parity import ReplicaParity
 from callbacks.stragglers import Stragglers

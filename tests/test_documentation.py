@@ -6,7 +6,8 @@ import re
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy
 
-from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
+from callbacks.best_checkpoint import BestCheckpoint
+from callbacks.last_checkpoint import LastCheckpoint
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.synthetic import Marketplace
 from engine.checkpoints import DurableCheckpointIO

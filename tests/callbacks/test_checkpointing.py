@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from callbacks.checkpointing import BestCheckpoint, LastCheckpoint
+from callbacks.best_checkpoint import BestCheckpoint
+from callbacks.last_checkpoint import LastCheckpoint
 from engine import checkpoints
 from engine.checkpoint_file import DamagedCheckpoint, newest_verified, verify
 from engine.checkpoints import DurableCheckpointIO

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from callbacks.checkpointing import BestCheckpoint
+from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.results_table import ResultsTable, table_rows
 from tests.conftest import TINY
 

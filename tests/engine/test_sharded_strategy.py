@@ -8,7 +8,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from lightning.pytorch.strategies import FSDPStrategy
 
-from callbacks.checkpointing import LastCheckpoint
+from callbacks.last_checkpoint import LastCheckpoint
 from engine.checkpoint_file import PROGRESS, DamagedCheckpoint, saved_at, verify
 from engine.checkpoints import DurableCheckpointIO
 from engine.faults import AgreedFailure
