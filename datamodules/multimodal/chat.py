@@ -8,8 +8,7 @@ where those tokens end, the assistant's begin. The ways agree wherever more than
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +45,9 @@ class ChatEncoder:
     def __init__(self, tokenizer: ChatTokenizer, marker: str) -> None:
         self.tokenizer, self.marker = tokenizer, marker
         self._marked = bool(_GENERATION_MARK.search(tokenizer.tokenizer.chat_template))
-        self._frame = lru_cache(maxsize=None)(self._frame_of)
+        # What stands before and after a turn's text in the built-in template: CHATML, in tokens.
+        encode = tokenizer.encode
+        self._frames = {role: (encode(f"{START}{role}\n"), encode(f"{END}\n")) for role in ROLES}
 
     def chat(self, messages: Sequence[Message], counts: Sequence[int] = (), sample: object = "") -> Chat:
         """A chat to learn from: all that the assistant says is supervised, with the end of each of its turns.
@@ -64,7 +65,7 @@ class ChatEncoder:
         if self.tokenizer.builtin:
             tokens, supervised = self._joined(turns)
         elif self._marked:
-            tokens, supervised = self._by_marks(turns)
+            tokens, supervised = self._by_marks(turns, sample)
         else:
             tokens, supervised = self._by_prefixes(turns, sample)
         if not supervised.any():
@@ -80,15 +81,15 @@ class ChatEncoder:
             messages = messages[:-1]
         turns = self._checked(messages, counts, sample)
         if self.tokenizer.builtin:
-            tokens = np.concatenate([self._joined(turns)[0], self._frame("assistant")[0]])
+            tokens = np.concatenate([self._joined(turns)[0], self._frames["assistant"][0]])
         else:
-            tokens = np.array(self._rendered(turns, add_generation_prompt=True), np.int64)
+            tokens = self._rendered(turns, sample, add_generation_prompt=True)
         return self._expanded(tokens, np.zeros(len(tokens), np.bool_), counts, sample)
 
     def _checked(self, messages: Sequence[Message], counts: Sequence[int], sample: object) -> list[Message]:
         """The messages with one placeholder for each marker."""
-        if not messages:
-            raise ValueError(f"sample {sample}: a chat without messages")
+        if not messages or messages[0].get("role") == "assistant":
+            raise ValueError(f"sample {sample}: a chat begins with a message, and not with the assistant's")
         turns, markers = [], 0
         for number, message in enumerate(messages, 1):
             role, content = message.get("role"), message.get("content")
@@ -102,7 +103,7 @@ class ChatEncoder:
                 )
             marked = content.count(self.marker)
             if marked and role != "user":
-                raise ValueError(f"sample {sample}: {self.marker} may stand in a user's text only, found it in {role}'s")
+                raise ValueError(f"sample {sample}: message {number} ({role}): {self.marker} belongs in a user's text")
             markers += marked
             turns.append(Message(role=role, content=content.replace(self.marker, PLACEHOLDER)))
         if markers != len(counts) or any(count < 1 for count in counts):
@@ -115,54 +116,61 @@ class ChatEncoder:
     def _joined(self, turns: list[Message]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         tokens, supervised = [], []
         for role, content in ((turn["role"], turn["content"]) for turn in turns):
-            before, after = self._frame(role)
+            before, after = self._frames[role]
             said = self.tokenizer.encode(content)
             tokens += before + said + after
             told = role == "assistant"
             supervised += [False] * len(before) + [told] * (len(said) + 1) + [False] * (len(after) - 1)
         return np.array(tokens, np.int64), np.array(supervised, np.bool_)
 
-    def _frame_of(self, role: str) -> tuple[list[int], list[int]]:
-        """What stands before and after a turn's text in the built-in template: CHATML, in tokens."""
-        return self.tokenizer.encode(f"{START}{role}\n"), self.tokenizer.encode(f"{END}\n")
-
-    def _by_marks(self, turns: list[Message]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        encoded = self.tokenizer.tokenizer.apply_chat_template(
-            turns, return_dict=True, return_assistant_tokens_mask=True, **_TEMPLATE_ARGUMENTS
-        )
+    def _by_marks(self, turns: list[Message], sample: object) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        encoded = self._applied(turns, sample, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
         tokens = np.array(encoded["input_ids"], np.int64)
         supervised = np.array(encoded["assistant_masks"], np.bool_)
         # Some templates close the mark before the end of the turn, which would then never be learnt.
         follows = np.concatenate([[False], supervised[:-1]])
-        return tokens, supervised | follows & (tokens == self.tokenizer.end_of_turn)
+        return tokens, supervised | (follows & (tokens == self.tokenizer.end_of_turn))
 
     def _by_prefixes(self, turns: list[Message], sample: object) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        tokens = np.array(self._rendered(turns), np.int64)
+        tokens = self._rendered(turns, sample)
         supervised = np.zeros(len(tokens), np.bool_)
         for number, turn in enumerate(turns):
             if turn["role"] != "assistant":
                 continue
-            prefix = self._rendered(turns[:number], add_generation_prompt=True)
+            prefix = self._rendered(turns[:number], sample, add_generation_prompt=True)
             start = len(prefix)
-            ends = np.flatnonzero(tokens[start:] == self.tokenizer.end_of_turn)
-            if not np.array_equal(tokens[:start], prefix) or not len(ends):
-                at = int(np.argmin(tokens[: len(prefix)] == prefix[: len(tokens)]))
-                found, wanted = (self.tokenizer.tokenizer.decode(some[at : at + 12]) for some in (tokens, prefix))
+            unclear = f"sample {sample}: cannot tell what the assistant says in message {number + 1}"
+            if not np.array_equal(tokens[:start], prefix):
+                shared = min(start, len(tokens))
+                at = int(np.append(tokens[:shared] != prefix[:shared], True).argmax())
+                found, expected = (self.tokenizer.tokenizer.decode(some[at : at + 12]) for some in (tokens, prefix))
                 raise ValueError(
-                    f"sample {sample}: cannot tell what the assistant says in message {number + 1}. The chat template "
-                    f"of {self.tokenizer.name} has no generation marks, and the chat does not begin as its own prompt: "
-                    f"{found!r} instead of {wanted!r}. Put the marks ({{% generation %}}) in the template"
+                    f"{unclear}: the chat template of {self.tokenizer.name} has no generation marks, and the chat does "
+                    f"not begin as its own prompt: {found!r} instead of {expected!r}. Put the marks "
+                    "{% generation %} and {% endgeneration %} in the template"
                 )
+            ends = np.flatnonzero(tokens[start:] == self.tokenizer.end_of_turn)
+            if not len(ends):
+                raise ValueError(f"{unclear}: the chat template of {self.tokenizer.name} does not end this turn")
             supervised[start : start + ends[0] + 1] = True
         return tokens, supervised
 
-    def _rendered(self, turns: list[Message], add_generation_prompt: bool = False) -> list[int]:
-        if not turns:  # transformers refuses a chat that the assistant opens
-            raise ValueError("the assistant cannot speak first")
-        text = self.tokenizer.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=add_generation_prompt, **_TEMPLATE_ARGUMENTS
-        )
-        return self.tokenizer.encode(text)
+    def _rendered(
+        self, turns: list[Message], sample: object, add_generation_prompt: bool = False
+    ) -> NDArray[np.int64]:
+        text = self._applied(turns, sample, tokenize=False, add_generation_prompt=add_generation_prompt)
+        return np.array(self.tokenizer.encode(text), np.int64)
+
+    def _applied(self, turns: list[Message], sample: object, **arguments: bool) -> Any:
+        from jinja2 import TemplateError
+
+        try:
+            return self.tokenizer.tokenizer.apply_chat_template(turns, **_TEMPLATE_ARGUMENTS, **arguments)
+        except TemplateError as error:
+            roles = ", ".join(turn["role"] for turn in turns)
+            raise ValueError(
+                f"sample {sample}: the chat template of {self.tokenizer.name} refuses turns of {roles}: {error}"
+            ) from error
 
     def _expanded(
         self, tokens: NDArray[np.int64], supervised: NDArray[np.bool_], counts: Sequence[int], sample: object

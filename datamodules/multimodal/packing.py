@@ -112,7 +112,7 @@ def _lengths(chats: Sequence[Chat], samples: NDArray[np.int64], max_length: int 
                 f"max_length is {max_length}; raise it, or leave such samples out"
             )
         if not chat.supervised[1:].any():
-            raise ValueError(f"sample {sample}: no supervised token among its {len(chat.tokens)}: nothing to learn from")
+            raise ValueError(f"sample {sample}: no supervised token among its {len(chat.tokens)} to learn from")
     return np.array([len(chat.tokens) for chat in chats], np.int64)
 
 

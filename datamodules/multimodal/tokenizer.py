@@ -46,9 +46,7 @@ class ChatTokenizer:
                 "Take the instruct variant of the model, or put a chat_template.jinja in its directory"
             )
         if PLACEHOLDER not in tokenizer.get_vocab():
-            tokenizer.add_special_tokens(
-                {"extra_special_tokens": [PLACEHOLDER]}, replace_extra_special_tokens=False
-            )
+            tokenizer.add_special_tokens({"extra_special_tokens": [PLACEHOLDER]}, replace_extra_special_tokens=False)
         # A tokenizer.json may have been saved with them on.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
@@ -84,10 +82,6 @@ class ChatTokenizer:
     def save(self, folder: str | Path) -> None:
         """Write the tokenizer where transformers can load it."""
         self.tokenizer.save_pretrained(folder)
-
-    def __getstate__(self) -> dict[str, object]:
-        # Template and patterns are compiled again where they are needed.
-        return {key: value for key, value in vars(self).items() if key != "control"}
 
     def _end_of_turn(self) -> int:
         answer = "42"
