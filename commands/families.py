@@ -1,6 +1,8 @@
 """The families that the command line knows: importing a class makes its short name valid in a config."""
 
 from datamodules.recommender.datamodule import InteractionSequences
+from datamodules.temporal.datamodule import ResourceTimelines
 from lightning_modules.recommender.module import SequentialRecommender
+from lightning_modules.temporal.module import TimelineReader
 
-__all__ = ["InteractionSequences", "SequentialRecommender"]
+__all__ = ["InteractionSequences", "ResourceTimelines", "SequentialRecommender", "TimelineReader"]

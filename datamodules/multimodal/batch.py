@@ -8,6 +8,7 @@ arrays of features follow the order in which the placeholders appear, row by row
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -55,3 +56,16 @@ class Questions(NamedTuple):
     rows: Rows  # one chat a row; nothing is supervised where no answer is known
     prompts: Prompts
     modality: Any  # what the family's encoder reads
+
+
+def real_share(rows: Rows) -> Tensor:
+    """The share of the tokens that are not padding, in [0, 1]; a scalar on the rows' device.
+
+    A chat counts if it has a supervised token, as all have that `pack` and `pad_rows` take.
+    """
+    width = rows.tokens.shape[1]
+    columns = torch.arange(width, device=rows.tokens.device)
+    last = torch.where(rows.positions == 0, columns, 0).amax(1)
+    # So what ends a row without a label is padding.
+    taught = torch.where(rows.labels != IGNORE, columns, -1).amax(1)
+    return 1 - torch.where(taught < last, width - last, 0).sum() / rows.tokens.numel()

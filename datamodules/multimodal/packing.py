@@ -1,7 +1,7 @@
 """Chats as rows of a batch: packed, in groups of similar length, or as prompts to be answered.
 
 Chats that share a row do not see each other: each counts its positions from 0, by which the language model tells them
-apart. Padding is computed like everything else, so little of it is time won; `real_share` says how little.
+apart. Padding is computed like everything else, so little of it is time won; `batch.real_share` says how little.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from datamodules.multimodal.batch import IGNORE, Chat, Prompts, Rows
 from engine.sampling import FILLER
@@ -70,19 +69,6 @@ def prompts(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> Prom
         mask[row, width - len(chat.tokens) :] = True
     placeholders = torch.tensor([chat.placeholders for chat in chats], dtype=torch.int64)
     return Prompts(*map(torch.from_numpy, (tokens, mask, np.array(samples, np.int64))), placeholders)
-
-
-def real_share(rows: Rows) -> Tensor:
-    """The share of the tokens that are not padding, in [0, 1]; a scalar on the rows' device.
-
-    A chat counts if it has a supervised token, as all have that `pack` and `pad_rows` take.
-    """
-    width = rows.tokens.shape[1]
-    columns = torch.arange(width, device=rows.tokens.device)
-    last = torch.where(rows.positions == 0, columns, 0).amax(1)
-    # So what ends a row without a label is padding.
-    taught = torch.where(rows.labels != IGNORE, columns, -1).amax(1)
-    return 1 - torch.where(taught < last, width - last, 0).sum() / rows.tokens.numel()
 
 
 def first_fit(lengths: NDArray[np.int64], budget: int) -> list[list[int]]:

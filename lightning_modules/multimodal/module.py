@@ -6,17 +6,19 @@
 import logging
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows
+from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows, real_share
 from engine.exact_mean import LossSum
 from engine.gather import gathered_objects
 from engine.module import LockstepModule
 from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
+from lightning_modules.multimodal.precision import device_has_bf16, precision_of
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.splice import splice
 from lightning_modules.multimodal.tally import Tally
@@ -24,6 +26,13 @@ from lightning_modules.multimodal.tally import Tally
 MODEL, BLIND = "", "blind"
 
 log = logging.getLogger("lockstep")
+
+
+class Features(NamedTuple):
+    """What stands in the placeholders."""
+
+    vectors: Tensor  # [F, C]
+    counts: Tensor  # [S] int64, how many of them each sample has
 
 
 class Answer(NamedTuple):
@@ -75,6 +84,10 @@ class MultimodalModule(LockstepModule):
         """The network that makes features; it has an `output_size`."""
 
     @abstractmethod
+    def feature_counts(self, modality: Any) -> Tensor:
+        """[S] int64: how many features the projector makes of each sample."""
+
+    @abstractmethod
     def blinded(self, modality: Any) -> Any:
         """The same samples with nothing in them, with as many features."""
 
@@ -92,15 +105,10 @@ class MultimodalModule(LockstepModule):
             return
         tokenizer = self.data.tokenizer
         self.encoder = self.build_encoder()
-        self.language_model = LanguageModel(
-            self.language_model_settings,
-            vocabulary_size=tokenizer.vocabulary_size,
-            precision=self.trainer.precision,
-            device_type=self.trainer.strategy.root_device.type,
-        )
-        self.projector = Projector(
-            self.projector_settings, self.encoder.output_size, self.language_model.hidden_size
-        )
+        precision = precision_of(self.trainer.precision, device_has_bf16(self.trainer.strategy.root_device))
+        self.language_model = LanguageModel(self.language_model_settings, tokenizer.vocabulary_size, precision)
+        sizes = self.encoder.output_size, self.language_model.hidden_size
+        self.projector = Projector(self.projector_settings, *sizes)
         outcomes = ["loss", *self.data.outcomes]
         systems = [MODEL, BLIND, *self.data.baselines]
         self.tallies = nn.ModuleDict({_key(system): Tally(outcomes) for system in systems})
@@ -122,25 +130,27 @@ class MultimodalModule(LockstepModule):
 
     # -- training ----------------------------------------------------------------------------------------------------
 
-    def training_loss(self, batch: Examples) -> LossSum:
-        rows = batch.rows
-        real = (rows.tokens != self.data.tokenizer.pad).float().mean()
-        self.log("train/real_tokens", real, on_step=True, on_epoch=False, batch_size=1)
-        return LossSum(*self._score(rows, self.features(batch.modality)))
+    def training_loss(self, batch: Sequence[Examples]) -> LossSum:
+        """Of a micro-batch in parts."""
+        scores = [self._score(part.rows, self.features(part.modality)) for part in batch]
+        if self.is_log_step:
+            sizes = [part.rows.tokens.numel() for part in batch]
+            real = sum(real_share(part.rows) * size for part, size in zip(batch, sizes, strict=True)) / sum(sizes)
+            self.log("train/real_tokens", real, on_step=True, on_epoch=False, batch_size=1)
+        total, count = (torch.stack(figures).sum() for figures in zip(*scores, strict=True))
+        return LossSum(total, count)
 
-    def features(self, modality: Any) -> Tensor:
-        """[F, C]: what stands in the placeholders."""
-        return self.projector(self.encoder(modality))
+    def features(self, modality: Any) -> Features:
+        return Features(self.projector(self.encoder(modality)), self.feature_counts(modality))
 
-    def _score(self, rows: Rows, features: Tensor) -> tuple[Tensor, Tensor]:
+    def _score(self, rows: Rows, features: Features) -> tuple[Tensor, Tensor]:
         """Sum and number of the loss terms of the supervised tokens."""
         states = self.language_model.hidden_states(self._embed(rows, features), rows.positions)
         return self.language_model.loss(states, rows.labels)
 
-    def _embed(self, chats: Rows | Prompts, features: Tensor) -> Tensor:
-        places = chats.tokens == self.data.tokenizer.placeholder
+    def _embed(self, chats: Rows | Prompts, features: Features) -> Tensor:
         embeddings = self.language_model.embed(chats.tokens)
-        return splice(embeddings, places, features, chats.placeholders, chats.samples)
+        return splice(embeddings, chats, *features, self.data.tokenizer.placeholder)
 
     # -- evaluation --------------------------------------------------------------------------------------------------
 
@@ -187,11 +197,12 @@ class MultimodalModule(LockstepModule):
     def _count(self, system: str, outcomes: dict[str, tuple[float, float]]) -> None:
         self.tallies[_key(system)].update(outcomes)
 
-    def _write(self, prompts: Prompts, features: Tensor) -> list[str]:
-        tokens = self.language_model.generate(
-            self._embed(prompts, features), prompts.mask, self.max_new_tokens, self.data.tokenizer.end_of_turn
+    def _write(self, prompts: Prompts, features: Features) -> list[str]:
+        tokenizer = self.data.tokenizer
+        answers = self.language_model.generate(
+            self._embed(prompts, features), prompts.mask, self.max_new_tokens, [tokenizer.end_of_turn]
         )
-        return [self.data.tokenizer.decode(row) for row in tokens.tolist()]
+        return [tokenizer.decode(answer) for answer in answers]
 
     def _end_evaluation(self, stage: str) -> None:
         for system in (MODEL, BLIND, *self.data.baselines):

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from datamodules.temporal.batch import Series
 from lightning_modules.multimodal.language_model import LanguageModelSettings
-from lightning_modules.multimodal.module import Answer, MultimodalModule
+from lightning_modules.multimodal.module import Answer, Features, MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
 from lightning_modules.temporal.encoder import Pooling, SeriesEncoder
 
@@ -56,8 +57,12 @@ class TimelineReader(MultimodalModule):
     def build_encoder(self) -> nn.Module:
         return SeriesEncoder(self.data.layout, **self.encoder_settings)
 
-    def features(self, modality: Series):
+    def features(self, modality: Series) -> Features:
         return super().features(self.blinded(modality) if self.blind else modality)
+
+    def feature_counts(self, modality: Series) -> Tensor:
+        counts = self.data.layout.count(modality.lengths)
+        return torch.where(modality.lengths > 0, counts, 0)
 
     def blinded(self, modality: Series) -> Series:
         """Nothing was measured, for as long as before."""

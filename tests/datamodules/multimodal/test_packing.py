@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.multimodal.batch import IGNORE, Chat
-from datamodules.multimodal.packing import first_fit, one_per_row, pack, pad_rows, prompts, real_share
+from datamodules.multimodal.batch import IGNORE, Chat, real_share
+from datamodules.multimodal.packing import first_fit, one_per_row, pack, pad_rows, prompts
 from engine.sampling import FILLER
 
 PAD = 0

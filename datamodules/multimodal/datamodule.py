@@ -1,0 +1,84 @@
+"""The base of the multimodal families' DataModules: one tokenizer, chats in rows, answers that can be graded."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from datamodules.multimodal.chat import ChatEncoder
+from datamodules.multimodal.chat_sets import ChatExamples, ChatQuestions, ChatSource
+from datamodules.multimodal.tokenizer import ChatTokenizer, load_tokenizer
+from engine.datamodule import LockstepDataModule
+
+
+class MultimodalDataModule(LockstepDataModule):
+    """Chats with a marker in them for another modality.
+
+    Args:
+        tokenizer: name on the Hugging Face hub or local directory of the language model's tokenizer; null for the built-in one.
+        row_tokens: tokens of a row that several chats are packed into, without seeing each other; null for one chat a row.
+        length_groups: unpacked, a micro-batch is computed in so many parts of similar length.
+        max_length: tokens of the longest chat; a longer one is an error that names its sample. null for any.
+        batches: see LockstepDataModule.
+    """  # noqa: E501
+
+    marker: str
+    """What stands in a user's text where the modality goes."""
+
+    outcomes: tuple[str, ...]
+    """Names of what `grade` may tell, the one that says most first."""
+
+    baselines: tuple[str, ...] = ()
+    """Names of others that answer, beside the model and the model that is blind."""
+
+    train_set: ChatExamples
+    validation_set: ChatQuestions
+    test_set: ChatQuestions
+    predict_set: ChatQuestions
+
+    def __init__(
+        self,
+        tokenizer: str | None = None,
+        row_tokens: int | None = None,
+        length_groups: int = 1,
+        max_length: int | None = None,
+        **batches: Any,
+    ) -> None:
+        super().__init__(**batches)
+        self.tokenizer_source, self.row_tokens = tokenizer, row_tokens
+        self.length_groups, self.max_length = length_groups, max_length
+
+    @abstractmethod
+    def texts(self) -> Iterable[str]:
+        """What the built-in tokenizer learns its tokens from: the same texts in every run."""
+
+    @abstractmethod
+    def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
+        """{outcome: (points reached, points possible)} of an answer to a sample of the set that is evaluated."""
+
+    @abstractmethod
+    def describe(self, row: int) -> dict[str, Any]:
+        """What `predict` writes beside the answer to its row."""
+
+    @cached_property
+    def tokenizer(self) -> ChatTokenizer:
+        return load_tokenizer(self.tokenizer_source, self.texts() if self.tokenizer_source is None else ())
+
+    @cached_property
+    def chat_encoder(self) -> ChatEncoder:
+        return ChatEncoder(self.tokenizer, self.marker)
+
+    @property
+    def evaluated(self) -> ChatSource:
+        """The samples that are being evaluated."""
+        stage = self.trainer.state.stage
+        name = {"test": "test_set", "predict": "predict_set"}.get(str(stage and stage.value), "validation_set")
+        return getattr(self, name).source
+
+    def examples(self, source: ChatSource) -> ChatExamples:
+        """A source to train on."""
+        return ChatExamples(source, self.chat_encoder, self.row_tokens, self.length_groups, self.max_length)
+
+    def questions(self, source: ChatSource) -> ChatQuestions:
+        """A source to evaluate."""
+        return ChatQuestions(source, self.chat_encoder)

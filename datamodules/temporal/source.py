@@ -1,0 +1,65 @@
+"""Synthetic timelines as samples of a multimodal data set."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datamodules.multimodal.chat import Message
+from datamodules.multimodal.chat_sets import ChatItem
+from datamodules.temporal.batch import Series, SeriesLayout
+from datamodules.temporal.samples import Split, Synthesis, TimelineSample
+
+Curves = tuple[NDArray[np.float32], NDArray[np.bool_]]
+"""Values [T, K] and whether they were measured."""
+
+
+class SyntheticTimelines:
+    """Questions about curves that nobody has seen before.
+
+    Args:
+        synthesis: what they are like.
+        split: training, validation or test.
+        size: samples of an epoch.
+        layout: what the encoder makes of a series.
+        fresh: other samples in every epoch.
+    """
+
+    def __init__(
+        self, synthesis: Synthesis, split: Split, size: int, layout: SeriesLayout, fresh: bool = False
+    ) -> None:
+        self.synthesis, self.split, self.size = synthesis, split, size
+        self.layout, self.fresh = layout, fresh
+
+    def __len__(self) -> int:
+        return self.size
+
+    def sample(self, epoch: int, index: int) -> TimelineSample:
+        return self.synthesis.sample(self.split, epoch if self.fresh else 0, index)
+
+    def item(self, epoch: int, index: int) -> ChatItem:
+        return as_item(self.sample(epoch, index), self.layout)
+
+    def collate(self, items: Sequence[Curves]) -> Series:
+        return collate(items, self.layout)
+
+
+def as_item(sample: TimelineSample, layout: SeriesLayout) -> ChatItem:
+    """A sample as a chat of one question and one answer."""
+    messages = [Message(role="user", content=sample.question), Message(role="assistant", content=sample.answer)]
+    return ChatItem(messages, (layout.count(len(sample.values)),), (sample.values, sample.present))
+
+
+def collate(items: Sequence[Curves], layout: SeriesLayout) -> Series:
+    """Series side by side, padded on the right; of no items one series without a step."""
+    steps = max((len(values) for values, _ in items), default=1)
+    batch = max(1, len(items))
+    values = np.zeros((batch, layout.channels, steps), np.float32)
+    present = np.zeros(values.shape, np.bool_)
+    lengths = np.zeros(batch, np.int64)
+    for row, (shares, there) in enumerate(items):
+        lengths[row] = len(shares)
+        values[row, :, : len(shares)] = shares.T
+        present[row, :, : len(there)] = there.T
+    return Series(torch.from_numpy(values), torch.from_numpy(present), torch.from_numpy(lengths))
