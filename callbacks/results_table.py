@@ -14,7 +14,10 @@ log = logging.getLogger("lockstep")
 
 
 class ResultsTable(Callback):
-    """Prints the metrics of the best checkpoint (after fit) or of the evaluation, beside the baselines'.
+    """Has the metrics of the best checkpoint (after fit) or of the evaluation, beside the baselines'.
+
+    It comes before the callbacks that save checkpoints, so that one saved after an evaluation knows of it; ShownLast,
+    which prints it, comes last.
 
     A module logs a baseline's figures as `STAGE/baseline/NAME/METRIC`, its own as `STAGE/METRIC`. Where there are
     baselines the table has their metrics as columns, else all metrics of the stage.
@@ -34,17 +37,17 @@ class ResultsTable(Callback):
         if self._is_best(trainer, own):
             self.best = own
         if trainer.state.fn == "validate" and trainer.is_global_zero:
-            self._show(trainer, "val", metrics, "validation")
+            self._set("val", metrics, "validation")
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
             title = "validation" if trainer.fast_dev_run else "validation, best checkpoint"
-            self._show(trainer, "val", {**self.best, **self.baselines}, title)
+            self._set("val", {**self.best, **self.baselines}, title)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
             metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-            self._show(trainer, "test", metrics, "test")
+            self._set("test", metrics, "test")
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "baselines": self.baselines}
@@ -61,8 +64,8 @@ class ResultsTable(Callback):
         new, old = metrics[monitor.monitor], self.best.get(monitor.monitor, math.nan)
         return math.isnan(old) or (new > old if monitor.mode == "max" else new < old)
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        # The progress bar draws itself a last time when it is torn down; the table comes after it.
+    def show(self, trainer: Trainer) -> None:
+        """Prints the table, if there is one, and where the run's files are."""
         if self._page is None:
             return
         title, rows = self._page
@@ -77,11 +80,21 @@ class ResultsTable(Callback):
         if trainer.state.fn == "fit" and (folder / CHECKPOINTS / "best.ckpt").is_file():
             log.info("figures on held-out test data: python train.py test --run_name %s", folder.name)
 
-    def _show(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
+    def _set(self, stage: str, metrics: dict[str, float], title: str) -> None:
         rows = table_rows(stage, metrics)
         for name, values in rows:
             log.debug("%s: %s %s", title, name, "  ".join(f"{k} {v:.4f}" for k, v in values.items()))
         self._page = title, rows
+
+
+class ShownLast(Callback):
+    """Prints a ResultsTable when all other callbacks are torn down: the progress bar draws itself a last time there."""
+
+    def __init__(self, table: ResultsTable) -> None:
+        self._table = table
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._table.show(trainer)
 
 
 def _print_table(title: str, rows: list[tuple[str, dict[str, float]]]) -> None:

@@ -7,7 +7,7 @@ from lightning.pytorch import Trainer
 from callbacks.config_over_checkpoint import ConfigOverCheckpoint
 from callbacks.due_validation import DueValidation
 from callbacks.prediction_file import PredictionFile
-from callbacks.results_table import ResultsTable
+from callbacks.results_table import ResultsTable, ShownLast
 from callbacks.run_log import RunLog
 from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
@@ -34,10 +34,10 @@ def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object]) -> No
         trainer: has the callbacks of the command line, a Watchdog among them.
         keep_config: called when training begins.
     """
-    run_log = RunLog(keep_config)
-    trainer.callbacks[:0] = [run_log, Throughput(), PredictionFile(), ConfigOverCheckpoint(), DueValidation()]
+    run_log, table = RunLog(keep_config), ResultsTable()
+    trainer.callbacks[:0] = [run_log, Throughput(), PredictionFile(), ConfigOverCheckpoint(), DueValidation(), table]
     watchdog = next(callback for callback in trainer.callbacks if isinstance(callback, Watchdog))
     watchdog.attach(trainer)
     trainer.callbacks.remove(watchdog)
     trainer.callbacks.insert(0, watchdog)  # hears of an error before callbacks that wait for other processes
-    trainer.callbacks.append(ResultsTable())  # torn down last, so that its table is the last thing on the screen
+    trainer.callbacks.append(ShownLast(table))  # torn down last

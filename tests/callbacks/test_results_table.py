@@ -1,5 +1,6 @@
 """The table at the end: the model beside its baselines."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.results_table import ResultsTable, table_rows
 from tests.conftest import TINY
+from tests.distributed.tiny import TINY_FAMILY
 
 
 def test_rows_of_a_model_and_its_baselines():
@@ -44,6 +46,22 @@ def test_the_best_validation_is_shown(mode, best):
     resumed.on_validation_end(trainer, None)
     assert resumed.best == {"val/x": best, "val/y": 10 * best}
     assert resumed.baselines == {"val/baseline/b/x": 0.1}
+
+
+def test_a_run_that_early_stopping_has_ended_shows_its_best_again(lockstep, said):
+    """It ends inside an epoch, so its last checkpoint is saved in the very evaluation that was the best."""
+    options = [*TINY_FAMILY, "--trainer.val_check_interval", "2", "--data.init_args.batch_size", "8",
+               "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=val/loss",
+               "--trainer.callbacks.patience=1", "--trainer.callbacks.min_delta=1e9"]  # fmt: skip
+    run = lockstep("fit", *options, name="a")
+    losses = [json.loads(line)["loss"] for line in (run.folder / "figures.jsonl").read_text().splitlines()]
+    assert losses[-1] == min(losses) < losses[0]
+    shown = [line for line in said if line.startswith("validation, best checkpoint: ")]
+    assert len(shown) == 1 and f"{min(losses):.4f}" in shown[0]
+    said.clear()
+    lockstep("fit", *options, "--ckpt_path", "last", name="a")
+    assert "val/loss had not improved for 1 evaluations: done" in said
+    assert shown == [line for line in said if line.startswith("validation, best checkpoint: ")]
 
 
 def test_the_sanity_check_does_not_count():
