@@ -4,6 +4,7 @@ import difflib
 import logging
 import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,9 @@ def load_language_model(settings: LanguageModelSettings, vocabulary: int, precis
     if settings.path is None:
         network = AutoModelForCausalLM.from_config(config, **options)
     else:
-        network = _read(AutoModelForCausalLM, settings.path, config=config, **options)
+        network, found = _read(AutoModelForCausalLM, settings.path, config=config, output_loading_info=True, **options)
+        if found["missing_keys"]:  # transformers gives them random values
+            raise ValueError(f"language_model.path: {settings.path} lacks {_few(found['missing_keys'])}: is it whole?")
     _widen_vocabulary(network, vocabulary)
     # Pretrained models come in evaluation mode, in which transformers checkpoints no activations; Lightning leaves it.
     return network.train()
@@ -110,10 +113,14 @@ def _require_local_files(path: str) -> None:
 
 
 def _read(auto: Any, path: str, **options: Any) -> Any:
+    from safetensors import SafetensorError
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()  # of every process, over the lines of the others
     local = Path(path).expanduser()
     try:
         return auto.from_pretrained(str(local) if local.is_dir() else path, trust_remote_code=False, **options)
-    except (OSError, ImportError, ValueError) as error:
+    except (OSError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
         advice = (
@@ -127,10 +134,15 @@ def _read(auto: Any, path: str, **options: Any) -> Any:
         raise ValueError(f"language_model.path: {path} cannot be loaded: {said}{advice}") from error
 
 
+def _few(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more weights" if len(ordered) > 3 else "")
+
+
 def _switch_off_dropout(config: "PretrainedConfig") -> None:
     # A frozen model stays in training mode (see above), so its dropout is taken out of its settings.
     for key, value in config.to_dict().items():
-        if ("drop" in key or key.endswith("_pdrop")) and isinstance(value, float):
+        if "drop" in key and isinstance(value, float):
             setattr(config, key, 0.0)
 
 
