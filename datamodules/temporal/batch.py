@@ -1,18 +1,14 @@
 """What a temporal batch holds beside its chats: series of several channels."""
 
-from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 
-class SeriesTokens(str, Enum):
-    """How many feature vectors a series becomes."""
-
-    POOLED = "pooled"  # one for the whole series (the seed's)
-    PATCH = "patch"  # one for each patch of all channels together
-    CHANNEL_PATCH = "channel_patch"  # one for each patch of each channel, channel after channel
+SeriesTokens = Literal["pooled", "patch", "channel_patch"]
+"""How many feature vectors a series becomes: one (the seed's), one for each patch of all channels together, or one for
+each patch of each channel, channel after channel."""
 
 
 class SeriesLayout(NamedTuple):
@@ -25,9 +21,9 @@ class SeriesLayout(NamedTuple):
     def count(self, length: int | Tensor) -> int | Tensor:
         """Feature vectors of a series of `length` steps."""
         patches = -(-length // self.patch)
-        if self.tokens == SeriesTokens.POOLED:
+        if self.tokens == "pooled":
             return torch.ones_like(length) if isinstance(length, Tensor) else 1
-        return patches * self.channels if self.tokens == SeriesTokens.CHANNEL_PATCH else patches
+        return patches * self.channels if self.tokens == "channel_patch" else patches
 
 
 class Series(NamedTuple):

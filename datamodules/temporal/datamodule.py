@@ -37,7 +37,7 @@ class ResourceTimelines(MultimodalDataModule):
         fresh_samples: bool = True,
         validation_size: int = 300,
         test_size: int = 1000,
-        series_tokens: SeriesTokens = SeriesTokens.CHANNEL_PATCH,
+        series_tokens: SeriesTokens = "channel_patch",
         patch_length: int = 4,
         **batches: Any,
     ) -> None:
@@ -50,7 +50,7 @@ class ResourceTimelines(MultimodalDataModule):
         if patch_length < 1:
             raise ValueError(f"data.init_args.patch_length is a number of steps, at least 1; got {patch_length}")
         self.fresh_samples = fresh_samples
-        self.layout = SeriesLayout(len(CHANNELS), SeriesTokens(series_tokens), patch_length)
+        self.layout = SeriesLayout(len(CHANNELS), series_tokens, patch_length)
 
     def setup(self, stage: str) -> None:
         if stage == "fit":

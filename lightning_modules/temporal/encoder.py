@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from datamodules.temporal.batch import Series, SeriesLayout, SeriesTokens
+from datamodules.temporal.batch import Series, SeriesLayout
 
 Pooling = Literal["mean", "max"]
 
@@ -47,16 +47,16 @@ class SeriesEncoder(nn.Module):
         if any(size % 2 == 0 for size in kernel_sizes):
             raise ValueError(f"kernel_sizes must be odd, so that a layer keeps the steps; got {list(kernel_sizes)}")
         self.layout, self.octaves, self.pooling, self.output_size = layout, octaves, pooling, output_size
-        self.apart = layout.tokens == SeriesTokens.CHANNEL_PATCH
+        self.apart = layout.tokens == "channel_patch"
         width = (2 + 2 * octaves) * (1 if self.apart else layout.channels) + 1
         sizes = [width] + [hidden_size] * len(kernel_sizes)
         self.layers = nn.ModuleList(
             MaskedConvolution(fan_in, fan_out, kernel, dropout)
             for fan_in, fan_out, kernel in zip(sizes, sizes[1:], kernel_sizes, strict=False)
         )
-        steps = 1 if layout.tokens == SeriesTokens.POOLED else layout.patch
+        steps = 1 if layout.tokens == "pooled" else layout.patch
         self.read_out = nn.Linear(steps * sizes[-1], output_size)
-        if layout.tokens != SeriesTokens.POOLED:
+        if layout.tokens != "pooled":
             self.raw = nn.Linear(steps * width, output_size, bias=False)  # past the convolutions, unchanged
         if self.apart:
             # As strong as the features themselves: with small ones the channels are confused for hundreds of steps.
@@ -68,7 +68,7 @@ class SeriesEncoder(nn.Module):
         states = inputs
         for layer in self.layers:
             states = layer(states, inside)
-        if self.layout.tokens == SeriesTokens.POOLED:
+        if self.layout.tokens == "pooled":
             return self.read_out(self._pool(states, inside))[series.lengths > 0]
         patches = self.read_out(self._cut(states)) + self.raw(self._cut(inputs))  # [N, P, C]
         number = torch.arange(patches.shape[1], device=patches.device)
