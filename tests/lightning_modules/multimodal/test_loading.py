@@ -193,7 +193,8 @@ def test_settings_come_from_yaml():
     parser = ArgumentParser()
     parser.add_argument("--language_model", type=LanguageModelSettings)
     text = "{path: null, config: {model_type: qwen2, hidden_size: 8}, trainable: lora, lora: {rank: 4, bias: all}}"
-    parsed = parser.instantiate_classes(parser.parse_args([f"--language_model={text}", "--language_model.lora.alpha=2"]))
+    namespace = parser.parse_args([f"--language_model={text}", "--language_model.lora.alpha=2"])
+    parsed = parser.instantiate_classes(namespace)
     assert parsed.language_model == LanguageModelSettings(
         config={"model_type": "qwen2", "hidden_size": 8}, trainable="lora", lora=LoraSettings(4, 2.0, bias="all")
     )
