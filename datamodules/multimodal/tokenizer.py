@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from datamodules.multimodal.hub import why_unreachable
 from datamodules.multimodal.tiny_tokenizer import PLACEHOLDER, train_tiny_tokenizer
 
 if TYPE_CHECKING:
@@ -139,16 +140,16 @@ def _from_hub(name: str) -> "PreTrainedTokenizerFast":
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         cause: Exception = error
-    if not constants.is_offline_mode():
+    unreachable = why_unreachable()
+    if not unreachable:
         try:
             return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except (OSError, ValueError, KeyError) as error:
             cause = error
-    offline = " (HF_HUB_OFFLINE is set, so the hub was not asked)" if constants.is_offline_mode() else ""
     raise FileNotFoundError(
         f"tokenizer {name}: not a local directory, not in the cache {constants.HF_HUB_CACHE}, and not to be had from "
-        f"the Hugging Face hub{offline}. Give a local directory that holds it, as tokenizer.save_pretrained writes it "
-        f"(works with HF_HUB_OFFLINE=1), or null for the built-in tokenizer. It said: {_first_line(cause)}"
+        f"the Hugging Face hub: {unreachable or _first_line(cause)}. Give a local directory that holds it, as "
+        "tokenizer.save_pretrained writes it (works with HF_HUB_OFFLINE=1), or null for the built-in tokenizer"
     ) from cause
 
 

@@ -3,6 +3,8 @@ import os
 import pickle
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
 import transformers
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+import datamodules.multimodal.tokenizer
+from datamodules.multimodal.hub import why_unreachable
 from datamodules.multimodal.tiny_tokenizer import CHATML, PLACEHOLDER, train_tiny_tokenizer
 from datamodules.multimodal.tokenizer import ChatTokenizer, load_tokenizer
 
@@ -132,13 +136,44 @@ def test_offline_and_missing_is_said_at_once_and_the_hub_is_not_asked(monkeypatc
     assert asked == [("nobody/nothing", {"trust_remote_code": False, "local_files_only": True})]
 
 
-def test_an_unreachable_hub_is_asked_once_after_the_cache(monkeypatch):
+def test_an_unreachable_hub_is_said_at_once(monkeypatch):
+    """The hub's own client says six times, for half a minute, that it tries again."""
+    asked = recorded(monkeypatch, OSError("not in the cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    asked = recorded(monkeypatch, OSError("We couldn't connect to the hub\nmany lines"))
-    with pytest.raises(FileNotFoundError, match=r"nobody/nothing.*HF_HUB_OFFLINE=1.*It said: We couldn't .*hub$"):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(FileNotFoundError, match=r"http://127.0.0.1:9 does not answer .*local dir.*HF_HUB_OFFLINE=1"):
+        load_tokenizer("nobody/nothing")
+    assert [more["local_files_only"] for _, more in asked] == [True]
+
+
+def test_a_hub_that_answers_is_asked_after_the_cache(monkeypatch):
+    asked = recorded(monkeypatch, OSError("nobody/nothing is not there\nmany lines"))
+    monkeypatch.setattr(datamodules.multimodal.tokenizer, "why_unreachable", lambda: None)
+    with pytest.raises(FileNotFoundError, match=r"from the Hugging Face hub: nobody/nothing is not there\. Give"):
         load_tokenizer("nobody/nothing")
     assert [more.get("local_files_only", False) for _, more in asked] == [True, False]
     assert all(more["trust_remote_code"] is False for _, more in asked)
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_hub_that_says_anything_can_be_asked(monkeypatch, status):
+    class Answer(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        assert why_unreachable() is None
+        thread.join(20)
 
 
 def recorded(monkeypatch, answer=None):
