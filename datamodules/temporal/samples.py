@@ -1,7 +1,7 @@
 """Questions about synthetic timelines: a sample is a pure function of (seed, split, epoch, index)."""
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -35,11 +35,8 @@ class Split(IntEnum):
     TEST = 2
 
 
-class SeriesPosition(str, Enum):
-    """What comes first in a question."""
-
-    QUESTION_FIRST = "question_first"  # the series' tokens see what is asked
-    SERIES_FIRST = "series_first"  # the seed's
+SeriesPosition = Literal["question_first", "series_first"]
+"""What comes first: the question, so that the series' tokens see what is asked, or the series (the seed's)."""
 
 
 class TimelineSample(NamedTuple):
@@ -103,18 +100,17 @@ class Synthesis:
         for name in ("drop_probability", "pod_share", "job_share", "missing_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: found {getattr(self, name)}, expected a probability")
-        shares = {Task(task): share for task, share in self.task_mix.items()}
-        if min(shares.values(), default=0) < 0 or sum(shares.values()) <= 0:
-            raise ValueError(f"task_mix: found {self.task_mix}, expected shares of 0 or more, and one above 0")
-        # Plain strings in YAML, members in the code.
-        object.__setattr__(self, "task_mix", shares)
-        object.__setattr__(self, "format", Format(self.format))
-        object.__setattr__(self, "series_position", SeriesPosition(self.series_position))
+        unknown = set(self.task_mix) - {task.value for task in Task}
+        if unknown or min(self.task_mix.values(), default=0) < 0 or sum(self.task_mix.values()) <= 0:
+            raise ValueError(
+                f"task_mix: found {self.task_mix}, expected shares of 0 or more of "
+                f"{', '.join(task.value for task in Task)}, and one above 0"
+            )
 
     @property
     def notation(self) -> Notation:
         """What the texts are written in."""
-        return Notation(self.format, self.step_ms)
+        return Notation(Format(self.format), self.step_ms)
 
     def sample(self, split: Split, epoch: int, index: int) -> TimelineSample:
         """One sample.
@@ -127,11 +123,12 @@ class Synthesis:
         steps = integer(random, self.min_steps, self.max_steps)
         asked = integer(random, 0, len(CHANNELS) - 1)
         capacities = tuple(channel.capacities[int(len(channel.capacities) * random.random())] for channel in CHANNELS)
+        notation = self.notation
         scales = [
-            Scale.of(channel, self.format, capacity) for channel, capacity in zip(CHANNELS, capacities, strict=True)
+            Scale.of(channel, notation.format, capacity) for channel, capacity in zip(CHANNELS, capacities, strict=True)
         ]
         task = self._task(random.random())
-        wished = wish(random, task, self.format, scales[asked].top)
+        wished = wish(random, task, notation.format, scales[asked].top)
         present = self._present(random, steps, asked)
         columns = self._columns(random, steps, asked, wished, scales[asked], present[:, asked])
         levels = []
@@ -140,7 +137,6 @@ class Synthesis:
             levels.append(scale.levels(column.shares))
         values = np.stack([level / scale.top for level, scale in zip(levels, scales, strict=True)], 1)
         facts = ask(random, wished, KEYS[asked], scales[asked], self.step_ms, levels[asked], present[:, asked])
-        notation = self.notation
         said = question(facts, notation, lambda count: int(count * random.random()))
         return TimelineSample(
             values=np.where(present, values, 0.0).astype(np.float32),
@@ -156,8 +152,8 @@ class Synthesis:
     @cached_property
     def _until(self) -> list[tuple[Task, float]]:
         """Each task with the share of it and of those before it."""
-        tasks = [task for task in Task if self.task_mix.get(task)]
-        shares = np.cumsum([self.task_mix[task] for task in tasks])
+        tasks = [task for task in Task if self.task_mix.get(task.value)]
+        shares = np.cumsum([self.task_mix[task.value] for task in tasks])
         return list(zip(tasks, (shares / shares[-1]).tolist(), strict=True))
 
     def _task(self, uniform: float) -> Task:
@@ -208,7 +204,7 @@ class Synthesis:
 
 def place(said: str, position: SeriesPosition) -> str:
     """A question's text with the series in its place."""
-    parts = (said, PLACEHOLDER) if position == SeriesPosition.QUESTION_FIRST else (PLACEHOLDER, said)
+    parts = (said, PLACEHOLDER) if position == "question_first" else (PLACEHOLDER, said)
     return "\n".join(parts)
 
 

@@ -1,0 +1,86 @@
+import pytest
+
+from datamodules.temporal.channels import Format
+from datamodules.temporal.facts import Direction, Facts, Task, Verdict
+from datamodules.temporal.grading import OUTCOMES, errors, grade
+from datamodules.temporal.notation import Notation
+from datamodules.temporal.questions import answer
+from datamodules.temporal.samples import Split, Synthesis
+
+TINY, FULL = Notation(Format.TINY, 100), Notation(Format.FULL, 100)
+TREND = Facts(Task.TREND, "gpu_sm", 100.0, 30, direction=Direction.FALLING, start=42.0, end=4.0)
+LATER = Facts(Task.FEASIBILITY, "gpu_sm", 100.0, 30, requirement=50.0, value=52.0, time=12, verdict=Verdict.LATER)
+MEMORY = Facts(Task.BOTTLENECK, "gpu_mem_gb", 80.0, 30, value=8.0, time=20)
+READ = Facts(Task.READOUT, "gpu_sm", 100.0, 30, times=(3, 9), values=(40.0, 10.0))
+
+
+@pytest.mark.parametrize("settings", [{}, {"format": "full", "min_steps": 20, "max_steps": 100}], ids=["tiny", "full"])
+def test_the_rules_reach_every_point(settings):
+    synthesis, told = Synthesis(**settings, missing_probability=0.3), set()
+    for index in range(800):
+        sample = synthesis.sample(Split.TEST, 0, index)
+        outcomes = grade(sample.facts, sample.answer, synthesis.notation)
+        for name, (reached, possible) in outcomes.items():
+            assert reached == possible > 0, (name, sample.answer)
+        again = answer(sample.facts, synthesis.notation, lambda bound: bound - 1)
+        assert grade(sample.facts, again, synthesis.notation) == outcomes
+        assert errors(sample.facts, sample.answer, synthesis.notation) == ()
+        told |= {name for name in outcomes if "/" not in name}
+    assert told == set(OUTCOMES) - (set() if settings else {"pace_right"})
+
+
+def test_near_is_told_from_far():
+    outcomes = grade(TREND, "sm is decreasing from 46% to 15%.", TINY)
+    assert outcomes["value_within_5_percent"] == (1, 2)  # 4 points and 11 points beside
+    assert outcomes["value_within_1_percent"] == (0, 2)
+    assert outcomes["value_relative_5_percent"] == (0, 2)
+    assert outcomes["class_right"] == outcomes["trend/class_right"] == outcomes["parsed"] == (1, 1)
+    assert outcomes["exact"] == (0, 1)
+    assert outcomes["number_closeness"] == (pytest.approx(1 - 4 / 42), 2)
+    assert "time_within_1_step" not in outcomes
+    assert errors(TREND, "sm is stable from 46% to 15%.", TINY) == ("class", "value")
+
+
+@pytest.mark.parametrize("text", ["", "no idea", "sm 42 4", "<|pad|>" * 10])
+def test_what_is_missing_is_wrong(text):
+    outcomes = grade(TREND, text, TINY)
+    assert all(reached == 0 for reached, _ in outcomes.values())
+    assert outcomes["value_within_5_percent"] == (0, 2) and outcomes["class_right"] == (0, 1)
+    assert "unreadable" in errors(TREND, text, TINY)
+
+
+def test_copying_the_question_earns_nothing():
+    outcomes = grade(LATER, "when is 50% of sm free?", TINY)
+    assert all(reached == 0 for reached, _ in outcomes.values())
+    # Times of a read-out are the question's; only values at the times that were asked for count.
+    outcomes = grade(READ, "sm at step 3 is 39%, at step 10 is 10%.", TINY)
+    assert outcomes["value_within_5_percent"] == (1, 2) and outcomes["parsed"] == (0, 1)
+    assert set(outcomes) & {"time_within_1_step"} == set()
+
+
+@pytest.mark.parametrize("time, reached", [(11, 1), (12, 1), (13, 1), (14, 0)])
+def test_a_time_may_be_one_step_beside(time, reached):
+    assert grade(LATER, f"later, sm is 52% at step {time}.", TINY)["time_within_1_step"] == (reached, 1)
+
+
+def test_the_unit_counts():
+    right, wrong = (f"The available GPU memory has its minimum of 8.0{unit} at t=2.0s." for unit in (" GB", "%"))
+    assert grade(MEMORY, right, FULL)["exact"] == (1, 1)
+    assert grade(MEMORY, wrong, FULL)["value_within_5_percent"] == (0, 1)
+
+
+def test_the_range_is_the_capacity():
+    text = "The available GPU memory has its minimum of 11.9 GB at t=2.0s."
+    assert grade(MEMORY, text, FULL)["value_within_5_percent"] == (1, 1)  # 3.9 of 80
+    assert grade(MEMORY, text, FULL)["value_within_1_percent"] == (0, 1)
+
+
+def test_another_channel_is_not_exact():
+    outcomes = grade(TREND, "vram is decreasing from 42% to 4%.", TINY)
+    assert outcomes["exact"] == (0, 1) and outcomes["value_within_1_percent"] == (2, 2)
+
+
+def test_numbers_near_zero_are_close_or_not():
+    facts = Facts(Task.BOTTLENECK, "gpu_sm", 100.0, 30, value=0.0, time=4)
+    assert grade(facts, "sm is lowest with 0% at step 8.", TINY)["number_closeness"] == (1.0, 2)
+    assert grade(facts, "sm is lowest with 3% at step 4.", TINY)["number_closeness"] == (1.0, 2)
