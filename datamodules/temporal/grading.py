@@ -9,11 +9,11 @@ The seed's measures count numbers by their place in the text, copied ones too, a
 
 from typing import Any
 
-from datamodules.temporal.facts import Facts
+from datamodules.temporal.facts import Facts, Task
 from datamodules.temporal.notation import Notation
 from datamodules.temporal.questions import read_answer
 
-OUTCOMES = (
+MEASURES = (
     "value_within_5_percent",  # of the capacity: five points
     "value_within_1_percent",
     "value_relative_5_percent",  # of the true value; of 0 only 0
@@ -24,7 +24,16 @@ OUTCOMES = (
     "exact",  # and is right to the last digit
     "number_closeness",  # ChatTS: 1 - |error| / |truth|, at least 0
 )
-"""Names of what `grade` tells, the one that says most first."""
+"""What is measured, the measure that says most first."""
+
+_LACKS = {
+    Task.TREND: {"time_within_1_step"},
+    Task.BOTTLENECK: {"class_right", "pace_right"},
+    Task.FEASIBILITY: {"pace_right"},
+    Task.READOUT: {"time_within_1_step", "class_right", "pace_right"},
+}
+OUTCOMES = MEASURES + tuple(f"{task.value}/{name}" for task in Task for name in MEASURES if name not in _LACKS[task])
+"""All names that `grade` may tell: of every task together, and of each."""
 
 Outcome = tuple[float, float]
 """Points reached, points possible."""
@@ -33,7 +42,7 @@ _VALUES, _TIMES, _CLASSES = ("start", "end", "value"), ("time", "lasts"), ("dire
 
 
 def grade(facts: Facts, text: str, notation: Notation) -> dict[str, Outcome]:
-    """{outcome: (points, of how many)} of an answer, over all tasks and as `TASK/outcome` for its own."""
+    """{outcome: (points, of how many)} of an answer, each once by its name and once as `TASK/name`."""
     said = read_answer(text, notation, facts.channel)
     truth = facts.answered()
     values = [(truth[slot], said.get(slot)) for slot in _VALUES if slot in truth] + _readings(facts, said)
