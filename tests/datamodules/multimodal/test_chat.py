@@ -33,6 +33,16 @@ LLAMA = (
 )
 """Written after Llama 3's: it trims, and nothing follows the end of a turn."""
 
+QWEN3 = (
+    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' }}"
+    "{%- if message.role == 'assistant' and loop.last %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}"
+    "{{- message.content + '<|im_end|>\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}"
+    "{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}"
+    "{%- endif %}"
+)
+"""Written after Qwen3's: an empty train of thought before the last answer alone."""
+
 
 def user(content):
     return {"role": "user", "content": content}
@@ -145,6 +155,15 @@ def test_a_template_without_marks_that_trims(llama):
     chat = llama.chat([system("Be. "), user(" 1?"), assistant(" 2 "), user("3?"), assistant("4")])
     assert shown(llama, chat.tokens[chat.supervised]) == "2<|eot|>4<|eot|>"
     assert chat.supervised[-1]
+
+
+def test_an_empty_train_of_thought_belongs_to_the_prompt():
+    encoder = ChatEncoder(bytes_tokenizer(QWEN3, ["<|im_start|>", "<|im_end|>"]), MARKER)
+    messages = [user("1?"), assistant("2"), user("3?"), assistant("4")]
+    chat, prompt = encoder.chat(messages), encoder.prompt(messages)
+    assert shown(encoder, chat.tokens[chat.supervised]) == "2<|im_end|>4<|im_end|>"
+    assert chat.tokens[: len(prompt.tokens)].tolist() == prompt.tokens.tolist()
+    assert shown(encoder, prompt.tokens).endswith("</think>\n\n")
 
 
 def test_where_the_prompt_is_no_prefix_the_chat_is_refused_with_the_difference(qwen):
