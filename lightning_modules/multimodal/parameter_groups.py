@@ -8,18 +8,21 @@ from torch import nn
 
 
 def parameter_groups(
-    module: nn.Module, parts: Mapping[str, nn.Module], rates: Mapping[str, float], weight_decay: float
+    parts: Mapping[str, nn.Module],
+    rates: Mapping[str, float],
+    weight_decay: float,
+    module: nn.Module | None = None,
 ) -> list[dict[str, Any]]:
     """Optimizer groups `PART/matrices`, with weight decay, and `PART/vectors` (norms, biases, scalars), without.
 
     Args:
-        module: the whole model.
-        parts: its parts by name; a weight that two of them share belongs to the first.
+        parts: a model's parts by name; a weight that two of them share belongs to the first.
         rates: peak learning rate of each part, as the optimizer is to take it.
         weight_decay: on matrices.
+        module: the whole model, to make sure that the parts are all of it.
 
     Raises:
-        ValueError: a weight that is to train is in none of the parts, or a part has no rate.
+        ValueError: a part that is to train has no rate, or a weight of the module that is to is in none of the parts.
     """
     groups: list[dict[str, Any]] = []
     grouped: set[nn.Parameter] = set()
@@ -33,21 +36,25 @@ def parameter_groups(
             if chosen:
                 group = {"params": chosen, "lr": rates[name], "weight_decay": decay, "name": f"{name}/{kind}"}
                 groups.append(group)
-    stray = [name for name, p in module.named_parameters() if p.requires_grad and p not in grouped]
+    named = [] if module is None else module.named_parameters()
+    stray = [name for name, parameter in named if parameter.requires_grad and parameter not in grouped]
     if stray:
         raise ValueError(f"weights that are to train belong to none of the parts {', '.join(parts)}: {stray[:3]}")
     return groups
 
 
 def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]) -> str:
-    """Part, parameters, trainable ones, dtypes and learning rate, as plain text; the rates are those of the groups."""
+    """Part, parameters, trainable ones, dtypes and learning rate, as plain text.
+
+    The rates are those of the groups, of an optimizer's with a schedule the peak ones.
+    """
     from rich.console import Console
     from rich.table import Table
 
     table = Table("part")
     for column in ("parameters", "trainable", "dtype", "rate"):
         table.add_column(column, justify="left" if column == "dtype" else "right")
-    rates = {group["name"].split("/")[0]: group["lr"] for group in groups}
+    rates = {group["name"].split("/")[0]: group.get("initial_lr", group["lr"]) for group in groups}
     totals = [0, 0]
     for name, parameters in _owned(parts):
         counts = [sum(p.numel() for p in parameters), sum(p.numel() for p in parameters if p.requires_grad)]

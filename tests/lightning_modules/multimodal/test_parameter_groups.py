@@ -26,7 +26,7 @@ def whole(build, pretrained):
 @pytest.mark.parametrize("trainable", ["none", "lora", "full", "last_n_layers"])
 def test_every_trained_weight_is_in_one_group(whole, trainable):
     module, parts = whole(trainable)
-    groups = parameter_groups(module, parts, RATES, weight_decay=0.1)
+    groups = parameter_groups(parts, RATES, 0.1, module)
     grouped = [parameter for group in groups for parameter in group["params"]]
     assert len(grouped) == len(set(grouped))
     assert set(grouped) == {parameter for parameter in module.parameters() if parameter.requires_grad}
@@ -43,7 +43,9 @@ def test_every_trained_weight_is_in_one_group(whole, trainable):
 @pytest.mark.parametrize("trainable", ["none", "lora", "full", "last_n_layers"])
 def test_the_table_equals_requires_grad(whole, trainable):
     module, parts = whole(trainable)
-    text = parameter_table(parts, parameter_groups(module, parts, RATES, weight_decay=0.1))
+    optimizer = torch.optim.AdamW(parameter_groups(parts, RATES, 0.1, module))
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (step + 1) / 10)  # begins with a tenth of the rate
+    text = parameter_table(parts, optimizer.param_groups)
     rows = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] for line in text.splitlines() if "│" in line]
     assert [row[0] for row in rows] == [*parts, "all"]
     for name, total, trained, formats, rate in rows:
@@ -60,18 +62,18 @@ def test_a_weight_outside_of_the_parts_is_refused(whole):
     module, parts = whole("none")
     module["extra"] = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="none of the parts encoder, .*extra.weight"):
-        parameter_groups(module, parts, RATES, 0.0)
+        parameter_groups(parts, RATES, 0.0, module)
 
 
 def test_a_part_without_a_rate_is_refused(whole):
     module, parts = whole("none")
     with pytest.raises(ValueError, match="projector is to train, but there is no learning rate"):
-        parameter_groups(module, parts, {"encoder": 1.0}, 0.0)
+        parameter_groups(parts, {"encoder": 1.0}, 0.0)
 
 
 def test_a_shared_weight_belongs_to_the_first():
     first, second = nn.Linear(2, 2), nn.Linear(2, 2)
     second.weight = first.weight
     parts = {"first": first, "second": second}
-    groups = parameter_groups(nn.ModuleDict(parts), parts, {"first": 1.0, "second": 2.0}, 0.0)
+    groups = parameter_groups(parts, {"first": 1.0, "second": 2.0}, 0.0)
     assert [group["name"] for group in groups] == ["first/matrices", "first/vectors", "second/vectors"]
