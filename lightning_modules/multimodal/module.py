@@ -122,11 +122,11 @@ class MultimodalModule(LockstepModule):
         unknown = self.learning_rates.keys() - self.parts.keys()
         if unknown:
             raise ValueError(f"model.learning_rates names {sorted(unknown)}; the parts are {list(self.parts)}")
-        return parameter_groups(self.parts, rates, self.weight_decay)
+        return parameter_groups(self.parts, rates, self.weight_decay, module=self)
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
-        log.info("%s", parameter_table(self.parts, self.optimizers(use_pl_optimizer=False).param_groups))
+        log.info("%s", parameter_table(self.parts, self._configured))
 
     # -- training ----------------------------------------------------------------------------------------------------
 
