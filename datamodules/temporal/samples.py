@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.temporal.asking import Wish, agrees, ask, wish
+from datamodules.temporal.asking import Wish, agrees, ask, made_to_measure, wish
 from datamodules.temporal.channels import CHANNELS, KEYS, Channel, Format, Scale
 from datamodules.temporal.curves import FEWEST_STEPS, Column, Job, check_physics, draw_column, draw_job, draw_present
-from datamodules.temporal.facts import Direction, Facts, Present, Task, Verdict
+from datamodules.temporal.facts import Facts, Present, Task
 from datamodules.temporal.notation import Notation
-from datamodules.temporal.patterns import between, clock, integer
+from datamodules.temporal.patterns import integer
 from datamodules.temporal.questions import answer, question
 from engine.randomness import hash_bits
 
@@ -107,7 +107,7 @@ class Synthesis:
                 f"{', '.join(task.value for task in Task)}, and one above 0"
             )
 
-    @property
+    @cached_property
     def notation(self) -> Notation:
         """What the texts are written in."""
         return Notation(Format(self.format), self.step_ms)
@@ -123,31 +123,14 @@ class Synthesis:
         steps = integer(random, self.min_steps, self.max_steps)
         asked = integer(random, 0, len(CHANNELS) - 1)
         capacities = tuple(channel.capacities[int(len(channel.capacities) * random.random())] for channel in CHANNELS)
-        notation = self.notation
-        scales = [
-            Scale.of(channel, notation.format, capacity) for channel, capacity in zip(CHANNELS, capacities, strict=True)
-        ]
-        task = self._task(random.random())
-        wished = wish(random, task, notation.format, scales[asked].top)
+        wished = wish(random, self.task(random.random()), self.notation.format)
         present = self._present(random, steps, asked)
-        columns = self._columns(random, steps, asked, wished, scales[asked], present[:, asked])
-        levels = []
-        for column, scale, channel in zip(columns, scales, CHANNELS, strict=True):
+        scale = Scale.of(CHANNELS[asked], self.notation.format, capacities[asked])
+        columns = self._columns(random, steps, asked, wished, scale, present[:, asked])
+        for column, channel in zip(columns, CHANNELS, strict=True):
             check_physics(column, f"sample (seed {self.seed}, {split!r}, epoch {epoch}, index {index}), {channel.key}")
-            levels.append(scale.levels(column.shares))
-        values = np.stack([level / scale.top for level, scale in zip(levels, scales, strict=True)], 1)
-        facts = ask(random, wished, KEYS[asked], scales[asked], self.step_ms, levels[asked], present[:, asked])
-        said = question(facts, notation, lambda count: int(count * random.random()))
-        return TimelineSample(
-            values=np.where(present, values, 0.0).astype(np.float32),
-            present=present,
-            capacities=tuple(map(float, capacities)),
-            units=tuple(scale.unit for scale in scales),
-            step_ms=self.step_ms,
-            question=place(said, self.series_position),
-            answer=answer(facts, notation, lambda count: int(count * random.random())),
-            facts=facts,
-        )
+        shares = np.stack([column.shares for column in columns], 1)
+        return compose(random, wished, asked, shares, present, capacities, self.notation, self.series_position)
 
     @cached_property
     def _until(self) -> list[tuple[Task, float]]:
@@ -156,7 +139,8 @@ class Synthesis:
         shares = np.cumsum([self.task_mix[task.value] for task in tasks])
         return list(zip(tasks, (shares / shares[-1]).tolist(), strict=True))
 
-    def _task(self, uniform: float) -> Task:
+    def task(self, uniform: float) -> Task:
+        """The task at a place between 0 and 1 of the mix."""
         return next(task for task, until in self._until if uniform < until)
 
     def _present(self, random: np.random.Generator, steps: int, asked: int) -> Present:
@@ -184,7 +168,7 @@ class Synthesis:
                 break
         else:
             if wished.task in (Task.TREND, Task.FEASIBILITY):
-                column = _made_to_measure(random, wished, column, scale, present)
+                column = made_to_measure(random, wished, column, scale, present)
         return [
             column if position == asked else self._column(random, steps, channel, job)
             for position, channel in enumerate(CHANNELS)
@@ -202,39 +186,49 @@ class Synthesis:
         )
 
 
+def compose(
+    random: np.random.Generator,
+    wished: Wish,
+    asked: int,
+    shares: NDArray[np.float64],
+    present: Present,
+    capacities: tuple[float, ...],
+    notation: Notation,
+    series_position: SeriesPosition,
+) -> TimelineSample:
+    """The question that was wished for, about the curves as they are shown.
+
+    Args:
+        random: chooses among templates and, in a read-out, the steps.
+        wished: what to ask.
+        asked: the number of the channel.
+        shares: [T, 4] available share of the capacity; any number where not present.
+        present: [T, 4].
+        capacities: in the channels' units.
+        notation: what the texts are written in.
+        series_position: what comes first.
+    """
+    scales = [
+        Scale.of(channel, notation.format, capacity) for channel, capacity in zip(CHANNELS, capacities, strict=True)
+    ]
+    tops = np.array([scale.top for scale in scales])
+    levels = np.floor(shares * tops + 0.5).astype(np.int64)
+    there = present[:, asked]
+    facts = ask(random, wished, KEYS[asked], scales[asked], notation.step_ms, levels[:, asked], there)
+    said = question(facts, notation, lambda count: int(count * random.random()))
+    return TimelineSample(
+        values=np.where(present, levels / tops, 0.0).astype(np.float32),
+        present=present,
+        capacities=tuple(map(float, capacities)),
+        units=tuple(scale.unit for scale in scales),
+        step_ms=notation.step_ms,
+        question=place(said, series_position),
+        answer=answer(facts, notation, lambda count: int(count * random.random())),
+        facts=facts,
+    )
+
+
 def place(said: str, position: SeriesPosition) -> str:
     """A question's text with the series in its place."""
     parts = (said, PLACEHOLDER) if position == "question_first" else (PLACEHOLDER, said)
     return "\n".join(parts)
-
-
-def _made_to_measure(
-    random: np.random.Generator, wished: Wish, column: Column, scale: Scale, present: Present
-) -> Column:
-    """A column that agrees with the wish where none of several tries did; rare, and as simple as it can be."""
-    steps, top = len(present), scale.top
-    still = np.zeros(steps, np.bool_)
-    if wished.direction == Direction.STABLE:
-        return Column(np.full(steps, random.random()), still, 0.0)
-    if wished.direction is not None:
-        low, high = between(random, 0.0, 0.5), between(random, 0.7, 1.0)
-        rising = low + (high - low) * clock(steps)
-        return Column(rising if wished.direction == Direction.RISING else rising[::-1], still, 0.0)
-    required = wished.requirement
-    if wished.verdict == Verdict.NEVER:
-        # The same shape, lower.
-        highest = int(scale.levels(column.shares[present]).max())
-        return column._replace(shares=column.shares * (between(random, 0.2, 1.0) * (required - 1) / highest))
-    if wished.verdict == Verdict.NOW:
-        # The same shape, its head room made smaller, so that it begins with enough.
-        first = column.shares[present][0]
-        goal = between(random, required, top) / top
-        room = (1 - goal) / max(1 - first, 1e-9)
-        return column._replace(shares=1 - (1 - column.shares) * min(room, 1.0))
-    # Too little, then enough from some sample on.
-    there = np.flatnonzero(present)
-    change = int(there[integer(random, 1, len(there) - 1)])
-    shares = np.full(steps, integer(random, 0, required - 1) / top)
-    shares[change:] = integer(random, required, top) / top
-    still[change] = True
-    return Column(shares, still, 0.0)
