@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import commands.lean_imports  # noqa: F401  (before lightning)
 from filelock import BaseFileLock
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
