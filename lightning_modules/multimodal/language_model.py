@@ -29,10 +29,13 @@ class LanguageModel(nn.Module):
         vocabulary: tokens of the tokenizer; the model may have more, which are never generated.
     """
 
+    widened: int
+    """Tokens of the tokenizer that were new to the pretrained model."""
+
     def __init__(self, settings: LanguageModelSettings, vocabulary: int, precision: Precision) -> None:
         super().__init__()
         self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
-        network = load_language_model(settings, vocabulary, precision)
+        network, self.widened = load_language_model(settings, vocabulary, precision)
         self.network = choose_trained(network, settings, precision)
 
     @property

@@ -22,8 +22,10 @@ log = logging.getLogger("lockstep")
 _WEIGHTS = ("*.safetensors", "*.bin")
 
 
-def load_language_model(settings: LanguageModelSettings, vocabulary: int, precision: Precision) -> "PreTrainedModel":
-    """The model with at least `vocabulary` tokens, in training mode, before it is decided what trains.
+def load_language_model(
+    settings: LanguageModelSettings, vocabulary: int, precision: Precision
+) -> tuple["PreTrainedModel", int]:
+    """The model, in training mode, before it is decided what trains; and how many of the tokens were new to it.
 
     Weights are read in the format they are used in. Where only some layers train, all are read in the trained ones'
     format, so that these lose nothing, and the frozen ones are narrowed afterwards.
@@ -44,9 +46,9 @@ def load_language_model(settings: LanguageModelSettings, vocabulary: int, precis
         network, found = _read(AutoModelForCausalLM, settings.path, config=config, output_loading_info=True, **options)
         if found["missing_keys"]:  # transformers gives them random values
             raise ValueError(f"language_model.path: {settings.path} lacks {_few(found['missing_keys'])}: is it whole?")
-    _widen_vocabulary(network, vocabulary)
+    widened = _widen_vocabulary(network, vocabulary)
     # Pretrained models come in evaluation mode, in which transformers checkpoints no activations; Lightning leaves it.
-    return network.train()
+    return network.train(), widened
 
 
 def choose_trained(network: "PreTrainedModel", settings: LanguageModelSettings, precision: Precision) -> nn.Module:
@@ -147,15 +149,16 @@ def _switch_off_dropout(config: "PretrainedConfig") -> None:
 
 
 @torch.no_grad()
-def _widen_vocabulary(network: "PreTrainedModel", vocabulary: int) -> None:
+def _widen_vocabulary(network: "PreTrainedModel", vocabulary: int) -> int:
     old = network.get_input_embeddings().num_embeddings
     if vocabulary <= old:  # often there are spare rows
-        return
+        return 0
     network.resize_token_embeddings(vocabulary, mean_resizing=False)
     for layer in (network.get_input_embeddings(), network.get_output_embeddings()):
         # The mean of the others is the same whenever it is built, and as an output never the most likely token.
         layer.weight[old:] = layer.weight[:old].double().mean(dim=0).to(layer.weight.dtype)
     log.info("language model: %d tokens of the tokenizer are new to it, they begin as a mean", vocabulary - old)
+    return vocabulary - old
 
 
 def _with_adapters(network: "PreTrainedModel", lora: LoraSettings) -> nn.Module:
