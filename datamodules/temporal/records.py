@@ -1,0 +1,162 @@
+"""Samples of timelines, and answers to them, as the reports show them."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from datamodules.temporal.channels import CHANNELS, KEYS, Format
+from datamodules.temporal.facts import Facts, Present, Verdict
+from datamodules.temporal.grading import MEASURES, OUTCOMES, errors, grade
+from datamodules.temporal.notation import Notation
+from datamodules.temporal.questions import read_answer
+from datamodules.temporal.report import Figure
+from datamodules.temporal.samples import PLACEHOLDER, TimelineSample
+from datamodules.temporal.shown import Mark, MarkKind, Shown
+from datamodules.temporal.templates import ANSWERS, QUESTIONS
+
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+def question_record(number: int, sample: TimelineSample, notation: Notation) -> Shown:
+    """A sample with its question and the right answer."""
+    facts = sample.facts
+    question = sample.question.replace(PLACEHOLDER, "").strip()
+    return Shown(
+        sample=number,
+        task=facts.task.value,
+        channels=KEYS,
+        # Curves are drawn in physical units, whatever the texts are written in.
+        units=tuple(channel.unit for channel in CHANNELS),
+        capacities=sample.capacities,
+        step_ms=sample.step_ms,
+        values=sample.values,
+        present=sample.present,
+        question=question,
+        truth=sample.answer,
+        truth_class=_class(facts),
+        template=template_of(question, "question", notation, facts.channel),
+        asked=_asked(facts),
+        asked_channel=facts.channel,
+        marks=(*_asked_marks(sample, notation), *_marks(MarkKind.TRUE, sample, vars(facts), notation)),
+    )
+
+
+def answer_record(number: int, sample: TimelineSample, notation: Notation, answer: str, blind: str) -> Shown:
+    """A sample with what was answered, and what the same model answered without the series."""
+    record, facts = question_record(number, sample, notation), sample.facts
+    predicted = _marks(MarkKind.PREDICTED, sample, read_answer(answer, notation, facts.channel), notation)
+    outcomes = grade(facts, answer, notation)
+    return record._replace(
+        marks=(*record.marks, *predicted),
+        answer=answer,
+        blind=blind,
+        outcomes={_title(name): outcomes[name] for name in MEASURES if name in outcomes},
+        errors=errors(facts, answer, notation),
+        blind_errors=errors(facts, blind, notation),
+    )
+
+
+def answer_figures(
+    samples: Iterable[TimelineSample], answers: Iterable[tuple[str, str]], notation: Notation
+) -> list[Figure]:
+    """Shares of what was right, of all tasks together and of each: in answers (text, blind text) and by the rules."""
+    totals: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
+    for sample, (text, blind) in zip(samples, answers, strict=True):
+        for system, said in (("model", text), ("blind", blind), ("rules", sample.answer)):
+            for name, (reached, possible) in grade(sample.facts, said, notation).items():
+                totals[name][system][0] += reached
+                totals[name][system][1] += possible
+    figures = []
+    for name in OUTCOMES:
+        if name in totals:
+            task, _, measure = name.rpartition("/")
+            shares = {system: reached / possible for system, (reached, possible) in totals[name].items()}
+            figures.append(Figure(task or "all", _title(measure), **shares))
+    return figures
+
+
+def _title(measure: str) -> str:
+    return measure.replace("_", " ").replace(" percent", "\N{NO-BREAK SPACE}%")
+
+
+@lru_cache(maxsize=256)
+def _templates(kind: str, notation: Notation, channel: str) -> list[tuple[str, re.Pattern[str]]]:
+    """Each template with the expression that it is matched by."""
+    table = (QUESTIONS if kind == "question" else ANSWERS)[notation.format]
+    unique = dict.fromkeys(template for templates in table.values() for template in templates)
+    found = []
+    for template in unique:
+        literals, slots = _SLOT.split(template)[::2], _SLOT.findall(template)
+        pattern = re.escape(literals[0])
+        for slot, literal in zip(slots, literals[1:], strict=True):
+            pattern += notation.pattern(slot, channel) + re.escape(literal)
+        found.append((template, re.compile(pattern, re.IGNORECASE)))
+    return found
+
+
+def template_of(text: str, kind: str, notation: Notation, channel: str) -> str:
+    """The template that a question or an answer was made from; nothing if it was made otherwise."""
+    found = (template for template, pattern in _templates(kind, notation, channel) if pattern.fullmatch(text))
+    return next(found, "")
+
+
+def _class(facts: Facts) -> str | None:
+    decided = facts.direction or facts.verdict
+    return None if decided is None else decided.value
+
+
+def _asked(facts: Facts) -> dict[str, float | str]:
+    """What the question gives away, for the leak check."""
+    asked: dict[str, float | str] = {"channel": facts.channel, "capacity": facts.capacity, "steps": facts.steps}
+    if facts.requirement is not None:
+        asked |= {"requirement": facts.requirement, "share required": facts.requirement / facts.capacity}
+    if facts.times is not None:
+        asked |= {"first step": facts.times[0], "steps asked": len(facts.times)}
+    return asked
+
+
+def _physical(sample: TimelineSample, channel: str, value: float, notation: Notation) -> float:
+    """A value of a text in the channel's own unit: the tiny format writes percents."""
+    capacity = sample.capacities[KEYS.index(channel)]
+    return value * capacity / 100 if notation.format == Format.TINY else value
+
+
+def _there(sample: TimelineSample) -> Present:
+    """[T] where the channel that is asked about was measured."""
+    return sample.present[:, KEYS.index(sample.facts.channel)]
+
+
+def _asked_marks(sample: TimelineSample, notation: Notation) -> list[Mark]:
+    facts, seconds = sample.facts, sample.step_ms / 1000
+    marks = []
+    if facts.requirement is not None:
+        level = _physical(sample, facts.channel, facts.requirement, notation)
+        marks.append(Mark(MarkKind.ASKED, facts.channel, None, level))
+    marks += [Mark(MarkKind.ASKED, facts.channel, step * seconds, None) for step in facts.times or ()]
+    return marks
+
+
+def _marks(kind: MarkKind, sample: TimelineSample, said: Mapping[str, Any], notation: Notation) -> list[Mark]:
+    """Points of the curve that facts, or what was read from an answer, speak of."""
+    facts, seconds = sample.facts, sample.step_ms / 1000
+    points: list[tuple[float | None, float | None]] = []
+    last = (facts.steps - 1) * seconds
+    points += [(time, said[name]) for name, time in (("start", 0.0), ("end", last)) if said.get(name) is not None]
+    value, time = said.get("value"), said.get("time")
+    if said.get("verdict") == Verdict.NOW:
+        time = int(np.argmax(_there(sample)))
+    if said.get("verdict") == Verdict.NEVER and kind == MarkKind.TRUE:
+        time = int(np.argmax(np.where(_there(sample), sample.values[:, KEYS.index(facts.channel)], -1.0)))
+    if value is not None or time is not None:
+        points.append((None if time is None else time * seconds, value))
+    points += [
+        (step * seconds, value) for step, value in zip(said.get("times") or (), said.get("values") or (), strict=False)
+    ]
+    return [
+        Mark(kind, facts.channel, time, None if value is None else _physical(sample, facts.channel, value, notation))
+        for time, value in points
+    ]
