@@ -10,15 +10,16 @@ Each side runs in processes of its own with one thread each, and the sides take 
 of a side; it holds on a busy machine too, wall time only on a quiet one.
 """
 
-import argparse
-from pathlib import Path
+from benchmarks.command_line import benchmark_parser
 
 NAMES = ("step", "step-2", "share", "scaling", "checkpoint")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, print the tables."""
-    options = _parser().parse_args(arguments)
+    parser = benchmark_parser("engine", __doc__, repeats=7)
+    parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
+    options = parser.parse_args(arguments)
 
     # Imported only now, so that --help and wrong options need not wait for torch.
     from benchmarks.engine import checkpoint_stall, measurements
@@ -43,26 +44,6 @@ def main(arguments: list[str] | None = None) -> None:
     )
     if options.json:
         write_json(options.json, results, around)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.engine",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--repeats", type=_positive, default=7, metavar="N", help="turns of each side (default: 7)")
-    parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures to FILE")
-    return parser
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
-    return number
 
 
 if __name__ == "__main__":

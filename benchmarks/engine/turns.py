@@ -20,6 +20,8 @@ from typing import NamedTuple
 import psutil
 import torch
 
+from benchmarks.side import SideProcess
+
 _WARM_UP = 20
 """Steps before the first turn: what is done once (optimizer state, buckets, first log) is not a step's cost."""
 
@@ -81,21 +83,11 @@ def take_turns(
         return turns
 
 
-class Side:
+class Side(SideProcess):
     """The process (or two) of a training."""
 
     def __init__(self, name: str, body: Body, processes: int) -> None:
-        self.name = name
-        spawn = get_context("spawn")
-        self.connection, remote = spawn.Pipe()
-        self.process = spawn.Process(target=_first, args=(remote, body, processes))
-        with one_thread():
-            self.process.start()
-        remote.close()
-
-    def __enter__(self) -> "Side":
-        self._receive()  # one after the other: a side that prepares itself would disturb the others' turns
-        return self
+        super().__init__(name, _first, body, processes)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for process in (*psutil.Process(self.process.pid).children(recursive=True), self.process):
@@ -114,14 +106,7 @@ class Side:
 
     def finish(self) -> Turn:
         """Waits for the turn that was begun."""
-        return self._receive()
-
-    def _receive(self) -> Turn:
-        try:
-            return self.connection.recv()
-        except EOFError:
-            self.process.join()
-            raise RuntimeError(f"the training of {self.name!r} ended by itself; its error is above") from None
+        return self.receive()
 
 
 class Apart:
@@ -135,19 +120,6 @@ class Apart:
             side.begin(steps)
         turns = [side.finish() for side in self.sides]
         return Turn(sum(turn.cpu for turn in turns) / len(turns), max(turn.wall for turn in turns) / len(turns))
-
-
-class one_thread:
-    """Processes started inside have one thread for torch."""
-
-    def __enter__(self) -> None:
-        self._before = os.environ.get("OMP_NUM_THREADS")
-        os.environ["OMP_NUM_THREADS"] = "1"
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        del os.environ["OMP_NUM_THREADS"]
-        if self._before is not None:
-            os.environ["OMP_NUM_THREADS"] = self._before
 
 
 def _first(connection: Connection, body: Body, processes: int) -> None:

@@ -5,19 +5,19 @@ is taken within a turn. A process of its own makes the peak memory that of one s
 they are nearly the same on a busy machine; wall seconds are not.
 """
 
-import os
 import resource
 import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 import torch
+
+from benchmarks.side import SideProcess
 
 
 class Done(NamedTuple):
@@ -58,21 +58,11 @@ def take_turns(sides: dict[str, Maker], repeats: int) -> dict[str, Measured]:
         return {name: Measured(turns[name], side.memory()) for name, side in running.items()}
 
 
-class Side:
+class Side(SideProcess):
     """A process that does a side's work when asked."""
 
     def __init__(self, name: str, make: Maker) -> None:
-        self.name = name
-        os.environ["OMP_NUM_THREADS"] = "1"  # inherited by the process, before it loads torch
-        spawn = get_context("spawn")
-        self.connection, remote = spawn.Pipe()
-        self.process = spawn.Process(target=_serve, args=(remote, make), daemon=True)
-        self.process.start()
-        remote.close()
-
-    def __enter__(self) -> "Side":
-        self._receive()  # one after the other: a side that prepares itself would disturb the others' turns
-        return self
+        super().__init__(name, _serve, make, daemon=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is not None:
@@ -88,17 +78,7 @@ class Side:
 
     def _ask(self, question: str) -> Turn | int:
         self.connection.send(question)
-        return self._receive()
-
-    def _receive(self) -> Turn | int | None:
-        try:
-            return self.connection.recv()
-        except EOFError:
-            self.process.join()
-            raise RuntimeError(
-                f"the process of {self.name!r} ended with exit code {self.process.exitcode}; its error is above "
-                "(-9 and no error: killed, most likely because memory ran out)"
-            ) from None
+        return self.receive()
 
 
 def _serve(connection: Connection, make: Maker) -> None:

@@ -1,0 +1,58 @@
+"""The process of one side of a comparison: sides take turns, each in a process of its own with one thread."""
+
+import os
+from collections.abc import Callable
+from multiprocessing import get_context
+from types import TracebackType
+from typing import Any
+
+
+class SideProcess:
+    """A process with one thread for torch, and the connection to it; it first says when it is prepared.
+
+    Args:
+        name: of the side, for messages.
+        target: called in the process with its end of the connection and `arguments`; all of them picklable.
+        daemon: whether it ends with this process, and starts no processes itself.
+    """
+
+    def __init__(self, name: str, target: Callable[..., None], *arguments: Any, daemon: bool = False) -> None:
+        self.name = name
+        spawn = get_context("spawn")
+        self.connection, remote = spawn.Pipe()
+        self.process = spawn.Process(target=target, args=(remote, *arguments), daemon=daemon)
+        with one_thread():
+            self.process.start()
+        remote.close()
+
+    def __enter__(self) -> Any:
+        self.receive()  # one after the other: a side that prepares itself would disturb the others' turns
+        return self
+
+    def receive(self) -> Any:
+        """What the process sends next.
+
+        Raises:
+            RuntimeError: it has ended.
+        """
+        try:
+            return self.connection.recv()
+        except EOFError:
+            self.process.join()
+            raise RuntimeError(
+                f"the process of {self.name!r} ended with exit code {self.process.exitcode}; its error is above "
+                "(-9 and no error: killed, most likely because memory ran out)"
+            ) from None
+
+
+class one_thread:
+    """Processes started inside have one thread for torch."""
+
+    def __enter__(self) -> None:
+        self._before = os.environ.get("OMP_NUM_THREADS")
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        del os.environ["OMP_NUM_THREADS"]
+        if self._before is not None:
+            os.environ["OMP_NUM_THREADS"] = self._before
