@@ -42,20 +42,6 @@ def half(**settings):
     return options + [f"--trainer.plugins.init_args.{key}={value}" for key, value in settings.items()]
 
 
-@pytest.fixture
-def fit(lockstep):
-    """Runs `fit` and hands the AgreedFailure on that the command line would turn into an exit code."""
-
-    def run(*options, name="a"):
-        try:
-            return lockstep("fit", *options, name=name)
-        except SystemExit as end:
-            assert end.code == 1
-            raise end.__cause__ from None
-
-    return run
-
-
 def weights(run):
     return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 

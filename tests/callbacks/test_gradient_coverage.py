@@ -7,20 +7,6 @@ from tests.distributed.faults import fault
 THREE_STEPS = [*TINY, "--trainer.max_steps", "3"]
 
 
-@pytest.fixture
-def fit(lockstep, monkeypatch):
-    """Runs `fit` and hands the AgreedFailure on that the command line would turn into an exit code."""
-
-    def run(*options, name="a"):
-        try:
-            return lockstep("fit", *options, name=name)
-        except SystemExit as end:
-            assert end.code == 1
-            raise end.__cause__ from None
-
-    return run
-
-
 def test_a_dead_branch_is_named_on_one_process_too(fit):
     with pytest.raises(AgreedFailure, match=r"first step:\n  branch.weight \(1, 4\)\n  branch.bias \(1,\)\nRemove"):
         fit(*THREE_STEPS, *fault("SideBranch"))
