@@ -1,4 +1,4 @@
-"""fit, validate, test, predict and prepare: LightningCLI with its traps closed and a folder for every run.
+"""fit, validate, test, predict, prepare and export: LightningCLI with its traps closed and a folder for every run.
 
 What differs from plain LightningCLI, and why:
 
@@ -40,13 +40,14 @@ from commands.run_folder import (
     newest_since_begun,
     note_beginning,
     refuse_occupied,
+    remove_refused,
     resolve_checkpoint,
     write_config,
 )
 from commands.run_lock import lock_run
 from commands.trainer import LockstepTrainer, add_own_callbacks, refuse_no_batches
 from engine.datamodule import LockstepDataModule
-from engine.faults import AgreedFailure
+from engine.faults import AgreedFailure, is_wrong_input
 from engine.module import LockstepModule
 from engine.stop_signals import Stopped
 
@@ -59,6 +60,8 @@ class LockstepCLI(LightningCLI):
     """See the module's docstring."""
 
     _lock: BaseFileLock | None = None
+    _new_folder: Path | None = None
+    """The run's, when it is this process that has made it."""
 
     def __init__(self, args: list[str] | None = None) -> None:
         try:
@@ -78,13 +81,17 @@ class LockstepCLI(LightningCLI):
                 parser_class=LockstepParser,
                 args=args,
             )
+        except Exception as error:
+            if self._new_folder is not None and is_wrong_input(error):
+                remove_refused(self._new_folder)
+            raise
         finally:  # by now the command has run
             if self._lock is not None:
                 self._lock.release()
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        return {**LightningCLI.subcommands(), "prepare": set()}
+        return {**LightningCLI.subcommands(), "prepare": set(), "export": {"model", "datamodule", "merge"}}
 
     def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
@@ -95,7 +102,10 @@ class LockstepCLI(LightningCLI):
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         parser.usage = f"train.py {subcommand} --config FILE [--config OVERLAY ...] [--KEY VALUE ...]"
-        if subcommand in EVALUATIONS:
+        if subcommand == "export":
+            whole = "write a language model whole, its adapters merged into its weights"
+            parser.add_argument("--merge", action="store_true", help=whole)
+        if subcommand in (*EVALUATIONS, "export"):
             parser.set_defaults(ckpt_path="best")
         if subcommand in ("validate", "test"):
             parser.set_defaults(verbose=False)  # ResultsTable shows the figures
@@ -128,6 +138,9 @@ class LockstepCLI(LightningCLI):
         config.trainer.devices, config.trainer.num_nodes = match_team(
             config.trainer.devices, config.trainer.num_nodes, team
         )
+        if self.subcommand == "export":  # files become files: one process does it, without an accelerator
+            one = {"accelerator": "cpu", "devices": 1, "num_nodes": 1, "strategy": "auto"}
+            config.trainer.update(Namespace(one))
 
     def _checkpoint(self, ckpt_path: str | None, folder: Path) -> str:
         if self.subcommand != "fit":
@@ -140,7 +153,9 @@ class LockstepCLI(LightningCLI):
         checkpoint = own or resolve_checkpoint(ckpt_path, folder)
         if not checkpoint:
             refuse_occupied(folder)
+        new = folder == self._new_folder or not folder.exists()
         self._lock = lock_run(folder)  # while the others still listen, so that they hear of a refusal
+        self._new_folder = folder if new and self._lock is not None else None
         if not again:
             note_beginning(folder)
         return str(checkpoint or "")
@@ -163,7 +178,13 @@ class LockstepCLI(LightningCLI):
             raise ValueError(
                 "--ckpt_path last: of which run? Add --run_name NAME (the folders in runs/), the same each time"
             )
-        return agreed("run_name", lambda: claim_run_name(stem))
+        return agreed("run_name", lambda: self._claim(stem))
+
+    def _claim(self, stem: str) -> str:
+        name = claim_run_name(stem)
+        if not in_slurm_job(os.environ):  # a job's folder may be there since before a requeue
+            self._new_folder = RUNS / name
+        return name
 
     def _dump(self, config: Namespace) -> str:
         """The config as it can be run again: without the name and the checkpoint of this very run."""
@@ -186,6 +207,9 @@ class LockstepCLI(LightningCLI):
     def _run_subcommand(self, subcommand: str) -> None:
         if subcommand == "prepare":
             self.datamodule.prepare()
+        elif subcommand == "export":
+            config = self.config.export
+            self.trainer.export(self.model, self.datamodule, config.output, config.ckpt_path, config.merge)
         else:
             super()._run_subcommand(subcommand)
 

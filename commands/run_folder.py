@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ RUNS = Path("runs")
 
 _BEGINNING = ".beginning.json"
 """In a run's folder: the checkpoints that were there when somebody, not the launcher, started the run."""
+
+_WRITTEN_BEFORE_TRAINING = {".lock", _BEGINNING, "train.log", "metrics.jsonl", "environment.json", "faults"}
 
 
 def config_stem(config: Path, runs: Path = RUNS) -> str:
@@ -114,6 +117,22 @@ def refuse_occupied(folder: Path) -> None:
             f"{folder} already holds a run with checkpoints: go on with it (--ckpt_path last), "
             "choose another --run_name, or remove the folder"
         )
+
+
+def remove_refused(folder: Path) -> None:
+    """Removes the folder of a start that was refused for wrong input, if it has nothing but what a start writes.
+
+    What was refused has been said; a folder without a run would only look like one. To be called by the process that
+    has made the folder, while it holds the lock.
+    """
+    try:
+        # Training writes config.yaml first of all, so a folder without it has nothing to go on from.
+        if {path.name for path in folder.iterdir()} <= _WRITTEN_BEFORE_TRAINING:
+            for path in folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            folder.rmdir()
+    except OSError as error:
+        log.debug("%s is left behind: %s", folder, error)
 
 
 def note_beginning(folder: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import REPOSITORY, TINY, Run
 from tests.distributed.faults import fault
 from tests.distributed.team import Team
+from tests.distributed.tiny import TINY_FAMILY
 
 pytestmark = pytest.mark.distributed
 
@@ -108,3 +109,18 @@ def test_torchrun_starts_again_what_was_killed(tmp_path, through):
     assert run.returncode == 0, run.stdout + run.stderr
     assert "going on after step 15" in run.stdout + run.stderr
     same(Run(tmp_path / "runs/a"), through)
+
+
+def test_a_team_that_is_refused_leaves_no_folder(team):
+    """All its processes find the mistake; the launcher's next starts, too, and then one without it."""
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "8", "--trainer.max_steps", "2"]
+    store = None
+    for restart in range(2):
+        refused = team("fit", *options, "--data.init_args.length", "0", name="a", restart=restart, store=store)
+        store = refused.store
+        assert refused.end() == [2, 2], refused.output
+        assert "the training set is empty" in refused.output
+        assert not refused.folder.exists() and refused.survivors == []
+    right = team("fit", *options, name="a", restart=2, store=store)
+    assert right.end() == [0, 0], right.output
+    assert (right.folder / "config.yaml").exists()

@@ -1,0 +1,51 @@
+"""A start that is refused leaves no folder that looks like a run."""
+
+import pytest
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import Callback
+
+from commands.cli import main
+from tests.distributed.tiny import TINY_FAMILY
+
+REFUSED = {
+    "options": ["--trainer.limit_train_batches", "0"],
+    "checkpoint": ["--ckpt_path", "absent.ckpt"],
+    "data": ["--data.init_args.length", "0"],  # found out in the trainer's start, when train.log has begun
+    "monitor": ["--best_checkpoint.monitor", "val/nothing"],  # found out in the sanity check
+}
+
+
+class InTraining(Callback):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        raise ValueError("injected")
+
+
+def refuse(*options):
+    with pytest.raises((ValueError, OSError, MisconfigurationException)):
+        main(["fit", *TINY_FAMILY, "--data.init_args.batch_size", "8", *options])
+
+
+@pytest.mark.parametrize("name", [["--run_name", "a"], []], ids=["named", "unnamed"])
+@pytest.mark.parametrize("options", REFUSED.values(), ids=REFUSED)
+def test_its_folder_goes(lockstep, tmp_path, options, name):
+    refuse(*options, *name)
+    assert list((tmp_path / "runs").glob("*")) == []
+
+
+def test_a_folder_that_was_there_stays(lockstep, tmp_path):
+    (tmp_path / "runs/a").mkdir(parents=True)
+    refuse(*REFUSED["data"], "--run_name", "a")
+    assert (tmp_path / "runs/a").is_dir()
+
+
+def test_a_folder_with_anything_else_stays(lockstep, tmp_path, monkeypatch):
+    """What a callback of one's own has put there."""
+    monkeypatch.setattr(InTraining, "setup", lambda self, *_, **__: (tmp_path / "runs/a/notes").touch(), raising=False)
+    added = "--trainer.callbacks+=tests.commands.test_refused_start.InTraining"
+    refuse(*REFUSED["data"], added, "--run_name", "a")
+    assert {"notes", "train.log"} <= {path.name for path in (tmp_path / "runs/a").iterdir()}
+
+
+def test_a_run_that_has_begun_stays(lockstep, tmp_path):
+    refuse("--trainer.callbacks+=tests.commands.test_refused_start.InTraining", "--run_name", "a")
+    assert {"config.yaml", "train.log"} <= {path.name for path in (tmp_path / "runs/a").iterdir()}
