@@ -1,6 +1,7 @@
 """The Trainer of a run: Lightning's, with the callbacks that are always there, in the order that they need."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from lightning.pytorch import Trainer
 
@@ -11,19 +12,49 @@ from callbacks.results_table import ResultsTable, ShownLast
 from callbacks.run_log import RunLog
 from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
+from engine.datamodule import LockstepDataModule
+from engine.module import LockstepModule
 
 
 class LockstepTrainer(Trainer):
-    """Lightning's Trainer, and `prepare`."""
+    """Lightning's Trainer, `prepare` and `export`."""
 
     def prepare(self) -> None:
         """Download and convert the data of a config, once; safe to repeat and to interrupt."""
+
+    def export(
+        self,
+        model: LockstepModule,
+        datamodule: LockstepDataModule,
+        output: str,
+        ckpt_path: str | None = None,
+        merge: bool = False,
+    ) -> None:
+        """Write what a run has trained as a directory that needs nothing of this project.
+
+        Args:
+            output: the directory; it must not be there yet.
+            ckpt_path: `best`, `last` or a checkpoint's file.
+            merge: write a language model whole, its adapters merged into its weights.
+        """
+        if type(model).export is LockstepModule.export:
+            raise ValueError(f"export: {type(model).__name__} has no other form than its checkpoints")
+        if ckpt_path is None:
+            raise ValueError("export: of which checkpoint? --ckpt_path best, last or FILE")
+        if Path(output).exists():  # before minutes of loading
+            raise FileExistsError(f"{output} is there already; export writes a new directory")
+        model.trainer, datamodule.trainer, self.datamodule = self, self, datamodule
+        model.configure_model()
+        checkpoint = self.strategy.checkpoint_io.load_checkpoint(ckpt_path)
+        model.on_load_checkpoint(checkpoint)
+        model.load_state_dict(checkpoint["state_dict"])
+        model.export(Path(output), merge)
 
 
 def refuse_no_batches(trainer: Trainer, command: str) -> None:
     """Raises ValueError when the command is to use no batch at all."""
     limit = {"fit": "train", "validate": "val"}.get(command, command)
-    if getattr(trainer, f"limit_{limit}_batches") == 0:
+    if command != "export" and getattr(trainer, f"limit_{limit}_batches") == 0:
         raise ValueError(f"trainer.limit_{limit}_batches is 0, so {command} would do nothing")
 
 

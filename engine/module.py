@@ -3,6 +3,7 @@
 import logging
 import math
 from abc import abstractmethod
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -227,6 +228,17 @@ class LockstepModule(LightningModule):
             {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0, "name": "vectors"},
         ]
         return [group for group in groups if group["params"]]
+
+    # -- other forms -------------------------------------------------------------------------------------------------
+
+    def export(self, folder: Path, merge: bool) -> None:
+        """Writes the trained weights for other programs, for `train.py export`; only some families can.
+
+        Args:
+            folder: is not there yet, and is whole once it is.
+            merge: see LockstepTrainer.export.
+        """
+        raise NotImplementedError
 
     # -- resume ------------------------------------------------------------------------------------------------------
 

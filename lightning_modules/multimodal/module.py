@@ -7,6 +7,9 @@ import logging
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +19,8 @@ from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows, rea
 from engine.exact_mean import LossSum
 from engine.gather import gathered_objects
 from engine.module import LockstepModule
+from lightning_modules.multimodal.base_identity import base_identity, check_base
+from lightning_modules.multimodal.export import export
 from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
 from lightning_modules.multimodal.precision import device_has_bf16, precision_of
@@ -90,6 +95,10 @@ class MultimodalModule(LockstepModule):
     @abstractmethod
     def blinded(self, modality: Any) -> Any:
         """The same samples with nothing in them, with as many features."""
+
+    def encoder_description(self) -> dict[str, Any]:
+        """Its settings, for an export: numbers, strings and lists alone."""
+        return {}
 
     def baseline_answers(self, sample: int) -> dict[str, str]:
         """{name: what somebody else answers}, to be graded beside the model."""
@@ -221,6 +230,32 @@ class MultimodalModule(LockstepModule):
         texts = self._write(batch.prompts, self.features(batch.modality))
         answers = zip(batch.prompts.samples.tolist(), texts, strict=True)
         return [(row, {**self.data.describe(row), "answer": text}) for row, text in answers if row >= 0]
+
+    # -- checkpoints and other forms ---------------------------------------------------------------------------------
+
+    @cached_property
+    def base(self) -> dict[str, Any]:
+        """What identifies the language model that this one is built on."""
+        return base_identity(self.language_model_settings, self.data.tokenizer.identity)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["base"] = self.base
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        check_base(checkpoint.get("base"), self.base)
+        super().on_load_checkpoint(checkpoint)
+
+    def export(self, folder: Path, merge: bool) -> None:
+        tokenizer = self.data.tokenizer
+        settings = {
+            "language_model": {**self.base, "trainable": self.language_model_settings.trainable},
+            "placeholder": tokenizer.placeholder,
+            "encoder": {"class": type(self.encoder).__name__, **self.encoder_description()},
+            "projector": {**asdict(self.projector_settings), "input_size": self.projector.input_size},
+        }
+        networks = {"encoder": self.encoder, "projector": self.projector}
+        export(folder, self.language_model, tokenizer.tokenizer, tokenizer.end_of_turn, networks, settings, merge)
 
 
 def _key(system: str) -> str:

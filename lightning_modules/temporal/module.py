@@ -57,6 +57,9 @@ class TimelineReader(MultimodalModule):
     def build_encoder(self) -> nn.Module:
         return SeriesEncoder(self.data.layout, **self.encoder_settings)
 
+    def encoder_description(self) -> dict[str, Any]:
+        return {**self.encoder_settings, "layout": self.data.layout._asdict()}
+
     def features(self, modality: Series) -> Features:
         return super().features(self.blinded(modality) if self.blind else modality)
 
