@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -58,7 +58,7 @@ class Forge:
     def close(self) -> None:
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 class Team(Run):
@@ -104,12 +104,16 @@ class Team(Run):
             "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
         }  # fmt: skip
 
-    def end(self, timeout: float = 60) -> list[int]:
-        """Exit codes (negative for a signal), None for a process that has not ended in `timeout` seconds."""
+    def end(self, timeout: float = 60, of: Sequence[int] | None = None) -> list[int]:
+        """Exit codes (negative for a signal), None for a process that has not ended in `timeout` seconds.
+
+        Waits for all processes, or only for those that are named in `of`.
+        """
+        awaited = self.pids if of is None else [self.pids[process] for process in of]
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             self._forge.listen()
-            if all(pid in self._forge.codes for pid in self.pids):
+            if all(pid in self._forge.codes for pid in awaited):
                 break
             time.sleep(0.02)
         self.seconds = time.monotonic() - self.began

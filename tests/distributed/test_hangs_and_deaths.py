@@ -79,7 +79,7 @@ def test_a_process_is_killed(team, killed):
 def test_a_process_is_stopped(team):
     """Plain: the others wait for 30 minutes, and nothing says for whom."""
     run = team(*FIT, *QUICK, *fault("SignalAt", name="SIGSTOP", step=3, process=1), name="a")
-    assert run.end(60) == [1, None], run.output
+    assert run.end(60, of=[0]) == [1, None], run.output
     assert "process 1 has given no sign of life for" in run.said[0]
     assert "the others wait for it at step 3" in run.said[0]
     assert "backward" in stacks(run, 0)
