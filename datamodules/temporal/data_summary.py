@@ -16,6 +16,7 @@ def summarise(samples: Sequence[Shown], count_tokens: Callable[[str], int] | Non
     for sample in samples:
         if sample.truth_class is not None:
             classes[sample.task][sample.truth_class] += 1
+    channels = _channels(samples)
     texts = {"question": [s.question for s in samples], "answer": [s.truth for s in samples]}
     lengths = {f"{name}, characters": _spread(map(len, text)) for name, text in texts.items()}
     if count_tokens is not None:
@@ -26,13 +27,20 @@ def summarise(samples: Sequence[Shown], count_tokens: Callable[[str], int] | Non
         "classes": {task: _counted(counts) for task, counts in sorted(classes.items())},
         "steps": _spread(len(sample.values) for sample in samples),
         "seconds": _spread(len(sample.values) * sample.step_ms / 1000 for sample in samples),
-        "channels": _channels(samples),
+        "channels": channels,
         "missing": {
             "measurements": _share(sum(int((~s.present).sum()) for s in samples), sum(s.present.size for s in samples)),
             "series": _share(sum(not s.present.all() for s in samples), len(samples)),
         },
         "texts": lengths,
-        "templates": _counted(Counter(f"{sample.task}: {sample.template}" for sample in samples if sample.template)),
+        "templates": {
+            "question": _counted(Counter(f"{s.task}: {s.template}" for s in samples if s.template)),
+            "answer": _counted(Counter(f"{s.task}: {s.truth_template}" for s in samples if s.truth_template)),
+        },
+        "violations": {
+            "measurements outside 0 to the capacity": sum(channel["outside"] for channel in channels),
+            "answers that do not read back as the truth": sum(not sample.reads_back for sample in samples),
+        },
         "leaks": [{**leak._asdict(), "suspicious": leak.suspicious} for leak in check_leaks(samples)],
     }
 

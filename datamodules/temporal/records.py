@@ -39,6 +39,8 @@ def question_record(number: int, sample: TimelineSample, notation: Notation) -> 
         truth=sample.answer,
         truth_class=_class(facts),
         template=template_of(question, "question", notation, facts.channel),
+        truth_template=template_of(sample.answer, "answer", notation, facts.channel),
+        reads_back=grade(facts, sample.answer, notation)["exact"] == (1.0, 1.0),
         asked=_asked(facts),
         asked_channel=facts.channel,
         marks=(*_asked_marks(sample, notation), *_marks(MarkKind.TRUE, sample, vars(facts), notation)),

@@ -41,7 +41,9 @@ class Shown(NamedTuple):
     question: str
     truth: str
     truth_class: str | None = None  # of tasks that have classes
-    template: str = ""
+    template: str = ""  # of the question
+    truth_template: str = ""
+    reads_back: bool = True  # whether the truth, read as an answer is, is graded as exact
     asked_channel: str = ""
     asked: Mapping[str, float | str] = {}  # what the question says, as plain values
     marks: tuple[Mark, ...] = ()

@@ -19,7 +19,8 @@ function fill(node, attributes, children) {
 }
 
 function number(value, digits = 4) {
-  return value === null ? "–" : String(Number(value.toPrecision(digits)));
+  if (value === null) return "–";
+  return String(Math.abs(value) >= 10 ** digits ? Math.round(value) : Number(value.toPrecision(digits)));
 }
 
 function percent(share) {
@@ -60,7 +61,7 @@ function about(title) {
 const WIDTH = 340, HEIGHT = 124, LEFT = 34, RIGHT = 42, TOP = 3, BOTTOM = 19, PAD = 6;
 
 function ticks(end) {
-  const rough = end / 6, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = end / (end < 100 ? 6 : 4), power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
   return Array.from({length: Math.floor(end / step + 1e-9) + 1}, (_, i) => Number((i * step).toPrecision(6)));
 }
@@ -92,7 +93,7 @@ function chart(record, curve) {
   for (const [start, after] of runs(curve.values, (value) => value !== null)) {
     const points = curve.values.slice(start, after).map((value, i) => `${x((start + i) * seconds).toFixed(1)},${y(value).toFixed(1)}`);
     if (points.length > 1) drawing.append(shape("polyline", {class: "curve", points: points.join(" ")}));
-    else drawing.append(shape("circle", {class: "alone", cx: x(start * seconds), cy: y(curve.values[start]), r: 1.6}));
+    else drawing.append(shape("circle", {class: "alone", cx: x(start * seconds), cy: y(curve.values[start]), r: 2}));
   }
   const cursor = shape("line", {class: "cursor", y1: TOP, y2: floor});
   drawing.append(cursor, ...marks.map((mark) => markShape(mark, curve, x, y, [LEFT, right, TOP, floor])));
@@ -129,7 +130,7 @@ function markText(mark, unit) {
   return mark.kind + value + (mark.time_s === null ? "" : ` at ${number(mark.time_s)} s`);
 }
 
-// A point: a circle where it is true, a diamond where it was predicted. A level or a moment: a line, with the same at its end.
+// A point: a dot where it is true, a diamond where it was predicted, wide enough to see the dot in it. A level or a moment: a line, with the same at its end.
 function markShape(mark, curve, x, y, [left, right, top, floor]) {
   const title = shape("title", {}, markText(mark, curve.unit)), kind = {class: "mark " + mark.kind};
   if (mark.time_s === null && mark.value === null) return shape("g");
@@ -141,8 +142,8 @@ function markShape(mark, curve, x, y, [left, right, top, floor]) {
 }
 
 function symbol(kind, x, y, ...children) {
-  if (kind === "true") return shape("circle", {class: "mark true", cx: x, cy: y, r: 4.5}, ...children);
-  return shape("path", {class: "mark " + kind, d: `M${x},${y - 6}l6,6l-6,6l-6,-6z`}, ...children);
+  if (kind === "true") return shape("circle", {class: "mark true", cx: x, cy: y, r: 3.5}, ...children);
+  return shape("path", {class: "mark " + kind, d: `M${x},${y - 7.5}l7.5,7.5l-7.5,7.5l-7.5,-7.5z`}, ...children);
 }
 
 // The charts of a record, and a slider that reads their values at a time.

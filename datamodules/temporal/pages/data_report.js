@@ -12,6 +12,10 @@ function shareTable(caption, what, counts) {
     Object.entries(counts).map(([name, count]) => [name, String(count), percent(count / total), bar(count / total)]));
 }
 
+function verdict(text, good) {
+  return element("span", {class: good ? "good" : "bad"}, text);
+}
+
 function histogram(counts) {
   const most = Math.max(1, ...counts), width = 100 / counts.length;
   return shape("svg", {viewBox: "0 0 100 20", preserveAspectRatio: "none", role: "img", class: "histogram",
@@ -24,10 +28,9 @@ function channelTable(channels) {
     {name: "at 0", number: true}, {name: "at capacity", number: true}, {name: "missing", number: true}, {name: "outside", number: true}];
   return table(null, columns, channels.map((channel) => {
     const [least, most] = [channel.capacities[0], channel.capacities[channel.capacities.length - 1]];
-    const outside = element("span", {class: channel.outside ? "bad" : "good"}, String(channel.outside));
     return [...[channel.channel, least === most ? withUnit(least, channel.unit) : `${number(least)} to ${withUnit(most, channel.unit)}`],
       ...spreadRow("", channel.values).slice(1), histogram(channel.histogram),
-      percent(channel.empty), percent(channel.full), percent(channel.missing), outside];
+      percent(channel.empty), percent(channel.full), percent(channel.missing), verdict(String(channel.outside), channel.outside === 0)];
   }));
 }
 
@@ -35,7 +38,7 @@ function leakTable(leaks) {
   const columns = [{name: "task"}, {name: "samples", number: true}, {name: "majority", number: true}, {name: "best guess", number: true}, {name: "standard error", number: true},
     {name: "best clue"}, {name: "verdict"}];
   return table(null, columns, leaks.map((leak) => [leak.task, String(leak.samples), percent(leak.majority), percent(leak.guess), percent(leak.standard_error), leak.clue,
-    element("span", {class: leak.suspicious ? "bad" : "good"}, leak.suspicious ? "the question gives the class away" : "no leak seen")]));
+    verdict(leak.suspicious ? "the question gives the class away" : "no leak seen", !leak.suspicious)]));
 }
 
 function dataReport() {
@@ -47,10 +50,14 @@ function dataReport() {
     table("Series", [{name: ""}, ...SPREAD], [spreadRow("steps", summary.steps), spreadRow("seconds", summary.seconds)]),
     table("Texts", [{name: ""}, ...SPREAD], Object.entries(summary.texts).map(([name, spread]) => spreadRow(name, spread))),
     table("Missing", [{name: ""}, {name: "share", number: true}], [["measurements", percent(summary.missing.measurements)],
-      ["series with a missing measurement", percent(summary.missing.series)]])));
-  if (Object.keys(summary.templates).length) page.append(element("h2", {}, "Templates"), shareTable(null, "template", summary.templates));
+      ["series with a missing measurement", percent(summary.missing.series)]]),
+    table("Violations, expected are none", [{name: ""}, {name: "count", number: true}],
+      Object.entries(summary.violations).map(([name, count]) => [name, verdict(String(count), count === 0)]))));
+  for (const [what, counts] of Object.entries(summary.templates)) {
+    if (Object.keys(counts).length) page.append(element("h2", {}, `Templates of the ${what}s`), shareTable(null, "template", counts));
+  }
   page.append(element("h2", {}, "Channels"),
-    element("p", {class: "note"}, "Of the measurements that are there. Outside counts those below 0, above the capacity or no number: a violation, expected are none."),
+    element("p", {class: "note"}, "Of the measurements that are there. Outside counts those below 0, above the capacity or no number."),
     channelTable(summary.channels));
   page.append(element("h2", {}, "Can the class be guessed from the question alone?"),
     element("p", {class: "note"}, "The best of several clues and their pairs, chosen on one half of the samples and scored on the other. " +

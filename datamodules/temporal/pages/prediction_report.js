@@ -49,7 +49,7 @@ function card(record) {
   if (record.blind !== null) texts.append(element("dt", {}, "Blind answer" + (record.blind_errors.length ? ` (wrong: ${record.blind_errors.join(", ")})` : " (right)")),
     element("dd", {class: "blind"}, ...said(record.blind)));
   const outcomes = Object.entries(record.outcomes).flatMap(([what, [reached, possible]], place) => [place ? " · " : "",
-    element("span", {class: reached < possible ? "missed" : null}, `${what} ${number(reached)} of ${number(possible)}`)]);
+    element("span", {class: reached <= possible - 1 ? "missed" : null}, `${what} ${number(reached)} of ${number(possible)}`)]);
   return element("article", {class: "card", id: name, tabindex: -1},
     element("header", {}, element("h3", {}, element("a", {href: "#" + name}, `Sample ${record.sample}`)),
       element("span", {class: "faint"}, [record.task, record.class].filter(Boolean).join(" · ")), ...badges),

@@ -83,7 +83,8 @@ def test_marks_of_a_sample_lie_on_its_curve(format):
     for index in range(200):
         sample = synthesis.sample(Split.TEST, 0, index)
         record = question_record(index, sample, synthesis.notation)
-        assert record.template, record.question
+        assert record.template and record.truth_template, (record.question, record.truth)
+        assert record.reads_back
         column = record.channels.index(record.asked_channel)
         physical = sample.values[:, column] * sample.capacities[column]
         for mark in record.marks:
@@ -137,12 +138,13 @@ def test_summary_counts_what_is_there():
     samples = [
         shown(0, truth_class="rising", template="a"),
         shown(1, truth_class="stable", template="a", question="longer question?"),
-        shown(2, task="readout", template="b"),
+        shown(2, task="readout", template="b", truth_template="c", reads_back=False),
     ]
     summary = summarise(samples, count_tokens=lambda text: len(text.split()))
     assert summary["tasks"] == {"trend": 2, "readout": 1}
     assert summary["classes"] == {"trend": {"rising": 1, "stable": 1}}
-    assert summary["templates"] == {"trend: a": 2, "readout: b": 1}
+    assert summary["templates"] == {"question": {"trend: a": 2, "readout: b": 1}, "answer": {"readout: c": 1}}
+    assert list(summary["violations"].values()) == [0, 1]
     assert summary["steps"] == {"min": 4, "median": 4, "mean": 4, "max": 4}
     assert summary["seconds"]["max"] == 0.4
     assert summary["missing"] == {"measurements": 3 / 24, "series": 1.0}
