@@ -12,6 +12,9 @@ from engine.checkpoint_file import CHECKPOINTS
 
 log = logging.getLogger("lockstep")
 
+_MOST_ACROSS = 8
+"""Metrics that fit side by side."""
+
 
 class ResultsTable(Callback):
     """Has the metrics of the best checkpoint (after fit) or of the evaluation, beside the baselines'.
@@ -98,22 +101,20 @@ class ShownLast(Callback):
 
 
 def _print_table(title: str, rows: list[tuple[str, dict[str, float]]]) -> None:
-    """Systems down and metrics across; a model alone has its metrics down, as they may be many."""
+    """Systems down and metrics across; many metrics go down, and systems across."""
     from rich.console import Console
     from rich.table import Table
 
-    columns = list(rows[0][1])
+    metrics = list(rows[0][1])
+    cells = [[name, *(f"{values[m]:.4f}" if m in values else "" for m in metrics)] for name, values in rows]
+    lines = [["", *metrics], *cells]
+    if len(rows) == 1 or len(metrics) > _MOST_ACROSS:
+        lines = [list(line) for line in zip(*lines, strict=True)]
     table = Table(title=title, title_justify="left", title_style="bold")
-    if len(rows) > 1:
-        for heading in ("", *columns):
-            table.add_column(heading, justify="right" if heading else "left")
-        for name, values in rows:
-            table.add_row(name, *(f"{values[column]:.4f}" if column in values else "" for column in columns))
-    else:
-        table.add_column("")
-        table.add_column(rows[0][0], justify="right")
-        for column, value in rows[0][1].items():
-            table.add_row(column, f"{value:.4f}")
+    for heading in lines[0]:
+        table.add_column(heading, justify="right" if heading else "left")
+    for line in lines[1:]:
+        table.add_row(*line)
     # Where there is no screen (a log), nothing may be cut to its width.
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 

@@ -1,16 +1,28 @@
 """Resource timelines with questions about them: from curves to batches of chats."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.temporal.asked import AskedTimelines
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
-from datamodules.temporal.channels import CHANNELS
+from datamodules.temporal.channels import CHANNELS, Format
+from datamodules.temporal.grading import OUTCOMES, grade
+from datamodules.temporal.records import answer_figures, answer_record, question_record
+from datamodules.temporal.report import write_data_report, write_prediction_report
 from datamodules.temporal.samples import PLACEHOLDER, Split, Synthesis
-from datamodules.temporal.source import SyntheticTimelines
+from datamodules.temporal.source import TimelineQuestions
+from datamodules.temporal.timelines import RecordedTimelines
+
+log = logging.getLogger("lockstep")
 
 _TEXTS = 1000
 """Samples whose texts the built-in tokenizer is made from."""
+
+_REPORTED = 5000
+"""Samples that the data report looks at."""
 
 
 class ResourceTimelines(MultimodalDataModule):
@@ -24,10 +36,15 @@ class ResourceTimelines(MultimodalDataModule):
         test_size: questions of a test.
         series_tokens: what a series becomes for the language model: `pooled` (one token), `patch` (one for each patch of all channels), `channel_patch` (one for each patch of each channel).
         patch_length: steps of a patch.
+        timelines: real timelines to validate and test with instead of synthetic ones: a .csv file (time_ms, then available resources), a folder of such, or an .npz of pods. The questions are asked as `synthesis` says.
+        capacities: of the .csv files' machines, {channel: number} in cores, GB and %; null for the smallest that is sold and has what was measured.
+        questions: JSONL file that `predict` answers; see datamodules/temporal/asked.py.
+        root: folder for what `prepare` writes.
         batches: see MultimodalDataModule and LockstepDataModule.
     """  # noqa: E501
 
     marker = PLACEHOLDER
+    outcomes = OUTCOMES
     baselines = ("rules",)
 
     def __init__(
@@ -39,6 +56,10 @@ class ResourceTimelines(MultimodalDataModule):
         test_size: int = 1000,
         series_tokens: SeriesTokens = "channel_patch",
         patch_length: int = 4,
+        timelines: str | None = None,
+        capacities: dict[str, float] | None = None,
+        questions: str | None = None,
+        root: str = "data/temporal",
         **batches: Any,
     ) -> None:
         super().__init__(**batches)
@@ -50,20 +71,79 @@ class ResourceTimelines(MultimodalDataModule):
         if patch_length < 1:
             raise ValueError(f"data.init_args.patch_length is a number of steps, at least 1; got {patch_length}")
         self.fresh_samples = fresh_samples
+        self.timelines, self.capacities, self.questions_file, self.root = timelines, capacities, questions, root
         self.layout = SeriesLayout(len(CHANNELS), series_tokens, patch_length)
 
     def setup(self, stage: str) -> None:
         if stage == "fit":
-            self.train_set = self.examples(self._synthetic(Split.TRAIN, self.fresh_samples))
+            self.train_set = self.examples(self._asked_of(self.synthesis, Split.TRAIN, self.fresh_samples))
         if stage in ("fit", "validate"):
-            self.validation_set = self.questions(self._synthetic(Split.VALIDATION))
+            self.validation_set = self.questions(self._asked_of(self._evaluated_with, Split.VALIDATION))
         if stage == "test":
-            self.test_set = self.questions(self._synthetic(Split.TEST))
+            self.test_set = self.questions(self._asked_of(self._evaluated_with, Split.TEST))
+        if stage == "predict":
+            if self.questions_file is None:
+                raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
+            position = self.synthesis.series_position
+            self.predict_set = self.questions(AskedTimelines(Path(self.questions_file), self.layout, position))
 
-    def _synthetic(self, split: Split, fresh: bool = False) -> SyntheticTimelines:
-        return SyntheticTimelines(self.synthesis, split, self.sizes[split], self.layout, fresh)
+    def _asked_of(
+        self, timelines: Synthesis | RecordedTimelines, split: Split, fresh: bool = False
+    ) -> TimelineQuestions:
+        return TimelineQuestions(timelines, split, self.sizes[split], self.layout, fresh)
+
+    @property
+    def _evaluated_with(self) -> Synthesis | RecordedTimelines:
+        if self.timelines is None:
+            return self.synthesis
+        return RecordedTimelines(Path(self.timelines), self.synthesis, self.capacities)
 
     def texts(self) -> Iterator[str]:
         for index in range(_TEXTS):
             sample = self.synthesis.sample(Split.TRAIN, 0, index)
             yield f"{sample.question}\n{sample.answer}"
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
+        source = self.evaluated
+        return grade(source.sample(0, sample).facts, text, source.timelines.notation)
+
+    def right_answer(self, sample: int) -> str:
+        """What the curve says, by rule."""
+        return self.evaluated.sample(0, sample).answer
+
+    def describe(self, row: int) -> Mapping[str, Any]:
+        return self.evaluated.rows[row].record
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Writes a report on the training data into `root`: see there what the model is going to be trained with."""
+        source = self._asked_of(self.synthesis, Split.TRAIN)
+        samples = [source.sample(0, index) for index in range(min(_REPORTED, len(source)))]
+        shown = [question_record(index, sample, self.synthesis.notation) for index, sample in enumerate(samples)]
+        about = {
+            "split": "training",
+            "format": Format(self.synthesis.format).value,
+            "seed": str(self.synthesis.seed),
+            "samples": f"the first {len(samples):,} of {len(source):,} in an epoch",
+        }
+        log.info("report: %s", write_data_report(Path(self.root), shown, about, self._tokens))
+
+    def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
+        """Every question of the test with the curve, the right answer, the model's, and what it says blind."""
+        source = self.evaluated
+        notation = source.timelines.notation
+        samples = [source.sample(0, sample) for sample, _, _ in answers]
+        texts = [(text, blind) for _, text, blind in answers]
+        shown = [
+            answer_record(number, sample, notation, text, blind)
+            for (number, text, blind), sample in zip(answers, samples, strict=True)
+        ]
+        about = {"run": Path(folder).name, "timelines": self.timelines or f"synthetic, seed {self.synthesis.seed}"}
+        path = write_prediction_report(Path(folder), shown, answer_figures(samples, texts, notation), about)
+        log.info("report: %s", path)
+
+    def _tokens(self, text: str) -> int:
+        return len(self.tokenizer.encode(text))

@@ -1,4 +1,4 @@
-"""Synthetic timelines as samples of a multimodal data set."""
+"""Timelines as samples of a multimodal data set."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,17 @@ from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.samples import Split, Synthesis, TimelineSample
+from datamodules.temporal.timelines import RecordedTimelines
 
 Curves = tuple[NDArray[np.float32], NDArray[np.bool_]]
 """Values [T, K] and whether they were measured."""
 
 
-class SyntheticTimelines:
-    """Questions about curves that nobody has seen before.
+class TimelineQuestions:
+    """Questions about synthetic or recorded curves.
 
     Args:
-        synthesis: what they are like.
+        timelines: where samples come from.
         split: training, validation or test.
         size: samples of an epoch.
         layout: what the encoder makes of a series.
@@ -27,16 +28,26 @@ class SyntheticTimelines:
     """
 
     def __init__(
-        self, synthesis: Synthesis, split: Split, size: int, layout: SeriesLayout, fresh: bool = False
+        self,
+        timelines: Synthesis | RecordedTimelines,
+        split: Split,
+        size: int,
+        layout: SeriesLayout,
+        fresh: bool = False,
     ) -> None:
-        self.synthesis, self.split, self.size = synthesis, split, size
+        self.timelines, self.split, self.size = timelines, split, size
         self.layout, self.fresh = layout, fresh
+        self._kept: dict[int, TimelineSample] = {}
 
     def __len__(self) -> int:
         return self.size
 
     def sample(self, epoch: int, index: int) -> TimelineSample:
-        return self.synthesis.sample(self.split, epoch if self.fresh else 0, index)
+        if self.split == Split.TRAIN:
+            return self.timelines.sample(self.split, epoch if self.fresh else 0, index)
+        if index not in self._kept:  # looked at again when it is graded, and in every validation
+            self._kept[index] = self.timelines.sample(self.split, 0, index)
+        return self._kept[index]
 
     def item(self, epoch: int, index: int) -> ChatItem:
         return as_item(self.sample(epoch, index), self.layout)

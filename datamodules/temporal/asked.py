@@ -1,0 +1,122 @@
+"""Questions that somebody asks about timelines of their own: what `predict` answers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from datamodules.multimodal.chat import Message
+from datamodules.multimodal.chat_sets import ChatItem
+from datamodules.temporal.batch import Series, SeriesLayout
+from datamodules.temporal.channels import CHANNELS, KEYS
+from datamodules.temporal.recordings import Recording, read_csv
+from datamodules.temporal.samples import PLACEHOLDER, SeriesPosition, place
+from datamodules.temporal.source import Curves, collate
+
+_FIELDS = {"question", "csv", "values", "capacities"}
+
+
+class Asked(NamedTuple):
+    """A line of the file."""
+
+    record: dict[str, Any]  # as it was written
+    question: str  # with the series' place
+    curves: Curves
+
+
+class AskedTimelines:
+    """The lines of a JSONL file, in order.
+
+    A line is an object with `question`, and either `csv`, the path of a timeline (see `recordings.read_csv`; relative
+    to the file), or `values`, {channel: list of numbers or null} in the channels' units. `capacities`, {channel:
+    number}, says how much a machine has; without it, it is the smallest that is sold and has what was measured.
+
+    Raises:
+        ValueError: names file and line of what cannot be read.
+    """
+
+    def __init__(self, path: Path, layout: SeriesLayout, position: SeriesPosition) -> None:
+        self.path, self.layout, self.position = path, layout, position
+        if not path.is_file():
+            raise ValueError(f"data.init_args.questions: {path} is not a file; expected lines of JSON with a question")
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        self.rows = [self._read(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+        if not self.rows:
+            raise ValueError(f"{path}: found no line, expected a question on each")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def item(self, epoch: int, index: int) -> ChatItem:
+        row = self.rows[index]
+        counts = (self.layout.count(len(row.curves[0])),)
+        return ChatItem([Message(role="user", content=row.question)], counts, row.curves)
+
+    def collate(self, items: Sequence[Curves]) -> Series:
+        return collate(items, self.layout)
+
+    def _read(self, line: str, where: str) -> Asked:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where}: not JSON ({error})") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{where}: found {type(record).__name__}, expected an object with a question")
+        unknown = record.keys() - _FIELDS
+        if unknown:
+            raise ValueError(f"{where}: found {', '.join(sorted(unknown))}, expected {', '.join(sorted(_FIELDS))}")
+        question = record.get("question")
+        if not isinstance(question, str) or not question.strip():
+            raise ValueError(f"{where}: question is {question!r}, expected a text")
+        if PLACEHOLDER not in question:
+            question = place(question.strip(), self.position)
+        shares = self._recording(record, where).shares
+        present = ~np.isnan(shares)
+        return Asked(record, question, (np.nan_to_num(shares).astype(np.float32), present))
+
+    def _recording(self, record: Mapping[str, Any], where: str) -> Recording:
+        if ("csv" in record) == ("values" in record):
+            raise ValueError(f"{where}: expected either csv, a file, or values, {{channel: numbers}}")
+        capacities = record.get("capacities") or {}
+        try:
+            if "csv" in record:
+                return read_csv(self.path.parent / str(record["csv"]), capacities)
+            return from_values(record["values"], capacities)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{where}: {error}") from error
+
+
+def from_values(values: Mapping[str, Sequence[float | None]], capacities: Mapping[str, float]) -> Recording:
+    """A timeline from lists of numbers in the channels' units, None where nothing was measured.
+
+    Raises:
+        ValueError: an unknown channel, lists of different lengths, or a value below 0 or above the capacity.
+    """
+    if not isinstance(values, Mapping) or not values:
+        raise ValueError(f"values is {values!r}, expected {{channel: numbers}}")
+    unknown = (values.keys() | capacities.keys()) - set(KEYS)
+    if unknown:
+        raise ValueError(f"found the channels {', '.join(sorted(unknown))}, expected some of {', '.join(KEYS)}")
+    lengths = {key: len(column) for key, column in values.items()}
+    if len(set(lengths.values())) > 1 or not min(lengths.values()):
+        raise ValueError(f"values are of different lengths, or none: {lengths}")
+    steps = max(lengths.values())
+    shares = np.full((steps, len(KEYS)), np.nan)
+    sizes = []
+    for place_of, channel in enumerate(CHANNELS):
+        try:
+            column = np.array([np.nan if v is None else v for v in values.get(channel.key, ())], np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{channel.key}: expected numbers, and null where nothing was measured") from None
+        most = float(np.nanmax(column)) if len(column) and not np.isnan(column).all() else 0.0
+        sold = next((capacity for capacity in channel.capacities if capacity >= most), most)
+        capacity = float(capacities.get(channel.key, sold))
+        if len(column):
+            outside = (column < 0) | (column > capacity)
+            if outside.any():
+                raise ValueError(f"{channel.key}: found {column[outside][0]:g}, expected 0 to {capacity:g}")
+            shares[:, place_of] = column / capacity
+        sizes.append(capacity)
+    return Recording("", shares, tuple(sizes), 100)
