@@ -1,0 +1,117 @@
+import json
+import pickle
+
+import pytest
+from torch.utils.data import DataLoader
+
+pytest.importorskip("pyarrow", reason="pyarrow comes with the extra `language`")
+
+from datamodules.temporal import cache  # noqa: E402
+from datamodules.temporal.cache import CachedTimelines, CacheMismatch, Extent, damage, write_cache  # noqa: E402
+from datamodules.temporal.samples import Split, Synthesis  # noqa: E402
+
+EXTENTS = {Split.TRAIN: Extent(25, 2), Split.TEST: Extent(7)}
+FULL = Synthesis(format="full", missing_probability=0.5)
+
+
+def same(one, other):
+    assert (one.values == other.values).all() and (one.present == other.present).all()
+    assert one.values.dtype == other.values.dtype and one.present.dtype == other.present.dtype
+    assert one[2:] == other[2:]
+    return True
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_cache(tmp_path / "cache", FULL, EXTENTS, shard=10)
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("synthesis", [Synthesis(), FULL], ids=["tiny", "full"])
+def test_kept_samples_are_the_made_ones_bit_by_bit(tmp_path, synthesis):
+    write_cache(tmp_path, synthesis, EXTENTS, shard=10)
+    kept = CachedTimelines(tmp_path, synthesis)
+    for split, extent in EXTENTS.items():
+        for epoch in range(extent.epochs):
+            for index in range(extent.samples):
+                assert same(kept.sample(split, epoch, index), synthesis.sample(split, epoch, index))
+
+
+def test_workers_read_the_same(folder):
+    kept = CachedTimelines(folder, FULL)
+    kept.sample(Split.TRAIN, 0, 0)  # mapped before the workers are there
+
+    class Rows:
+        def __len__(self):
+            return 25
+
+        def __getitem__(self, index):
+            return kept.sample(Split.TRAIN, 1, index)
+
+    for index, sample in enumerate(DataLoader(Rows(), batch_size=None, num_workers=2, collate_fn=lambda row: row)):
+        assert same(sample, FULL.sample(Split.TRAIN, 1, index))
+    assert same(pickle.loads(pickle.dumps(kept)).sample(Split.TEST, 0, 3), FULL.sample(Split.TEST, 0, 3))
+
+
+@pytest.mark.parametrize("coordinates", [(Split.TRAIN, 0, 25), (Split.TRAIN, 2, 0), (Split.VALIDATION, 0, 0)])
+def test_what_was_not_kept_is_not_made_up(folder, coordinates):
+    with pytest.raises(IndexError, match="found . epochs of .* samples for"):
+        CachedTimelines(folder, FULL).sample(*coordinates)
+
+
+def test_a_cache_of_other_settings_is_refused(folder, monkeypatch):
+    with pytest.raises(CacheMismatch, match="noise 0.03 where 0.05 is expected, seed 0 where 1 is expected; write it"):
+        CachedTimelines(folder, Synthesis(format="full", missing_probability=0.5, noise=0.05, seed=1))
+    monkeypatch.setattr(cache, "GENERATOR_VERSION", 99)
+    with pytest.raises(CacheMismatch, match="generator_version 1 where 99 is expected"):
+        CachedTimelines(folder, FULL)
+
+
+def test_a_cache_that_is_not_whole_is_refused(folder):
+    shard = folder / "train-00001.arrow"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1])
+    with pytest.raises(CacheMismatch, match=r"train-00001\.arrow: found .* bytes, expected"):
+        CachedTimelines(folder, FULL)
+    shard.write_bytes(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
+    assert damage(folder) == shard.name
+    shard.write_bytes(whole)
+    assert damage(folder) is None
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(CacheMismatch, match="no manifest of a cache"):
+        CachedTimelines(folder, FULL)
+    write_cache(folder, FULL, {Split.TEST: Extent(3)}, shard=10)
+    assert [path.name for path in sorted(folder.iterdir())] == ["manifest.json", "test-00000.arrow"]
+    (folder / "manifest.json").unlink()
+    with pytest.raises(FileNotFoundError, match="expected the manifest of a cache"):
+        CachedTimelines(folder, FULL)
+
+
+def test_a_writer_that_dies_leaves_no_cache(tmp_path, monkeypatch):
+    """A cache of other settings is there before; half of it replaced it would be neither."""
+    write_cache(tmp_path, Synthesis(), EXTENTS, shard=10)
+    real, written = cache._write, []
+
+    def dies(path, data):
+        written.append(path)
+        if len(written) == 3:
+            raise OSError("no space left on device")
+        real(path, data)
+
+    monkeypatch.setattr(cache, "_write", dies)
+    with pytest.raises(OSError, match="no space left"):
+        write_cache(tmp_path, FULL, EXTENTS, shard=10)
+    for synthesis in (Synthesis(), FULL):
+        with pytest.raises(FileNotFoundError):
+            CachedTimelines(tmp_path, synthesis)
+
+
+def test_a_cache_that_is_there_is_not_written_again(folder, monkeypatch):
+    monkeypatch.setattr(Synthesis, "sample", lambda *_: pytest.fail("made a sample"))
+    assert json.loads(write_cache(folder, FULL, EXTENTS, shard=10).read_text())["extents"]["TRAIN"] == [25, 2]
+
+
+def test_files_are_mapped_not_read(folder):
+    """What is mapped cannot be written to and is not a copy: its memory belongs to the file."""
+    sample = CachedTimelines(folder, FULL).sample(Split.TRAIN, 0, 0)
+    assert not sample.values.flags.owndata and not sample.values.flags.writeable
