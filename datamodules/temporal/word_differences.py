@@ -7,7 +7,7 @@ Part = tuple[str, bool]
 """A piece of text, and whether it differs."""
 
 # A number is one word, so that 42.5 and 42.7 differ as a whole; a sign or a comma is one too.
-_WORD = re.compile(r"\s*(?:\d+(?:\.\d+)?|[^\W\d]+|[^\w\s]|_)|\s+")
+_WORD = re.compile(r"\s*(?:\d+(?:\.\d+)?|[^\W\d]+|[^\w\s])|\s+")
 
 
 def word_differences(truth: str, answer: str) -> tuple[list[Part], list[Part]]:
