@@ -1,5 +1,6 @@
 """A column of a timeline: a pattern or a job's share of it, with noise, drops, coarse counters and missing samples."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -111,26 +112,30 @@ def draw_present(random: np.random.Generator, steps: int) -> NDArray[np.bool_]:
     return present
 
 
-def check_physics(column: Column, where: str) -> None:
-    """Refuses a column that leaves its bounds or changes faster than it may.
+def check_physics(columns: Sequence[Column], names: Sequence[str], where: str) -> None:
+    """Refuses columns that leave their bounds or change faster than they may.
 
     Beyond the pattern's own `SMOOTH_CHANGE` the noise may add twice its limit. Jumps (the edges of steps, of square
     waves, of jobs, of bursts, drops and coarse counters) are allowed where the synthesis says that one is.
 
     Raises:
-        PhysicsError: with the sample's coordinates `where`, the step and what was found there.
+        PhysicsError: with the sample's coordinates `where`, the column's name, the step and what was found there.
     """
-    shares = column.shares
+    shares = np.stack([column.shares for column in columns])
     if not (shares.min() >= 0.0 and shares.max() <= 1.0):
-        raise PhysicsError(f"{where}: found shares from {shares.min()} to {shares.max()}, expected 0 to 1")
-    limit = SMOOTH_CHANGE + 2 * NOISE_LIMIT * column.noise + 1e-9
-    change = np.abs(shares[1:] - shares[:-1])
-    if change.size and change.max() > limit:
-        wrong = np.flatnonzero((change > limit) & ~column.jumps[1:])
+        wrong = next(k for k, row in enumerate(shares) if not (row.min() >= 0.0 and row.max() <= 1.0))
+        low, high = shares[wrong].min(), shares[wrong].max()
+        raise PhysicsError(f"{where}, {names[wrong]}: found shares from {low} to {high}, expected 0 to 1")
+    limits = [SMOOTH_CHANGE + 2 * NOISE_LIMIT * column.noise + 1e-9 for column in columns]
+    change = np.abs(shares[:, 1:] - shares[:, :-1])
+    if change.max(initial=0.0) <= SMOOTH_CHANGE:
+        return
+    for row, column, limit, name in zip(change, columns, limits, names, strict=True):
+        wrong = np.flatnonzero((row > limit) & ~column.jumps[1:])
         if len(wrong):
             raise PhysicsError(
-                f"{where}, step {wrong[0] + 1}: found a change by {change[wrong[0]]:.3f} of the capacity, expected at "
-                f"most {limit:.3f} where nothing jumps"
+                f"{where}, {name}, step {wrong[0] + 1}: found a change by {row[wrong[0]]:.3f} of the capacity, "
+                f"expected at most {limit:.3f} where nothing jumps"
             )
 
 

@@ -127,8 +127,7 @@ class Synthesis:
         present = self._present(random, steps, asked)
         scale = Scale.of(CHANNELS[asked], self.notation.format, capacities[asked])
         columns = self._columns(random, steps, asked, wished, scale, present[:, asked])
-        for column, channel in zip(columns, CHANNELS, strict=True):
-            check_physics(column, f"sample (seed {self.seed}, {split!r}, epoch {epoch}, index {index}), {channel.key}")
+        check_physics(columns, KEYS, f"sample (seed {self.seed}, {split!r}, epoch {epoch}, index {index})")
         shares = np.stack([column.shares for column in columns], 1)
         return compose(random, wished, asked, shares, present, capacities, self.notation, self.series_position)
 

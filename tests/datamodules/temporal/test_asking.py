@@ -24,4 +24,4 @@ def test_what_no_try_gave_is_made_to_measure(wish, format):
             continue
         made = made_to_measure(random, wish, column, scale, present)
         assert agrees(wish, scale.levels(made.shares), present, scale.top)
-        check_physics(made, "made to measure")
+        check_physics([made], [channel.key], "made to measure")
