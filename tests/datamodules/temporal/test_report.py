@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from datamodules.temporal.channels import KEYS, Format
@@ -61,6 +61,7 @@ def test_what_differs_is_whole_words(truth, answer, missing, wrong):
     assert [text for text, differs in theirs if differs] == wrong
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(), st.text())
 @example("  two  spaces\n", "1.2.3 x_y é 漢字 <b>")
 @example(ATTACK, "at 1.5s")
