@@ -48,7 +48,7 @@ def export(
 
     Raises:
         FileExistsError: there is something at `folder` already.
-        ValueError: the adapters are of no use without the language model, which has no files or other tokens.
+        ValueError: the adapters are of no use without the language model, which has no files.
     """
     from safetensors.torch import save_model
     from transformers.utils import logging as transformers_logging
@@ -80,7 +80,7 @@ def export(
 def _write_language_model(language_model: LanguageModel, folder: Path, end_of_turn: int, merge: bool) -> None:
     trainable = language_model.settings.trainable
     if trainable == "lora" and not merge:
-        # peft would ask the hub whether the vocabulary was widened; it was not, see _require_base.
+        # peft would ask the hub whether the vocabulary was widened; new tokens are not trained anyway.
         language_model.network.save_pretrained(str(folder), save_embedding_layers=False)
         remove(folder / "README.md")  # an empty form
         return
@@ -103,7 +103,11 @@ def _require_base(language_model: LanguageModel, merge: bool) -> None:
     if settings.path is None:
         raise ValueError(f"the language model has no files of its own that the adapters could be put on: {advice}")
     if language_model.widened:
-        raise ValueError(f"the tokenizer has {language_model.widened} tokens more than {settings.path}: {advice}")
+        log.warning(
+            "WARNING: the tokenizer's last %d tokens are not in %s. The placeholder needs no embedding; if there are "
+            "others that chats have, %s",
+            language_model.widened, settings.path, advice,
+        )  # fmt: skip
 
 
 def _flush(folder: Path) -> None:

@@ -34,6 +34,7 @@ class LanguageModel(nn.Module):
 
     def __init__(self, settings: LanguageModelSettings, vocabulary: int, precision: Precision) -> None:
         super().__init__()
+        settings.check()
         self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
         network, self.widened = load_language_model(settings, vocabulary, precision)
         self.network = choose_trained(network, settings, precision)

@@ -48,7 +48,8 @@ class LanguageModelSettings:
     attention: AttentionKind = "sdpa"
     activation_checkpointing: bool = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raises ValueError when the settings contradict each other; jsonargparse would bury the message."""
         if (self.path is None) == (self.config is None):
             raise ValueError(
                 "language_model takes either path (a pretrained model) or config (one with random weights); "

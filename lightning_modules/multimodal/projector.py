@@ -31,7 +31,8 @@ class ProjectorSettings:
     layer_norm: bool = True
     layer_norm_scale: float = 0.1
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raises ValueError when a size is none."""
         for name in ("hidden_size", "depth", "factor"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -48,6 +49,7 @@ class Projector(nn.Module):
 
     def __init__(self, settings: ProjectorSettings, input_size: int, output_size: int) -> None:
         super().__init__()
+        settings.check()
         self.settings, self.input_size, self.output_size = settings, input_size, output_size
         hidden = settings.hidden_size or output_size
         layers: list[nn.Module]

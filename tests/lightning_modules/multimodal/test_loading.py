@@ -129,7 +129,7 @@ def test_a_frozen_model_without_pretrained_weights_is_refused(build):
 @pytest.mark.parametrize("given", [{}, {"path": "a", "config": {"model_type": "qwen2"}}])
 def test_exactly_one_source(given):
     with pytest.raises(ValueError, match="takes either path"):
-        LanguageModelSettings(**given)
+        LanguageModelSettings(**given).check()
 
 
 @pytest.mark.parametrize(

@@ -54,4 +54,4 @@ def test_pixel_shuffle_refuses_other_grids(count):
 
 def test_sizes_are_at_least_one():
     with pytest.raises(ValueError, match="projector.depth must be at least 1, got 0"):
-        ProjectorSettings(depth=0)
+        Projector(ProjectorSettings(depth=0), 2, 2)
