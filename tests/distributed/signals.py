@@ -1,5 +1,6 @@
 """Signals addressed by what a process is just doing, as a callback."""
 
+import multiprocessing
 import os
 import subprocess
 from typing import Any
@@ -19,6 +20,8 @@ class SignalIn(Callback):
             return
         self.number -= 1
         if self.number == 0:
+            if self.group and not multiprocessing.active_children():
+                raise RuntimeError("the process has no workers to tell")
             whom = -os.getpgrp() if self.group else os.getpid()
             subprocess.run(["kill", f"-{self.name.removeprefix('SIG')}", "--", str(whom)], check=not self.group)
 

@@ -123,7 +123,8 @@ def test_in_a_validation_within_an_epoch(team, stopped):
     often = ["--trainer.val_check_interval", "5"]
     whole = team("fit", *OPTIONS, *often, name="whole")
     assert whole.end() == [0, 0], whole.output
-    stopped(*EVERY_STEP, *often, *signal_in("on_validation_batch_end", "SIGTERM", number=5), after=10)
+    one = stopped(*EVERY_STEP, *often, *signal_in("on_validation_batch_end", "SIGTERM", number=5), after=10)
+    assert list(one.series("val/ndcg@10")) == [5], "the second validation was cut short"
     goes_on(team, whole, 10, *often)
 
 
