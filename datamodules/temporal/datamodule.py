@@ -8,12 +8,13 @@ from typing import Any
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.temporal.asked import AskedTimelines
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
+from datamodules.temporal.cache import CachedTimelines, Extent, write_cache
 from datamodules.temporal.channels import CHANNELS, Format
 from datamodules.temporal.grading import OUTCOMES, grade
 from datamodules.temporal.records import answer_figures, answer_record, question_record
 from datamodules.temporal.report import write_data_report, write_prediction_report
 from datamodules.temporal.samples import PLACEHOLDER, Split, Synthesis
-from datamodules.temporal.source import TimelineQuestions
+from datamodules.temporal.source import TimelineQuestions, Timelines
 from datamodules.temporal.timelines import RecordedTimelines
 
 log = logging.getLogger("lockstep")
@@ -40,6 +41,7 @@ class ResourceTimelines(MultimodalDataModule):
         capacities: of the .csv files' machines, {channel: number} in cores, GB and %; null for the smallest that is sold and has what was measured.
         questions: JSONL file that `predict` answers; see datamodules/temporal/asked.py.
         root: folder for what `prepare` writes.
+        cached_epochs: epochs of training samples that `prepare` writes to `root` and training reads from there, with the validation's and the test's; 0: samples are made as they are needed, which is as fast.
         batches: see MultimodalDataModule and LockstepDataModule.
     """  # noqa: E501
 
@@ -60,6 +62,7 @@ class ResourceTimelines(MultimodalDataModule):
         capacities: dict[str, float] | None = None,
         questions: str | None = None,
         root: str = "data/temporal",
+        cached_epochs: int = 0,
         **batches: Any,
     ) -> None:
         super().__init__(**batches)
@@ -71,12 +74,13 @@ class ResourceTimelines(MultimodalDataModule):
         if patch_length < 1:
             raise ValueError(f"data.init_args.patch_length is a number of steps, at least 1; got {patch_length}")
         self.fresh_samples = fresh_samples
-        self.timelines, self.capacities, self.questions_file, self.root = timelines, capacities, questions, root
+        self.timelines, self.capacities, self.questions_file = timelines, capacities, questions
+        self.root, self.cached_epochs = root, cached_epochs
         self.layout = SeriesLayout(len(CHANNELS), series_tokens, patch_length)
 
     def setup(self, stage: str) -> None:
         if stage == "fit":
-            self.train_set = self.examples(self._asked_of(self.synthesis, Split.TRAIN, self.fresh_samples))
+            self.train_set = self.examples(self._asked_of(self._synthetic, Split.TRAIN, self.fresh_samples))
         if stage in ("fit", "validate"):
             self.validation_set = self.questions(self._asked_of(self._evaluated_with, Split.VALIDATION))
         if stage == "test":
@@ -87,15 +91,21 @@ class ResourceTimelines(MultimodalDataModule):
             position = self.synthesis.series_position
             self.predict_set = self.questions(AskedTimelines(Path(self.questions_file), self.layout, position))
 
-    def _asked_of(
-        self, timelines: Synthesis | RecordedTimelines, split: Split, fresh: bool = False
-    ) -> TimelineQuestions:
+    def _asked_of(self, timelines: Timelines, split: Split, fresh: bool = False) -> TimelineQuestions:
         return TimelineQuestions(timelines, split, self.sizes[split], self.layout, fresh)
 
     @property
-    def _evaluated_with(self) -> Synthesis | RecordedTimelines:
+    def _synthetic(self) -> Synthesis | CachedTimelines:
+        return CachedTimelines(self._cache, self.synthesis) if self.cached_epochs else self.synthesis
+
+    @property
+    def _cache(self) -> Path:
+        return Path(self.root) / "cache"
+
+    @property
+    def _evaluated_with(self) -> Timelines:
         if self.timelines is None:
-            return self.synthesis
+            return self._synthetic
         return RecordedTimelines(Path(self.timelines), self.synthesis, self.capacities)
 
     def texts(self) -> Iterator[str]:
@@ -119,7 +129,11 @@ class ResourceTimelines(MultimodalDataModule):
     # -- reports -----------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Writes a report on the training data into `root`: see there what the model is going to be trained with."""
+        """Writes into `root` a report on what the model is going to be trained with, and the cache if there is one."""
+        if self.cached_epochs:
+            extents = {split: Extent(size) for split, size in self.sizes.items()}
+            extents[Split.TRAIN] = Extent(self.sizes[Split.TRAIN], self.cached_epochs)
+            write_cache(self._cache, self.synthesis, extents, progress=_say)
         source = self._asked_of(self.synthesis, Split.TRAIN)
         samples = [source.sample(0, index) for index in range(min(_REPORTED, len(source)))]
         shown = [question_record(index, sample, self.synthesis.notation) for index, sample in enumerate(samples)]
@@ -141,9 +155,17 @@ class ResourceTimelines(MultimodalDataModule):
             answer_record(number, sample, notation, text, blind)
             for (number, text, blind), sample in zip(answers, samples, strict=True)
         ]
-        about = {"run": Path(folder).name, "timelines": self.timelines or f"synthetic, seed {self.synthesis.seed}"}
+        about = {
+            "run": Path(folder).name,
+            "checkpoint": str(self.trainer.ckpt_path),
+            "timelines": self.timelines or f"synthetic, seed {self.synthesis.seed}",
+        }
         path = write_prediction_report(Path(folder), shown, answer_figures(samples, texts, notation), about)
         log.info("report: %s", path)
 
     def _tokens(self, text: str) -> int:
         return len(self.tokenizer.encode(text))
+
+
+def _say(done: int, every: int) -> None:
+    log.info("%s of %s samples written", f"{done:,}", f"{every:,}")

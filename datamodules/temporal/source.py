@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.temporal.batch import Series, SeriesLayout
+from datamodules.temporal.cache import CachedTimelines
 from datamodules.temporal.samples import Split, Synthesis, TimelineSample
 from datamodules.temporal.timelines import RecordedTimelines
+
+Timelines = Synthesis | CachedTimelines | RecordedTimelines
+"""Where samples come from."""
 
 Curves = tuple[NDArray[np.float32], NDArray[np.bool_]]
 """Values [T, K] and whether they were measured."""
@@ -29,7 +33,7 @@ class TimelineQuestions:
 
     def __init__(
         self,
-        timelines: Synthesis | RecordedTimelines,
+        timelines: Timelines,
         split: Split,
         size: int,
         layout: SeriesLayout,
