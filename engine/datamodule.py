@@ -1,7 +1,7 @@
 """The base of every DataModule: batch plan, elastic order, exact evaluation, measured loading."""
 
 import logging
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from lightning.pytorch import LightningDataModule
@@ -10,6 +10,7 @@ from torch.utils.data import Sampler
 
 from engine.batch_plan import BatchPlan
 from engine.faults import AgreedFailure
+from engine.intervals import batches_to_evaluate
 from engine.loading import LoadingError, MeasuredLoader, Pending
 from engine.randomness import global_seed
 from engine.sampling import FILLER, Draw, EvaluationSampler, TrainSampler
@@ -108,20 +109,26 @@ class LockstepDataModule(LightningDataModule):
         return loader
 
     def val_dataloader(self) -> MeasuredLoader:
-        return self._evaluation_loader(self.validation_set)
+        return self._evaluation_loader(self.validation_set, "val")
 
     def test_dataloader(self) -> MeasuredLoader:
-        return self._evaluation_loader(self.test_set)
+        return self._evaluation_loader(self.test_set, "test")
 
     def predict_dataloader(self) -> MeasuredLoader:
-        return self._evaluation_loader(self.predict_set)
+        return self._evaluation_loader(self.predict_set, "predict")
 
-    def _evaluation_loader(self, data: BatchedDataset | Stream[Any]) -> MeasuredLoader:
+    def _evaluation_loader(
+        self, data: BatchedDataset | Stream[Any], stage: Literal["val", "test", "predict"]
+    ) -> MeasuredLoader:
         size, process, processes = self.evaluation_batch_size, self._process, self._processes
+        whole = None if isinstance(data, Stream) else -(-len(data) // size)
+        limit = None if self.trainer is None else batches_to_evaluate(self.trainer, stage, whole)
+        most = None if limit is None else limit * size
         if not isinstance(data, Stream):
-            sampler = EvaluationSampler(len(data), size, process=process, processes=processes)
+            samples = len(data) if most is None else min(len(data), most)
+            sampler = EvaluationSampler(samples, size, process=process, processes=processes)
             return self._loader(data, sampler, "evaluation batch")
-        batches = StreamBatches(data, size * processes, slice(process * size, (process + 1) * size))
+        batches = StreamBatches(data, size * processes, slice(process * size, (process + 1) * size), most)
         sampler = EvaluationSampler(None, size, process=process, processes=processes)
         loader = self._loader(batches, sampler, "evaluation batch")
         loader.ends = AgreedEnd(processes_on_cpu())

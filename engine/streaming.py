@@ -71,10 +71,11 @@ class StreamBatches:
     Args:
         size: records in a global batch (in evaluation: in a turn of all processes).
         own: the part of a global batch that this process has.
+        most: records of an epoch that count; None for all.
     """
 
-    def __init__(self, stream: Stream[Any], size: int, own: slice) -> None:
-        self.stream, self.size, self.own = stream, size, range(*own.indices(size))
+    def __init__(self, stream: Stream[Any], size: int, own: slice, most: int | None = None) -> None:
+        self.stream, self.size, self.own, self.most = stream, size, range(*own.indices(size)), most
         self._window: _Window | None = None
         self._records: Iterator[Any] = iter(())
         self._epoch, self._position = -1, 0
@@ -100,7 +101,8 @@ class StreamBatches:
         for _ in islice(self._records, start - self._position):
             pass  # the global batches of the other workers
         first, own, count = None, [], 0
-        for count, record in enumerate(islice(self._records, self.size), start=1):
+        size = self.size if self.most is None else max(0, min(self.size, self.most - start))
+        for count, record in enumerate(islice(self._records, size), start=1):
             first = record if count == 1 else first
             if count - 1 in self.own:
                 own.append(record)

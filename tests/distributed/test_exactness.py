@@ -113,6 +113,12 @@ def test_the_gradient_is_that_of_the_mean_over_the_global_batch(alone):
         optimizer.step()
 
 
+def shares(run):
+    """(processes, accumulation) that a global batch was dealt out to, so that it was not done at once after all."""
+    facts = json.loads((run.folder / "environment.json").read_text())
+    return facts["processes"], facts["accumulation"]
+
+
 def same_training(one, other):
     for metric in ("train/loss", "val/loss"):
         same_series(one, other, metric)
@@ -124,7 +130,9 @@ def same_training(one, other):
 @pytest.mark.parametrize("size", [4, 2])
 def test_accumulation_changes_nothing(lockstep, alone, size):
     """Plain Lightning weighs the micro-batches of a short last window as those of a full one (lightning#19987)."""
-    same_training(lockstep("fit", *OPTIONS, *micro(size), name="accumulated"), alone)
+    accumulated = lockstep("fit", *OPTIONS, *micro(size), name="accumulated")
+    assert shares(accumulated) == (1, 8 // size)
+    same_training(accumulated, alone)
 
 
 @pytest.mark.parametrize(("processes", "size"), [(2, 4), (2, 2), (4, 2), (4, 1)])
@@ -132,6 +140,7 @@ def test_the_number_of_processes_changes_nothing(alone, team, processes, size):
     """Plain Lightning trains with `processes` times the batch and takes the mean of their means."""
     several = team("fit", *OPTIONS, *micro(size), name="several", processes=processes)
     assert several.end(120) == [0] * processes, several.output
+    assert shares(several) == (processes, 8 // size // processes)
     same_training(several, alone)
 
 
@@ -176,3 +185,22 @@ def test_evaluation_sees_every_sample_once(lockstep, team, processes, samples, s
     assert one["samples"] == other["samples"] == samples
     assert abs(one["loss"] - other["loss"]) <= 1e-9
     assert (run.folder / "predictions.jsonl").read_text() == alone and len(alone.splitlines()) == samples
+
+
+@pytest.mark.parametrize(("limit", "stream"), [("3", "false"), ("0.5", "false"), ("3", "true")])
+def test_a_limited_evaluation_is_of_the_same_samples(lockstep, team, limit, stream):
+    """3 of 6 batches of 2. Plain Lightning counts the batches of each process: 3 on two processes are 12 samples."""
+    options = [
+        *OPTIONS, "--data.init_args.evaluation_batch_size", "2", "--data.init_args.stream", stream,
+        "--trainer.limit_val_batches", limit, "--trainer.max_steps", "14",
+    ]  # fmt: skip
+    alone = lockstep("fit", *options, name="alone")
+    several = team("fit", *options, name="several", processes=2)
+    assert several.end() == [0, 0], several.output
+    seen = []
+    for run in (alone, several):
+        figures = [json.loads(line) for line in (run.folder / "figures.jsonl").read_text().splitlines()]
+        assert [figure["samples"] for figure in figures] == [6, 6]
+        seen.append(sorted(sample for one in read(run.folder, "evaluated") for sample in one["samples"]))
+    assert seen[0] == seen[1] and len(set(seen[0])) == 6
+    same_series(several, alone, "val/loss")

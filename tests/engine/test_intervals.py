@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.intervals import count_in_steps
+from engine.intervals import batches_to_evaluate, count_in_steps
 from tests.conftest import TINY
 
 
@@ -24,6 +24,26 @@ def test_both_count_steps(limit, interval, steps, expected):
     trainer = SimpleNamespace(limit_train_batches=limit, val_check_interval=interval)
     count_in_steps(trainer, steps, accumulation=4)
     assert (trainer.limit_train_batches, trainer.val_check_interval) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "batches", "expected", "left"),
+    [
+        (1.0, 7, None, 1.0),
+        (3, 7, 3, 3),
+        (0.5, 7, 3, 3),
+        (0.1, 7, None, 0.1),  # less than a batch: Lightning says so
+        (0, 7, None, 0),  # no evaluation
+        (3, None, 3, 3),  # a stream
+        (0.5, None, None, 0.5),  # Lightning refuses it
+    ],
+)
+@pytest.mark.parametrize("stage", ["val", "test", "predict"])
+def test_batches_to_evaluate(stage, limit, batches, expected, left):
+    trainer = SimpleNamespace(**{f"limit_{stage}_batches": limit})
+    for _ in range(2):  # the loader may be made again
+        assert batches_to_evaluate(trainer, stage, batches) == expected
+    assert getattr(trainer, f"limit_{stage}_batches") == left
 
 
 @pytest.mark.parametrize("interval", ["5", "0.4"])
