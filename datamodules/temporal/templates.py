@@ -39,7 +39,7 @@ QUESTIONS: dict[Format, Table] = {
             "when?",
         ),
         (_READOUT, ""): (
-            "Read the {channel} at {times}. The timeline has {steps}, the capacity is {capacity}.",
+            "Read the {channel} at {times}. The timeline lasts {steps}, the capacity is {capacity}.",
             "What is the {channel} at {times} of these {steps}? Capacity: {capacity}.",
         ),
     },
@@ -90,7 +90,7 @@ ANSWERS: dict[Format, Table] = {
         ),
         (_READOUT, ""): (
             "The {channel} {readings}.",
-            "Its {channel} {readings}, as the timeline shows.",
+            "In this timeline, the {channel} {readings}.",
         ),
     },
 }
