@@ -6,25 +6,30 @@ from tests.conftest import REPOSITORY
 
 QUICKSTART = REPOSITORY / "configs/temporal/quickstart.yaml"
 
-TINY_TEMPORAL = [
-    "--config", str(QUICKSTART),
-    "--model.init_args.language_model.config.hidden_size", "16",
-    "--model.init_args.language_model.config.intermediate_size", "32",
-    "--model.init_args.language_model.config.num_hidden_layers", "2",
+# What any temporal config becomes small with.
+SMALL_RUN = [
     "--model.init_args.encoder_size", "8",
     "--model.init_args.feature_size", "8",
     "--model.init_args.max_new_tokens", "4",
-    "--model.init_args.schedule", "constant",
     "--data.init_args.batch_size", "16",
     "--data.init_args.num_samples", "64",
     "--data.init_args.validation_size", "10",
     "--data.init_args.test_size", "10",
     "--data.init_args.evaluation_batch_size", "4",
     "--data.init_args.num_workers", "0",
-    "--trainer.check_val_every_n_epoch", "2",
     "--trainer.log_every_n_steps", "1",
     "--trainer.enable_progress_bar", "false",
     "--trainer.accelerator", "cpu",
+]  # fmt: skip
+
+TINY_TEMPORAL = [
+    "--config", str(QUICKSTART),
+    *SMALL_RUN,
+    "--model.init_args.language_model.config.hidden_size", "16",
+    "--model.init_args.language_model.config.intermediate_size", "32",
+    "--model.init_args.language_model.config.num_hidden_layers", "2",
+    "--model.init_args.schedule", "constant",
+    "--trainer.check_val_every_n_epoch", "2",
 ]  # fmt: skip
 
 

@@ -3,22 +3,38 @@
 import inspect
 import re
 
+import pytest
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy
 
 from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.last_checkpoint import LastCheckpoint
+from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.synthetic import Marketplace
+from datamodules.temporal.datamodule import ResourceTimelines
+from datamodules.temporal.samples import Synthesis
 from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
+from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.module import MultimodalModule
+from lightning_modules.multimodal.projector import ProjectorSettings
 from lightning_modules.recommender.module import SequentialRecommender
+from lightning_modules.temporal.module import TimelineReader
 from tests.conftest import REPOSITORY
 
+FAMILIES = {
+    "recommender": {
+        "model": [SequentialRecommender, LockstepModule],
+        "data": [InteractionSequences, LockstepDataModule, Marketplace],
+    },
+    "temporal": {
+        "model": [TimelineReader, MultimodalModule, LockstepModule, LanguageModelSettings, ProjectorSettings],
+        "data": [ResourceTimelines, MultimodalDataModule, LockstepDataModule, Synthesis],
+    },
+}
 KNOWN = {
-    "model": [SequentialRecommender, LockstepModule],
-    "data": [InteractionSequences, LockstepDataModule, Marketplace],
     "trainer": [Trainer, DDPStrategy],
     "best_checkpoint": [BestCheckpoint],
     "last_checkpoint": [LastCheckpoint],
@@ -37,29 +53,57 @@ def text(name):
     return (REPOSITORY / name).read_text(encoding="utf-8")
 
 
-def test_every_key_exists():
-    code = "\n".join(re.findall(r"`[^`]+`|^    .*$", text("docs/recommender.md"), flags=re.MULTILINE))
-    keys = re.findall(rf"(?<![\w./])({'|'.join(KNOWN)})\.([a-z0-9_.]+[a-z0-9])", code)
-    assert len(keys) >= 60
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_key_exists(family):
+    guide = text(f"docs/{family}.md").partition("| key of `configs/pretrain_temporal.yaml`")[0]  # not of ours
+    code = "\n".join(re.findall(r"`[^`]+`|^    .*$", guide, flags=re.MULTILINE))
+    known = {**KNOWN, **FAMILIES[family]}
+    keys = re.findall(rf"(?<![\w./])({'|'.join(known)})\.([a-z0-9_.]+[a-z0-9])", code)
+    assert len(keys) >= 30
     for section, key in keys:
         if key in ("help", "x", "init_args.x"):
             continue
-        parameters = {name for kind in KNOWN[section] for name in inspect.signature(kind.__init__).parameters}
+        parameters = {name for kind in known[section] for name in inspect.signature(kind.__init__).parameters}
         parameters |= {"process_group_backend", "init_args", "marketplace"}
         assert set(key.split(".")) <= parameters, f"{section}.{key}"
 
 
-def test_every_file_exists():
-    for name in re.findall(r"[a-z_]+/[a-z_0-9/]+\.(?:yaml|py)|tests/[a-z]+", text("docs/recommender.md")):
-        assert name.startswith("runs/") or (REPOSITORY / name).exists(), name
-    for name in re.findall(r"`([a-z_0-9]+\.yaml)`", text("docs/recommender.md")):
-        assert list(REPOSITORY.glob(f"configs/*/{name}")) or name == "config.yaml", name
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_file_exists(family):
+    for name in re.findall(r"(?<![\w/])[a-z_]+/[a-z_0-9/.-]+\.(?:yaml|py)|tests/[a-z]+", text(f"docs/{family}.md")):
+        theirs = name.startswith(("runs/", "configs/pretrain_temporal", "tools/", "src/"))
+        assert theirs or list(REPOSITORY.glob(name)), name
+    for name in re.findall(r"`([a-z_0-9.-]+\.yaml)`", text(f"docs/{family}.md")):
+        assert list(REPOSITORY.glob(f"configs/*/{name}")) or name in ("config.yaml", "config-2.yaml"), name
 
 
-def test_every_config_is_listed():
-    listed = text("docs/recommender.md")
-    for path in [*REPOSITORY.glob("configs/recommender/*.yaml"), *REPOSITORY.glob("configs/overlays/*.yaml")]:
-        assert f"`{path.name}`" in listed, path.name
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_config_is_listed(family):
+    for path in REPOSITORY.glob(f"configs/{family}/*.yaml"):
+        assert f"`{path.name}`" in text(f"docs/{family}.md"), path.name
+
+
+def test_every_overlay_is_listed():
+    for path in REPOSITORY.glob("configs/overlays/*.yaml"):
+        assert f"`{path.name}`" in text("docs/recommender.md"), path.name
+
+
+# The commands, options and settings of the guide that docs/temporal.md replaces, and of its configuration file.
+TEMPORAL_ORIGINAL = """
+torchrun --nnodes --node_rank --master_addr --resume --output_dir tensorboard tail gradient_accumulation_steps lr
+num_workers pin_memory prefetch_factor fp16 checkpointing pregenerate_temporal_data --num_samples start_epoch NCCL_DEBUG
+llm_model_name freeze_llm llm_embedding_dim hidden_dim output_dim num_layers kernel_sizes pooling normalization
+min_timesteps max_timesteps time_granularity_ms num_train_samples num_val_samples type_distribution max_length
+noise_level spike_probability diversity_level num_epochs learning_rate weight_decay max_grad_norm warmup_steps min_lr
+num_cycles save_interval eval_interval save_total_limit log_interval betas eps seed device cache_dir log_dir
+tensorboard_dir output_dir wandb metrics num_eval_samples num_generation_samples batch_size
+""".split()
+
+
+def test_every_setting_of_the_original_temporal_guide_has_a_row():
+    table = text("docs/temporal.md").partition("## From the original guide to this program")[2]
+    first_cells = " ".join(re.findall(r"^\| (.*?) \|", table, flags=re.MULTILINE))
+    assert [word for word in TEMPORAL_ORIGINAL if word not in first_cells] == []
 
 
 def test_every_flag_of_the_original_guide_has_a_row():
