@@ -21,9 +21,9 @@ def qwen2(tmp_path_factory):
     folder = tmp_path_factory.mktemp("qwen2")
     write_qwen2(folder)
     overlay = folder / "overlay.yaml"
-    language_model = {"path": str(folder), "config": None}
-    settings = {"model": {"init_args": {"language_model": language_model}}, "data": {"init_args": {"tokenizer": str(folder)}}}
-    overlay.write_text(yaml.safe_dump(settings))
+    model = {"init_args": {"language_model": {"path": str(folder), "config": None}}}
+    data = {"init_args": {"tokenizer": str(folder)}}
+    overlay.write_text(yaml.safe_dump({"model": model, "data": data}))
     return ["--config", str(overlay)]
 
 
