@@ -28,7 +28,7 @@ from commands.console import log_to_console, quiet_lightning
 from commands.ending import end_with
 from commands.environment import VariablesEnvironment
 from commands.listening import listening
-from commands.parser import LockstepParser, add_own_options, with_config_of_run
+from commands.parser import EVALUATIONS, LockstepParser, add_own_options, with_config_of_run
 from commands.processes import agreed_exit, launched_team, match_team, sign
 from commands.run_folder import (
     RUNS,
@@ -50,8 +50,6 @@ from engine.datamodule import LockstepDataModule
 from engine.faults import AgreedFailure, is_wrong_input
 from engine.module import LockstepModule
 from engine.stop_signals import Stopped
-
-EVALUATIONS = ("validate", "test", "predict")
 
 log = logging.getLogger("lockstep")
 

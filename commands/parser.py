@@ -18,6 +18,8 @@ from callbacks.watchdog import Watchdog
 from commands.run_folder import RUNS, newest_config
 from engine.checkpoints import DurableCheckpointIO
 
+EVALUATIONS = ("validate", "test", "predict")
+
 
 class LockstepParser(LightningArgumentParser):
     """Says what is wrong with the command line without first listing all that could have been right."""
@@ -28,6 +30,8 @@ class LockstepParser(LightningArgumentParser):
         if unknown:
             nearest = difflib.get_close_matches(unknown.group(1), parser._option_string_actions, n=1)
             message += f"; did you mean {nearest[0]}?" if nearest else ""
+        if message.startswith("the following arguments are required: ") and "." in message:
+            message += "; a config gives them: --config configs/FAMILY/X.yaml"
         super().error(message, ex)
 
 
@@ -51,10 +55,18 @@ def add_own_options(parser: LightningArgumentParser) -> None:
 
 
 def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
-    """`test --run_name NAME` uses the config that the run was last trained with, under overlays if there are some."""
+    """`test --run_name NAME` uses the config that the run was last trained with, under overlays if there are some.
+
+    Raises:
+        FileNotFoundError: a run is to be evaluated that is not there, and no config is given.
+    """
     given = _values(arguments, "--config") + _values(arguments, "-c")
     names = _values(arguments, "--run_name")
     kept = newest_config(runs / names[-1]) if names else None
+    complete = given or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
+    if kept is None and names and not complete and arguments[0] in (*EVALUATIONS, "export"):
+        there = ", ".join(sorted(path.parent.name for path in runs.glob("*/config.yaml"))) or "none"
+        raise FileNotFoundError(f"{runs / names[-1]} is no run with a config.yaml; runs that are there: {there}")
     if kept is None or any(Path(path).resolve().parent.name != "overlays" for path in given):
         return arguments
     return [arguments[0], "--config", str(kept), *arguments[1:]]

@@ -84,7 +84,15 @@ def test_refused_keys_of_a_file(capsys, tmp_path):
 
 def test_refused_commands(capsys):
     assert "invalid choice: 'train'" in refusal(capsys, "train")
-    assert "required" in refusal(capsys, "fit")
+    assert re.search(r"required: .*; a config gives them: --config configs/", refusal(capsys, "fit"))
+
+
+def test_a_run_that_is_not_there(lockstep, done, said, monkeypatch):
+    monkeypatch.delenv("LOCKSTEP_DEBUG")
+    with pytest.raises(SystemExit) as end:
+        main(["test", "--run_name", "absent"])
+    assert end.value.code == 2
+    assert said[-2] == f"error: runs/absent is no run with a config.yaml; runs that are there: {done.folder.name}"
 
 
 def test_errors_are_messages(lockstep, said, monkeypatch):
@@ -186,8 +194,13 @@ def test_the_config_that_belongs_to_a_run(tmp_path):
     assert with_config_of_run(overlay, tmp_path) == ["fit", *expected[1:3], *overlay[1:]], "an overlay goes on top"
     (tmp_path / "a/config-2.yaml").touch()
     assert with_config_of_run(["fit", "--run_name", "a"], tmp_path)[2] == str(tmp_path / "a/config-2.yaml")
-    for untouched in (["test", "--config", "x", "--run_name", "a"], ["test", "--run_name", "b"], ["fit"], []):
+    for untouched in (
+        ["test", "--config", "x", "--run_name", "a"], ["fit", "--run_name", "b"], ["fit"], [],
+        ["test", "--run_name", "b", "--model", "X"], ["test", "--run_name", "b", "--help"],
+    ):  # fmt: skip
         assert with_config_of_run(untouched, tmp_path) == untouched
+    with pytest.raises(FileNotFoundError, match=r"b is no run with a config.yaml; runs that are there: a$"):
+        with_config_of_run(["test", "--run_name", "b"], tmp_path)
 
 
 def test_a_checkpoint_of_other_data(lockstep, done):
