@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datamodules.multimodal.hub import why_unreachable
 from datamodules.multimodal.tiny_tokenizer import PLACEHOLDER, train_tiny_tokenizer
+from engine.hub import why_unreachable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

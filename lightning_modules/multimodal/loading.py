@@ -2,7 +2,6 @@
 
 import difflib
 import logging
-import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from engine.hub import why_unreachable
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.precision import Precision, set_dtypes
 
@@ -120,20 +120,22 @@ def _read(auto: Any, path: str, **options: Any) -> Any:
 
     transformers_logging.disable_progress_bar()  # of every process, over the lines of the others
     local = Path(path).expanduser()
+    options["trust_remote_code"] = False
     try:
-        return auto.from_pretrained(str(local) if local.is_dir() else path, trust_remote_code=False, **options)
+        if local.is_dir():
+            return auto.from_pretrained(str(local), local_files_only=True, **options)
+        if why_unreachable():  # otherwise the cache would be asked after half a minute of attempts
+            options["local_files_only"] = True
+        return auto.from_pretrained(path, **options)
     except (OSError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
-        advice = (
-            ""
-            if local.is_dir()
-            else ". It is neither a local directory nor "
-            + ("in the cache, and HF_HUB_OFFLINE is set" if offline else "to be had from the hub or the cache")
-            + f": fetch it where there is a network (hf download {path} --local-dir DIR) and set "
-            "language_model.path to DIR"
-        )
-        raise ValueError(f"language_model.path: {path} cannot be loaded: {said}{advice}") from error
+        if local.is_dir():
+            raise ValueError(f"language_model.path: {path} cannot be loaded: {said}") from error
+        raise ValueError(
+            f"language_model.path: {path} is neither a local directory nor in the cache nor to be had from the hub: "
+            f"{why_unreachable() or said}. Fetch it where there is a network (hf download {path} --local-dir DIR) and "
+            "set language_model.path to DIR"
+        ) from error
 
 
 def _few(names: Iterable[str]) -> str:

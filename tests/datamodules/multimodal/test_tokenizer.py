@@ -15,9 +15,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import datamodules.multimodal.tokenizer
-from datamodules.multimodal.hub import why_unreachable
 from datamodules.multimodal.tiny_tokenizer import CHATML, PLACEHOLDER, train_tiny_tokenizer
 from datamodules.multimodal.tokenizer import ChatTokenizer, load_tokenizer
+from engine.hub import why_unreachable
 
 TEXTS = ["a trend is rising from 12% to 37%", "a trend is falling from 8% to 3%"] * 20
 

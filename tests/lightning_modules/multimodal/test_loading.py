@@ -178,7 +178,6 @@ def test_code_in_a_model_directory_is_not_run(tmp_path):
 
 
 def test_offline_a_hub_name_says_what_to_do(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # for the message; the library has read it when it was imported
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ValueError, match="HF_HUB_OFFLINE is set.*hf download nobody/nothing --local-dir DIR"):
         load("nobody/nothing")
