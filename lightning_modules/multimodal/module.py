@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from torch import Tensor, nn
 
 from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows, real_share
@@ -188,6 +189,7 @@ class MultimodalModule(LockstepModule):
         self.answers = []
         for tally in self.tallies.values():
             tally.reset()
+            tally.update({})  # a process may have no sample to count
 
     def _evaluate(self, batch: Questions) -> None:
         texts = {}
@@ -208,8 +210,10 @@ class MultimodalModule(LockstepModule):
 
     def _write(self, prompts: Prompts, features: Features) -> list[str]:
         tokenizer = self.data.tokenizer
+        # Where processes hold parts of the weights, none may stop before the others.
+        together = isinstance(self.trainer.strategy, (FSDPStrategy, ModelParallelStrategy))
         answers = self.language_model.generate(
-            self._embed(prompts, features), prompts.mask, self.max_new_tokens, [tokenizer.end_of_turn]
+            self._embed(prompts, features), prompts.mask, self.max_new_tokens, [tokenizer.end_of_turn], together
         )
         return [tokenizer.decode(answer) for answer in answers]
 

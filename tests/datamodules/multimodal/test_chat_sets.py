@@ -1,0 +1,90 @@
+"""Samples become batches: every sample once, its modality beside it, the same sample in any batch."""
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules.multimodal.batch import IGNORE
+from datamodules.multimodal.chat import ChatEncoder
+from datamodules.multimodal.chat_sets import ChatExamples, ChatItem, ChatQuestions
+from datamodules.multimodal.tokenizer import load_tokenizer
+from engine.sampling import FILLER, Draw
+
+
+class Letters:
+    """Sample i: a question of i + 1 letters with i % 3 + 1 features, all of the value i; the answer depends on the
+    epoch."""
+
+    def __init__(self, answered=True):
+        self.answered = answered
+
+    def __len__(self):
+        return 7
+
+    def item(self, epoch, index):
+        messages = [{"role": "user", "content": "a" * (10 - index) + "<it>"}]
+        if self.answered:
+            messages.append({"role": "assistant", "content": f"{epoch}" * (index + 1)})
+        count = index % 3 + 1
+        return ChatItem(messages, (count,), torch.full((count,), index))
+
+    def collate(self, items):
+        return torch.cat([*items, torch.zeros(0, dtype=torch.int64)])
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return ChatEncoder(load_tokenizer(None, ["aaa 0 1"]), "<it>")
+
+
+def check(rows, modality, placeholder):
+    """What stands in the placeholders, in order, is what the samples of the rows have."""
+    expected = [sample for sample in rows.samples.tolist() for _ in range(sample % 3 + 1)]
+    assert modality.tolist() == expected
+    assert (rows.tokens == placeholder).sum() == len(expected) == rows.placeholders.sum()
+
+
+@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}, {}])
+def test_examples(encoder, options):
+    data = ChatExamples(Letters(), encoder, **options)
+    parts = data[Draw(1, np.array([5, 0, 3, 6]))]
+    assert len(parts) == options.get("length_groups", 1)
+    for rows, modality in parts:
+        check(rows, modality, encoder.tokenizer.placeholder)
+    assert sorted(sample for rows, _ in parts for sample in rows.samples.tolist()) == [0, 3, 5, 6]
+    said = [encoder.tokenizer.decode(labels[labels != IGNORE].tolist()) for rows, _ in parts for labels in rows.labels]
+    assert sorted("".join(said)) == ["1"] * (6 + 1 + 4 + 7)
+    again = data[Draw(2, np.array([5]))][0].rows
+    assert "2" * 6 == encoder.tokenizer.decode(again.labels[again.labels != IGNORE].tolist())
+
+
+@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
+def test_a_filler_weighs_nothing(encoder, options):
+    parts = ChatExamples(Letters(), encoder, **options)[Draw(0, np.array([FILLER]))]
+    assert all((rows.labels == IGNORE).all() and not len(rows.samples) for rows, _ in parts)
+    questions = ChatQuestions(Letters(), encoder)[Draw(0, np.array([FILLER]))]
+    assert questions.prompts.samples.tolist() == [FILLER] and (questions.rows.labels == IGNORE).all()
+
+
+def test_questions_come_from_the_shortest_prompt_to_the_longest(encoder):
+    data = ChatQuestions(Letters(), encoder)
+    batches = [data[Draw(0, np.arange(start, min(start + 3, 7)))] for start in range(0, 7, 3)]
+    lengths = [int(mask.sum()) for batch in batches for mask in batch.prompts.mask]
+    assert lengths == sorted(lengths)
+    assert sorted(sample for batch in batches for sample in batch.prompts.samples.tolist()) == list(range(7))
+    for rows, prompts, modality in batches:
+        assert rows.samples.tolist() == prompts.samples.tolist()
+        check(rows, modality, encoder.tokenizer.placeholder)
+        for row, mask, whole in zip(prompts.tokens, prompts.mask, rows.tokens, strict=True):
+            asked = row[mask]
+            assert torch.equal(whole[: len(asked)], asked)  # a chat begins as its prompt
+
+
+def test_questions_without_answers(encoder):
+    batch = ChatQuestions(Letters(answered=False), encoder)[Draw(0, np.arange(7))]
+    assert (batch.rows.labels == IGNORE).all() and len(batch.prompts.samples) == 7
+
+
+def test_too_long_a_chat_is_named(encoder):
+    with pytest.raises(ValueError, match=r"sample 6.*max_length is 20"):
+        ChatExamples(Letters(), encoder, row_tokens=60, max_length=20)[Draw(0, np.array([6]))]
