@@ -62,6 +62,20 @@ def lockstep(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
+def parser():
+    """The parser of `fit`, built once: that is what takes the time."""
+    from commands.cli import LockstepCLI
+
+    class Parser(LockstepCLI):
+        before_instantiate_classes = instantiate_classes = lambda self: None
+
+        def _run_subcommand(self, subcommand):
+            pass
+
+    return Parser(["fit", *TINY[:2]])._parser("fit")
+
+
+@pytest.fixture(scope="session")
 def trained(tmp_path_factory):
     """A folder with a finished run of two epochs of 13 steps. To read; `done` copies it."""
     from commands.cli import main

@@ -6,7 +6,6 @@ import re
 import pytest
 import yaml
 
-from commands.cli import LockstepCLI
 from tests.conftest import REPOSITORY, TINY
 
 CONFIGS = sorted(path for path in (REPOSITORY / "configs").glob("*/*.yaml") if path.parent.name != "overlays")
@@ -35,19 +34,6 @@ SYNTHETIC = [
 
 def name(path):
     return path.stem
-
-
-@pytest.fixture(scope="module")
-def parser():
-    """The parser of `fit`, built once: that is what takes the time."""
-
-    class Parser(LockstepCLI):
-        before_instantiate_classes = instantiate_classes = lambda self: None
-
-        def _run_subcommand(self, subcommand):
-            pass
-
-    return Parser(["fit", "--config", str(RECOMMENDERS[0])])._parser("fit")
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=name)

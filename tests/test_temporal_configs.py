@@ -5,24 +5,12 @@ import math
 import pytest
 import yaml
 
-from commands.cli import LockstepCLI
 from tests.conftest import REPOSITORY
 from tests.temporal import QUICKSTART, SMALL_RUN, write_qwen2
 
 FOLDER = REPOSITORY / "configs/temporal"
 PRETRAINED = sorted(FOLDER.glob("qwen*.yaml"))
 ABLATIONS = sorted((FOLDER / "ablation").glob("*.yaml"))
-
-
-@pytest.fixture(scope="module")
-def parser():
-    class Parser(LockstepCLI):
-        before_instantiate_classes = instantiate_classes = lambda self: None
-
-        def _run_subcommand(self, subcommand):
-            pass
-
-    return Parser(["fit", "--config", str(QUICKSTART)])._parser("fit")
 
 
 @pytest.fixture(scope="module")
