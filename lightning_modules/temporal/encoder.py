@@ -1,9 +1,10 @@
 """A series becomes feature vectors: a 1D-CNN in which padding and missing measurements never leak.
 
-Every figure enters with what a network needs to read it off again: the value itself, sine and cosine of its octaves
-(Tancik et al., "Fourier features", NeurIPS 2020), whether it was measured at all, and when. Normalisation is over the
-channels of one position, so a series has the same features alone and in any batch; the seed's batch norm and average
-over zero padding mixed them.
+Every figure enters with what a network needs to read it off again: the value itself and its waves (Tancik et al.,
+"Fourier features", NeurIPS 2020: the digits of a percentage are a near-linear function of them), its place in the range
+of its channel in this series, and whether it was measured at all. Whatever is normalised is so over the channels of one
+position, and the range is that of the measured steps, so a series has the same features alone and in any batch; the
+seed's batch norm and average over zero padding mixed them.
 """
 
 import math
@@ -16,8 +17,36 @@ from datamodules.temporal.batch import Series, SeriesLayout
 
 Pooling = Literal["mean", "max"]
 
-_STEPS = 100
-"""Steps after which the feature that tells the time is 1."""
+VALUE_WAVES = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Periods in the range from 0 to the capacity; at 10 a period is a tens digit of a percentage."""
+
+STEP_WAVES = (0.005, 0.01, 0.02, 0.05, 0.1)
+"""Periods in a step; at 0.1 a period is a tens digit of a step's number."""
+
+_SHARP = 0.02
+"""Share of the capacity from a channel's extreme within which a value counts as being one."""
+
+
+def waves(x: Tensor, frequencies: tuple[float, ...]) -> Tensor:
+    """[..., 2F]: sine and cosine of `x` at each frequency, in periods per unit."""
+    angles = x.unsqueeze(-1) * (2 * math.pi * torch.tensor(frequencies, dtype=x.dtype, device=x.device))
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)
+
+
+def value_features(values: Tensor, present: Tensor) -> Tensor:
+    """[S, K, T, VALUE_FEATURES]: what is known of each step of each channel, 0 where the measurement is missing."""
+    top = values.masked_fill(~present, -math.inf).amax(-1, keepdim=True)
+    low = values.masked_fill(~present, math.inf).amin(-1, keepdim=True)
+    above, below = (values - low).masked_fill(~present, 0), (top - values).masked_fill(~present, 0)
+    span = (top - low).clamp_min(0.01)  # of a flat channel, too
+    share = torch.where(present, above / span, 0)
+    place = torch.stack((values, torch.ones_like(values), above, below, share), dim=-1)
+    # The extremes are narrow: an exponential makes them stand out where a difference of a hundredth counts.
+    sharp = torch.stack(((-above / _SHARP).exp(), (-below / _SHARP).exp()), dim=-1)
+    return torch.cat((place, sharp, waves(values, VALUE_WAVES)), dim=-1) * present.unsqueeze(-1)
+
+
+VALUE_FEATURES = 7 + 2 * len(VALUE_WAVES)
 
 
 class SeriesEncoder(nn.Module):
@@ -27,8 +56,7 @@ class SeriesEncoder(nn.Module):
         layout: channels, kind of features and patch length.
         output_size: width C of a feature.
         hidden_size: width of the convolutions.
-        kernel_sizes: of the convolutions, one layer each; odd.
-        octaves: sines and cosines of pi x, 2 pi x, 4 pi x, ... that stand beside a value x.
+        kernel_sizes: of the convolutions, one residual layer each; odd.
         pooling: how `pooled` makes one feature of all steps.
         dropout: share of activations dropped in training, after each layer.
     """
@@ -37,63 +65,53 @@ class SeriesEncoder(nn.Module):
         self,
         layout: SeriesLayout,
         output_size: int = 128,
-        hidden_size: int = 64,
+        hidden_size: int = 32,
         kernel_sizes: tuple[int, ...] = (3, 5, 7),
-        octaves: int = 4,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if any(size % 2 == 0 for size in kernel_sizes):
             raise ValueError(f"kernel_sizes must be odd, so that a layer keeps the steps; got {list(kernel_sizes)}")
-        self.layout, self.octaves, self.pooling, self.output_size = layout, octaves, pooling, output_size
+        self.layout, self.pooling, self.output_size = layout, pooling, output_size
         self.apart = layout.tokens == "channel_patch"
-        width = (2 + 2 * octaves) * (1 if self.apart else layout.channels) + 1
-        sizes = [width] + [hidden_size] * len(kernel_sizes)
-        self.layers = nn.ModuleList(
-            MaskedConvolution(fan_in, fan_out, kernel, dropout)
-            for fan_in, fan_out, kernel in zip(sizes, sizes[1:], kernel_sizes, strict=False)
-        )
+        width = VALUE_FEATURES * (1 if self.apart else layout.channels)
+        self.enter = nn.Linear(width, hidden_size)
+        self.layers = nn.ModuleList(MaskedConvolution(hidden_size, size, dropout) for size in kernel_sizes)
         steps = 1 if layout.tokens == "pooled" else layout.patch
-        self.read_out = nn.Linear(steps * sizes[-1], output_size)
+        self.read_out = nn.Linear(steps * hidden_size, output_size)
+        self.time = nn.Linear(2 * len(STEP_WAVES), output_size if steps > 1 else hidden_size, bias=False)
+        # Place and channel are as strong as the values: weaker ones are confused for hundreds of steps.
+        nn.init.normal_(self.time.weight, std=len(STEP_WAVES) ** -0.5)
         if layout.tokens != "pooled":
             self.raw = nn.Linear(steps * width, output_size, bias=False)  # past the convolutions, unchanged
         if self.apart:
-            # As strong as the features themselves: with small ones the channels are confused for hundreds of steps.
             self.channel = nn.Embedding(layout.channels, output_size)
 
     def forward(self, series: Series) -> Tensor:
         """[F, C], series after series; of a series channel after channel (`channel_patch`), patch after patch."""
-        inputs, inside = self._inputs(series)  # [N, T, width], [N, T, 1]
-        states = inputs
+        steps = torch.arange(series.values.shape[2], device=series.values.device)
+        inside = (steps < series.lengths[:, None]).unsqueeze(-1)  # [S, T, 1]
+        inputs = value_features(series.values, series.present)
+        if self.apart:
+            inputs, inside = inputs.flatten(0, 1), inside.repeat_interleave(self.layout.channels, dim=0)
+        else:
+            inputs = inputs.transpose(1, 2).flatten(2)
+        states = self.enter(inputs) * inside  # [N, T, H]
+        if self.layout.tokens == "pooled":
+            states = states + self.time(waves(steps.to(states), STEP_WAVES)) * inside
         for layer in self.layers:
             states = layer(states, inside)
         if self.layout.tokens == "pooled":
             return self.read_out(self._pool(states, inside))[series.lengths > 0]
         patches = self.read_out(self._cut(states)) + self.raw(self._cut(inputs))  # [N, P, C]
         number = torch.arange(patches.shape[1], device=patches.device)
-        patches = patches + sinusoids(number, self.output_size).to(patches.dtype)
+        patches = patches + self.time(waves((number * self.layout.patch).to(patches), STEP_WAVES))
         there = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]
         if self.apart:
             patches = patches.unflatten(0, (-1, self.layout.channels)) + self.channel.weight[:, None]
             there = there[:, None].expand(patches.shape[:3])
         return patches[there]
-
-    def _inputs(self, series: Series) -> tuple[Tensor, Tensor]:
-        values, present = series.values, series.present
-        steps = torch.arange(values.shape[2], device=values.device)
-        inside = steps < series.lengths[:, None]  # [S, T]
-        angles = values[..., None] * (math.pi * 2.0 ** torch.arange(self.octaves, device=values.device))
-        figures = torch.cat([values[..., None], angles.sin(), angles.cos()], dim=-1)  # [S, K, T, 1 + 2 octaves]
-        figures = torch.cat([figures * present[..., None], present[..., None].to(figures)], dim=-1)
-        if self.apart:
-            figures = figures.flatten(0, 1)
-            inside = inside.repeat_interleave(self.layout.channels, dim=0)
-        else:
-            figures = figures.transpose(1, 2).flatten(2)
-        time = (steps / _STEPS).to(figures).expand(figures.shape[:2])
-        inside = inside[..., None]
-        return torch.cat([figures, time[..., None]], dim=-1) * inside, inside
 
     def _cut(self, states: Tensor) -> Tensor:
         """[N, T, H] to [N, P, patch H]."""
@@ -107,22 +125,15 @@ class SeriesEncoder(nn.Module):
 
 
 class MaskedConvolution(nn.Module):
-    """Convolution, GELU and a layer norm over the channels of each position; zero outside of the series."""
+    """A residual layer: norm over the channels of each position, convolution, ReLU; zero outside of the series."""
 
-    def __init__(self, fan_in: int, fan_out: int, kernel_size: int, dropout: float) -> None:
+    def __init__(self, size: int, kernel_size: int, dropout: float) -> None:
         super().__init__()
-        self.convolution = nn.Conv1d(fan_in, fan_out, kernel_size, padding=kernel_size // 2)
-        self.norm = nn.LayerNorm(fan_out)
+        self.norm = nn.LayerNorm(size)
+        self.convolution = nn.Conv1d(size, size, kernel_size, padding=kernel_size // 2)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: Tensor, inside: Tensor) -> Tensor:
-        """[N, T, fan_in], zero outside, to [N, T, fan_out], zero outside (`inside` is [N, T, 1])."""
-        convolved = self.convolution(states.transpose(1, 2)).transpose(1, 2)
-        return self.dropout(self.norm(nn.functional.gelu(convolved))) * inside
-
-
-def sinusoids(positions: Tensor, size: int) -> Tensor:
-    """[..., size]: sine and cosine of the positions at wavelengths from 2 pi to 20 000 pi (Vaswani et al., 2017)."""
-    rates = torch.exp(torch.arange(0, size, 2, device=positions.device) * (-math.log(10_000.0) / size))
-    angles = positions[..., None] * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :size]
+        """[N, T, H], zero outside, to the same (`inside` is [N, T, 1])."""
+        convolved = self.convolution((self.norm(states) * inside).transpose(1, 2)).transpose(1, 2)
+        return states + self.dropout(torch.relu(convolved)) * inside

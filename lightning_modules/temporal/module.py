@@ -21,7 +21,6 @@ class TimelineReader(MultimodalModule):
         encoder_size: width of the encoder's convolutions.
         feature_size: width of the features that the encoder hands to the projector.
         kernel_sizes: of the encoder's convolutions, in steps; one layer for each.
-        octaves: sines and cosines that stand beside each value, of 1, 2, 4, ... times pi.
         pooling: `mean` or `max` over the steps, where the data have one feature for a whole series.
         encoder_dropout: share of the encoder's activations dropped in training.
         blind: train and evaluate without the series, as a baseline.
@@ -34,10 +33,9 @@ class TimelineReader(MultimodalModule):
         self,
         language_model: LanguageModelSettings,
         projector: ProjectorSettings | None = None,
-        encoder_size: int = 64,
+        encoder_size: int = 32,
         feature_size: int = 128,
         kernel_sizes: tuple[int, ...] = (3, 5, 7),
-        octaves: int = 4,
         pooling: Pooling = "mean",
         encoder_dropout: float = 0.0,
         blind: bool = False,
@@ -49,7 +47,6 @@ class TimelineReader(MultimodalModule):
             "output_size": feature_size,
             "hidden_size": encoder_size,
             "kernel_sizes": tuple(kernel_sizes),
-            "octaves": octaves,
             "pooling": pooling,
             "dropout": encoder_dropout,
         }

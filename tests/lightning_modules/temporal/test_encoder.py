@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.temporal.batch import Series, SeriesLayout, SeriesTokens
-from lightning_modules.temporal.encoder import SeriesEncoder, sinusoids
+from lightning_modules.temporal.encoder import STEP_WAVES, SeriesEncoder, value_features, waves
 
 CHANNELS = 3
 KINDS = get_args(SeriesTokens)
@@ -68,7 +68,8 @@ def test_features_come_channel_after_channel():
     network, batch = encoder("channel_patch"), series([40])
     batch = batch._replace(present=torch.ones_like(batch.present))
     changed = batch._replace(values=batch.values.clone())
-    changed.values[0, 1, 20] += 0.3  # patch 5 of channel 1; the convolutions reach 6 steps
+    changed.values[0, 1, 20] += 0.01  # patch 5 of channel 1, within its range; the convolutions reach 6 steps
+    assert batch.values[0, 1].min() < batch.values[0, 1, 20] < changed.values[0, 1, 20] < batch.values[0, 1].max()
     differs = (network(batch) != network(changed)).any(-1).nonzero().flatten().tolist()
     assert set(differs) <= {10 + patch for patch in range(3, 8)} and 15 in differs
 
@@ -90,6 +91,13 @@ def test_even_kernels_are_refused():
         encoder("patch", kernel_sizes=(3, 4))
 
 
-def test_positions_differ():
-    table = sinusoids(torch.arange(1000), 32)
-    assert torch.cdist(table, table).add(torch.eye(1000)).min() > 0.05
+def test_the_numbers_of_steps_differ():
+    table = waves(torch.arange(200.0), STEP_WAVES)
+    assert torch.cdist(table, table).add(torch.eye(200)).min() > 0.05
+
+
+def test_a_channel_without_a_measurement_and_a_flat_one():
+    values, present = torch.full((1, 2, 5), 0.4), torch.ones(1, 2, 5, dtype=torch.bool)
+    present[0, 0] = False
+    features = value_features(values, present)
+    assert features.isfinite().all() and not features[0, 0].any() and (features[0, 1, :, 4] == 0).all()
