@@ -10,6 +10,7 @@ from datamodules.temporal.asked import AskedTimelines
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.cache import CachedTimelines, Extent, write_cache
 from datamodules.temporal.channels import CHANNELS, Format
+from datamodules.temporal.curriculum import Curriculum
 from datamodules.temporal.grading import OUTCOMES, grade
 from datamodules.temporal.records import answer_figures, answer_record, question_record
 from datamodules.temporal.report import write_data_report, write_prediction_report
@@ -33,6 +34,7 @@ class ResourceTimelines(MultimodalDataModule):
         synthesis: what the curves and the questions are like.
         num_samples: samples of an epoch.
         fresh_samples: other samples in every epoch instead of the same ones again.
+        easy_epochs: epochs in which training samples get as hard as `synthesis` says: the first has timelines of a quarter of the length, of the asked channel alone. 0: all are alike.
         validation_size: questions of a validation; their answers are written word by word.
         test_size: questions of a test.
         series_tokens: what a series becomes for the language model: `pooled` (one token), `patch` (one for each patch of all channels), `channel_patch` (one for each patch of each channel).
@@ -54,6 +56,7 @@ class ResourceTimelines(MultimodalDataModule):
         synthesis: Synthesis | None = None,
         num_samples: int = 10_000,
         fresh_samples: bool = True,
+        easy_epochs: int = 0,
         validation_size: int = 300,
         test_size: int = 1000,
         series_tokens: SeriesTokens = "channel_patch",
@@ -73,14 +76,20 @@ class ResourceTimelines(MultimodalDataModule):
                 raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
         if patch_length < 1:
             raise ValueError(f"data.init_args.patch_length is a number of steps, at least 1; got {patch_length}")
-        self.fresh_samples = fresh_samples
+        if easy_epochs and (cached_epochs or not fresh_samples):
+            raise ValueError(
+                "data.init_args.easy_epochs makes other samples in every epoch: not with cached_epochs, and not with "
+                "fresh_samples false"
+            )
+        self.fresh_samples, self.easy_epochs = fresh_samples, easy_epochs
         self.timelines, self.capacities, self.questions_file = timelines, capacities, questions
         self.root, self.cached_epochs = root, cached_epochs
         self.layout = SeriesLayout(len(CHANNELS), series_tokens, patch_length)
 
     def setup(self, stage: str) -> None:
         if stage == "fit":
-            self.train_set = self.examples(self._asked_of(self._synthetic, Split.TRAIN, self.fresh_samples))
+            timelines = Curriculum(self.synthesis, self.easy_epochs) if self.easy_epochs else self._synthetic
+            self.train_set = self.examples(self._asked_of(timelines, Split.TRAIN, self.fresh_samples))
         if stage in ("fit", "validate"):
             self.validation_set = self.questions(self._asked_of(self._evaluated_with, Split.VALIDATION))
         if stage == "test":

@@ -69,6 +69,7 @@ class Synthesis:
             bursts) instead of the seed's patterns (linear, exponential, sinusoidal, step, plateau).
         job_share: how likely one job moves all channels of a timeline together.
         missing_probability: how likely a channel lacks some of its samples; one in five of these lacks them all.
+        alone_probability: how likely nothing but the channel that is asked about was measured.
         series_position: what comes first in a question.
     """
 
@@ -85,6 +86,7 @@ class Synthesis:
     pod_share: float = 0.4
     job_share: float = 0.2
     missing_probability: float = 0.1
+    alone_probability: float = 0.0
     series_position: Literal["question_first", "series_first"] = "question_first"
 
     def __post_init__(self) -> None:
@@ -97,7 +99,7 @@ class Synthesis:
             raise ValueError(f"step_ms: found {self.step_ms}, expected 1 or more")
         if not 0 <= self.noise <= 0.15:
             raise ValueError(f"noise: found {self.noise}, expected 0 to 0.15")
-        for name in ("drop_probability", "pod_share", "job_share", "missing_probability"):
+        for name in ("drop_probability", "pod_share", "job_share", "missing_probability", "alone_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: found {getattr(self, name)}, expected a probability")
         unknown = set(self.task_mix) - {task.value for task in Task}
@@ -144,6 +146,9 @@ class Synthesis:
 
     def _present(self, random: np.random.Generator, steps: int, asked: int) -> Present:
         present = np.ones((steps, len(CHANNELS)), np.bool_)
+        if self.alone_probability and random.random() < self.alone_probability:
+            present[:] = np.arange(len(CHANNELS)) == asked
+            return present
         for position in range(len(CHANNELS)):
             if random.random() < self.missing_probability:
                 if position != asked and random.random() < 0.2:

@@ -10,10 +10,11 @@ from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.cache import CachedTimelines
+from datamodules.temporal.curriculum import Curriculum
 from datamodules.temporal.samples import Split, Synthesis, TimelineSample
 from datamodules.temporal.timelines import RecordedTimelines
 
-Timelines = Synthesis | CachedTimelines | RecordedTimelines
+Timelines = Synthesis | Curriculum | CachedTimelines | RecordedTimelines
 """Where samples come from."""
 
 Curves = tuple[NDArray[np.float32], NDArray[np.bool_]]
