@@ -1,0 +1,90 @@
+"""How long samples take, and a step of the quickstart that is fed with them."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from benchmarks.side import one_thread
+from datamodules.temporal.datamodule import ResourceTimelines
+from datamodules.temporal.samples import Split, Synthesis
+from engine.sampling import Draw
+
+_ROOT = Path(__file__).resolve().parents[2]
+_QUICKSTART = _ROOT / "configs/temporal/quickstart.yaml"
+_BATCH, _STEPS = 32, 60
+_SAMPLES = 320  # of a turn
+
+
+def figures(repeats: int) -> dict[str, Any]:
+    """{name: a figure for each turn}; milliseconds a sample, milliseconds a step, shares."""
+    full = Synthesis(format="full", min_steps=20, max_steps=100)
+    found: dict[str, list[float]] = {name: [] for name in ("tiny", "full", "rows", "step", "waiting", "share")}
+    data = ResourceTimelines(batch_size=_BATCH, num_samples=_SAMPLES * repeats, row_tokens=192, patch_length=5)
+    data.setup("fit")
+    data.train_set[Draw(0, np.arange(_BATCH))]  # what is made once
+    for turn in range(repeats):
+        places = range(turn * _SAMPLES, (turn + 1) * _SAMPLES)
+        tiny = _milliseconds(lambda: [data.synthesis.sample(Split.TRAIN, 0, i) for i in places])  # noqa: B023
+        found["tiny"].append(tiny / _SAMPLES)
+        found["full"].append(_milliseconds(lambda: [full.sample(Split.TRAIN, 0, i) for i in places]) / _SAMPLES)
+        draws = np.array(places).reshape(-1, _BATCH)
+        found["rows"].append(
+            (_milliseconds(lambda: [data.train_set[Draw(0, one)] for one in draws]) - tiny) / _SAMPLES  # noqa: B023
+        )
+        step, waiting = _quickstart()
+        found["step"].append(step)
+        found["waiting"].append(waiting)
+        found["share"].append(found["tiny"][-1] * _BATCH / step)
+    return found
+
+
+def table(found: dict[str, list[float]]) -> Table:
+    """The figures with their spread, beside what they are to be."""
+    table = Table(title="samples of the temporal family", title_justify="left")
+    for heading in ("", "median", "range", "goal"):
+        table.add_column(heading, justify="left" if heading in ("", "goal") else "right")
+    rows = (
+        ("synthesis, tiny format, a sample", "tiny", "{:.3f} ms", "at most 0.5 ms"),
+        ("synthesis, full format, a sample", "full", "{:.3f} ms", "at most 0.5 ms"),
+        ("tokens, in rows, a sample", "rows", "{:.3f} ms", ""),
+        (f"the quickstart's step of {_BATCH}, 2 loader processes", "step", "{:.0f} ms", ""),
+        ("the step waits for the loader", "waiting", "{:.2%}", "at most 5 %"),
+        ("synthesis beside the step", "share", "{:.2%}", "at most 5 %"),
+    )
+    for label, name, form, goal in rows:
+        turns = found[name]
+        table.add_row(label, form.format(median(turns)), f"{form.format(min(turns))} - {form.format(max(turns))}", goal)
+    return table
+
+
+def _milliseconds(work: Any) -> float:
+    before = time.process_time()
+    work()
+    return 1000 * (time.process_time() - before)
+
+
+def _quickstart() -> tuple[float, float]:
+    """(milliseconds of a step, share of it that waits for data), over the later half of a short training."""
+    options = [
+        "--data.init_args.num_workers", "2", "--trainer.max_steps", str(_STEPS), "--trainer.max_epochs", "1",
+        "--trainer.check_val_every_n_epoch", "2", "--trainer.enable_progress_bar", "false",
+        "--trainer.accelerator", "cpu", "--data.init_args.easy_epochs", "0", "--run_name", "benchmark",
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder, one_thread():
+        subprocess.run(
+            [sys.executable, str(_ROOT / "train.py"), "fit", "--config", str(_QUICKSTART), *options],
+            cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        lines = (Path(folder) / "runs/benchmark/metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    late = [record for record in records if record["step"] > _STEPS / 2 and "train/samples_per_second" in record]
+    step = 1000 * _BATCH / median(record["train/samples_per_second"] for record in late)
+    return step, median(record["train/data_wait"] for record in late)

@@ -1,0 +1,19 @@
+"""The benchmark measures what it says, and prints all of it."""
+
+import io
+
+from rich.console import Console
+
+from benchmarks.temporal import samples
+
+
+def test_one_turn(monkeypatch):
+    monkeypatch.setattr(samples, "_SAMPLES", 32)
+    monkeypatch.setattr(samples, "_quickstart", lambda: (200.0, 0.01))  # the training itself takes half a minute
+    found = samples.figures(2)
+    assert all(len(turns) == 2 and min(turns) > 0 for turns in found.values())
+    assert found["share"] == [tiny * 32 / 200.0 for tiny in found["tiny"]]
+    text = io.StringIO()
+    Console(file=text, width=120).print(samples.table(found))
+    assert "200 ms" in text.getvalue() and "1.00%" in text.getvalue()
+    assert len(text.getvalue().splitlines()) == 5 + len(found)
