@@ -114,8 +114,9 @@ def load_tokenizer(source: str | None, texts: Iterable[str] = (), size: int = 51
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if source is None:
         return ChatTokenizer(train_tiny_tokenizer(texts, size), "built-in", builtin=True)
-    if Path(source).is_dir():
-        return ChatTokenizer(_from_directory(Path(source)), source)
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return ChatTokenizer(_from_directory(folder), source)
     return ChatTokenizer(_from_hub(source), source)
 
 
