@@ -23,7 +23,8 @@ log = logging.getLogger("lockstep")
 class BatchedDataset(Protocol):
     """A data set that assembles a whole micro-batch at once; FILLER indices give rows that weigh nothing.
 
-    With an attribute `work`, an integer for each sample, processes get equal shares of it (see TrainSampler).
+    With an attribute `work`, an integer for each sample, processes get equal shares of it (see TrainSampler). With a
+    method `first`, a limited evaluation is of `first(number)`: of a set that has an order of its own a fair choice.
     """
 
     def __len__(self) -> int: ...
@@ -126,6 +127,8 @@ class LockstepDataModule(LightningDataModule):
         most = None if limit is None else limit * size
         if not isinstance(data, Stream):
             samples = len(data) if most is None else min(len(data), most)
+            if samples < len(data) and hasattr(data, "first"):
+                data = data.first(samples)
             sampler = EvaluationSampler(samples, size, process=process, processes=processes)
             return self._loader(data, sampler, "evaluation batch")
         batches = StreamBatches(data, size * processes, slice(process * size, (process + 1) * size), most)

@@ -76,18 +76,34 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
 
 
 class ChatQuestions(Dataset[Questions]):
-    """Batches to be scored and answered, from the shortest prompts to the longest, so that little is padding."""
+    """Batches to be scored and answered, from the shortest prompts to the longest, so that little is padding.
 
-    def __init__(self, source: ChatSource, encoder: ChatEncoder) -> None:
-        self.source, self.encoder = source, encoder
+    Args:
+        source: the samples.
+        encoder: makes them chats.
+        in_order: keep the source's order, in which predictions are written as they come.
+        number: of samples, the first ones of the source; None for all.
+    """
+
+    def __init__(
+        self, source: ChatSource, encoder: ChatEncoder, in_order: bool = False, number: int | None = None
+    ) -> None:
+        self.source, self.encoder, self.in_order = source, encoder, in_order
+        self.number = len(source) if number is None else number
+
+    def first(self, number: int) -> "ChatQuestions":
+        """Of the source's first samples alone: the shortest prompts would not be a fair choice."""
+        return ChatQuestions(self.source, self.encoder, self.in_order, number)
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
+        if self.in_order:
+            return np.arange(len(self))
         lengths = [len(self._prompt(self.source.item(0, index), index).tokens) for index in range(len(self))]
         return np.argsort(np.array(lengths, np.int64), kind="stable")
 
     def __len__(self) -> int:
-        return len(self.source)
+        return self.number
 
     def __getitem__(self, draw: Draw) -> Questions:
         indices = self._order[draw.indices[draw.indices != FILLER]]

@@ -80,6 +80,16 @@ def test_questions_come_from_the_shortest_prompt_to_the_longest(encoder):
             assert torch.equal(whole[: len(asked)], asked)  # a chat begins as its prompt
 
 
+def test_some_questions_are_the_first_and_not_the_shortest(encoder):
+    some = ChatQuestions(Letters(), encoder).first(3)
+    assert len(some) == 3 and sorted(some[Draw(0, np.arange(3))].prompts.samples.tolist()) == [0, 1, 2]
+
+
+def test_what_is_predicted_comes_in_its_order(encoder):
+    batches = [ChatQuestions(Letters(), encoder, in_order=True)[Draw(0, part)] for part in np.split(np.arange(7), [3])]
+    assert [sample for batch in batches for sample in batch.prompts.samples.tolist()] == list(range(7))
+
+
 def test_questions_without_answers(encoder):
     batch = ChatQuestions(Letters(answered=False), encoder)[Draw(0, np.arange(7))]
     assert (batch.rows.labels == IGNORE).all() and len(batch.prompts.samples) == 7
