@@ -32,7 +32,7 @@ def base_identity(settings: LanguageModelSettings, tokenizer: str) -> dict[str, 
     if settings.path is None:
         config, folder = dict(settings.config or {}), None
     else:
-        folder = _folder(settings.path)
+        folder = folder_of(settings.path)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     bound = {key: value for key, value in config.items() if key not in _MAY_CHANGE}
     adapters = {key: value for key, value in asdict(settings.lora).items() if key != "dropout"}
@@ -60,7 +60,8 @@ def check_base(saved: Mapping[str, Any] | None, own: Mapping[str, Any]) -> None:
         )
 
 
-def _folder(path: str) -> Path:
+def folder_of(path: str) -> Path:
+    """The files of a language model that has been loaded, by its local directory or its name on the hub."""
     local = Path(path).expanduser()
     if local.is_dir():
         return local

@@ -20,9 +20,10 @@ from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows, rea
 from engine.exact_mean import LossSum
 from engine.gather import gathered_objects
 from engine.module import LockstepModule
-from lightning_modules.multimodal.base_identity import base_identity, check_base
+from lightning_modules.multimodal.base_identity import base_identity, check_base, folder_of
 from lightning_modules.multimodal.export import export
 from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
+from lightning_modules.multimodal.own_tokens import require_own_tokens
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
 from lightning_modules.multimodal.precision import device_has_bf16, precision_of
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
@@ -76,6 +77,8 @@ class MultimodalModule(LockstepModule):
         **training: Any,
     ) -> None:
         super().__init__(**training)
+        if max_new_tokens < 1:
+            raise ValueError(f"model.init_args.max_new_tokens must be at least 1, got {max_new_tokens}")
         self.language_model_settings = language_model
         self.projector_settings = projector or ProjectorSettings()
         self.learning_rates = learning_rates or {}
@@ -117,11 +120,16 @@ class MultimodalModule(LockstepModule):
         self.encoder = self.build_encoder()
         precision = precision_of(self.trainer.precision, device_has_bf16(self.trainer.strategy.root_device))
         self.language_model = LanguageModel(self.language_model_settings, tokenizer.vocabulary_size, precision)
+        path = self.language_model_settings.path
+        if path is not None:
+            require_own_tokens(path, folder_of(path), tokenizer)
         sizes = self.encoder.output_size, self.language_model.hidden_size
         self.projector = Projector(self.projector_settings, *sizes)
         outcomes = ["loss", *self.data.outcomes]
         systems = [MODEL, BLIND, *self.data.baselines]
-        self.tallies = nn.ModuleDict({_key(system): Tally(outcomes) for system in systems})
+        # Apple's GPUs have no double precision.
+        precise = torch.float32 if self.trainer.strategy.root_device.type == "mps" else torch.float64
+        self.tallies = nn.ModuleDict({_key(system): Tally(outcomes, precise) for system in systems})
 
     @property
     def parts(self) -> dict[str, nn.Module]:

@@ -12,18 +12,18 @@ class Tally(Metric):
 
     Args:
         names: all names there can be; processes add up name by name, so each must know all.
+        precise: what is added up in; in double precision sums of whole numbers are the same in any order.
     """
 
     full_state_update = False
     reached: Tensor
     possible: Tensor
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], precise: torch.dtype = torch.float64) -> None:
         super().__init__()
         self.names = {name: place for place, name in enumerate(names)}
-        # In double precision sums of whole numbers are the same in any order.
-        self.add_state("reached", torch.zeros(len(names), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("possible", torch.zeros(len(names), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("reached", torch.zeros(len(names), dtype=precise), dist_reduce_fx="sum")
+        self.add_state("possible", torch.zeros(len(names), dtype=precise), dist_reduce_fx="sum")
 
     def update(self, outcomes: Mapping[str, tuple[float, float]]) -> None:
         """Counts {name: (points reached, points possible)}.

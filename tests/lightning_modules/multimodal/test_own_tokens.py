@@ -1,0 +1,45 @@
+"""A pretrained language model is not trained on another one's tokens."""
+
+import json
+
+import pytest
+
+from datamodules.multimodal.tokenizer import load_tokenizer
+from lightning_modules.multimodal.own_tokens import require_own_tokens
+from tests.temporal import TINY_TEMPORAL, write_qwen2
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer(None, ["the cpu is rising from 4% to 5%"] * 3)
+
+
+def test_its_own_tokenizer_with_more_tokens(tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="m knows nothing of the built-in one. Set data.init_args.tokenizer to m"):
+        require_own_tokens("m", tmp_path, tokenizer)
+    tokenizer.save(tmp_path)
+    require_own_tokens("m", tmp_path / "absent", load_tokenizer(str(tmp_path)))  # nothing to compare it with
+    require_own_tokens("m", tmp_path, tokenizer)
+    tokenizer.tokenizer.add_tokens(["another"])
+    require_own_tokens("m", tmp_path, tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_another_tokenizer_is_refused(tokenizer, tmp_path, kind):
+    own = {"<s>": 0, "a": 1}
+    vocabulary = own if kind == "bpe" else [[token, -1.0] for token in own]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    with pytest.raises(ValueError, match=r"is built-in, but language_model.path m has .* 2 of 2 tokens .*'<s>' is 0"):
+        require_own_tokens("m", tmp_path, tokenizer)
+
+
+def test_a_config_that_forgets_the_tokenizer_is_refused(lockstep, tmp_path):
+    """A published model would learn from the built-in tokenizer's ids without a word."""
+    from tokenizers import Tokenizer, models
+
+    write_qwen2(tmp_path / "qwen2")
+    Tokenizer(models.BPE({"a": 0, "b": 1}, [])).save(str(tmp_path / "qwen2" / "tokenizer.json"))
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(f"model: {{init_args: {{language_model: {{path: {tmp_path}/qwen2, config: null}}}}}}\n")
+    with pytest.raises(ValueError, match="Set data.init_args.tokenizer to .*qwen2"):
+        lockstep("fit", *TINY_TEMPORAL, "--config", str(overlay), "--trainer.max_steps", "1", name="a")
