@@ -29,8 +29,10 @@ _SHARP = 0.02
 
 def waves(x: Tensor, frequencies: tuple[float, ...]) -> Tensor:
     """[..., 2F]: sine and cosine of `x` at each frequency, in periods per unit."""
-    angles = x.unsqueeze(-1) * (2 * math.pi * torch.tensor(frequencies, dtype=x.dtype, device=x.device))
-    return torch.cat((angles.sin(), angles.cos()), dim=-1)
+    # In bf16 an angle of 60 would be off by up to an eighth of a radian.
+    precise = x.to(torch.promote_types(x.dtype, torch.float32)).unsqueeze(-1)
+    angles = precise * (2 * math.pi * torch.tensor(frequencies, dtype=precise.dtype, device=x.device))
+    return torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
 
 
 def value_features(values: Tensor, present: Tensor) -> Tensor:
@@ -99,19 +101,24 @@ class SeriesEncoder(nn.Module):
             inputs = inputs.transpose(1, 2).flatten(2)
         states = self.enter(inputs) * inside  # [N, T, H]
         if self.layout.tokens == "pooled":
-            states = states + self.time(waves(steps.to(states), STEP_WAVES)) * inside
+            states = states + self._moment(steps) * inside
         for layer in self.layers:
             states = layer(states, inside)
         if self.layout.tokens == "pooled":
             return self.read_out(self._pool(states, inside))[series.lengths > 0]
         patches = self.read_out(self._cut(states)) + self.raw(self._cut(inputs))  # [N, P, C]
         number = torch.arange(patches.shape[1], device=patches.device)
-        patches = patches + self.time(waves((number * self.layout.patch).to(patches), STEP_WAVES))
+        patches = patches + self._moment(number * self.layout.patch)
         there = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]
         if self.apart:
             patches = patches.unflatten(0, (-1, self.layout.channels)) + self.channel.weight[:, None]
             there = there[:, None].expand(patches.shape[:3])
         return patches[there]
+
+    def _moment(self, steps: Tensor) -> Tensor:
+        """[N] numbers of steps to what is added there, [N, H] or [N, C]."""
+        format = self.time.weight.dtype  # not the features', which autocast narrows: bf16 has no whole number above 256
+        return self.time(waves(steps.to(torch.promote_types(format, torch.float32)), STEP_WAVES).to(format))
 
     def _cut(self, states: Tensor) -> Tensor:
         """[N, T, H] to [N, P, patch H]."""
