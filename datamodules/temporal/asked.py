@@ -11,7 +11,7 @@ from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.channels import CHANNELS, KEYS
-from datamodules.temporal.recordings import Recording, read_csv
+from datamodules.temporal.recordings import Recording, check_capacities, read_csv
 from datamodules.temporal.samples import PLACEHOLDER, SeriesPosition, place
 from datamodules.temporal.source import Curves, collate
 
@@ -80,6 +80,8 @@ class AskedTimelines:
         if ("csv" in record) == ("values" in record):
             raise ValueError(f"{where}: expected either csv, a file, or values, {{channel: numbers}}")
         capacities = record.get("capacities") or {}
+        if not isinstance(capacities, Mapping):
+            raise ValueError(f"{where}: capacities is {capacities!r}, expected {{channel: number}}")
         try:
             if "csv" in record:
                 return read_csv(self.path.parent / str(record["csv"]), capacities)
@@ -96,9 +98,13 @@ def from_values(values: Mapping[str, Sequence[float | None]], capacities: Mappin
     """
     if not isinstance(values, Mapping) or not values:
         raise ValueError(f"values is {values!r}, expected {{channel: numbers}}")
-    unknown = (values.keys() | capacities.keys()) - set(KEYS)
+    unknown = values.keys() - set(KEYS)
     if unknown:
         raise ValueError(f"found the channels {', '.join(sorted(unknown))}, expected some of {', '.join(KEYS)}")
+    strange = [key for key, column in values.items() if not isinstance(column, (list, tuple))]
+    if strange:
+        raise ValueError(f"{strange[0]}: found {values[strange[0]]!r}, expected a list of numbers")
+    check_capacities(capacities)
     lengths = {key: len(column) for key, column in values.items()}
     if len(set(lengths.values())) > 1 or not min(lengths.values()):
         raise ValueError(f"values are of different lengths, or none: {lengths}")
@@ -110,6 +116,8 @@ def from_values(values: Mapping[str, Sequence[float | None]], capacities: Mappin
             column = np.array([np.nan if v is None else v for v in values.get(channel.key, ())], np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"{channel.key}: expected numbers, and null where nothing was measured") from None
+        if np.isinf(column).any():
+            raise ValueError(f"{channel.key}: found {column[np.isinf(column)][0]}, expected numbers")
         most = float(np.nanmax(column)) if len(column) and not np.isnan(column).all() else 0.0
         sold = next((capacity for capacity in channel.capacities if capacity >= most), most)
         capacity = float(capacities.get(channel.key, sold))

@@ -39,9 +39,7 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None) -> Recor
         ValueError: with file and line, for a column that is none, a cell that is no number, times that do not go up in
             whole steps, and values below 0 or above the capacity.
     """
-    unknown = set(capacities or {}) - set(KEYS)
-    if unknown:
-        raise ValueError(f"capacities: found {', '.join(sorted(unknown))}, expected some of {', '.join(KEYS)}")
+    check_capacities(capacities or {})
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
         lines = [(number, cells) for number, cells in enumerate(csv.reader(file), 1) if cells]
     if not lines:
@@ -115,6 +113,17 @@ def read(path: Path, capacities: Mapping[str, float] | None = None) -> list[Reco
     if path.suffix == ".csv":
         return [read_csv(path, capacities)]
     raise ValueError(f"{path}: expected a .csv file, an .npz file or a folder of .csv files")
+
+
+def check_capacities(capacities: Mapping[str, float]) -> None:
+    """Raises ValueError for a channel that is none, or a capacity that no machine has."""
+    unknown = set(capacities) - set(KEYS)
+    if unknown:
+        raise ValueError(f"capacities: found {', '.join(sorted(unknown))}, expected some of {', '.join(KEYS)}")
+    for key, capacity in capacities.items():
+        number = isinstance(capacity, (int, float)) and not isinstance(capacity, bool)
+        if not number or not 0 < capacity < math.inf:
+            raise ValueError(f"capacities: {key} is {capacity!r}, expected a number above 0")
 
 
 def _columns(path: Path, names: Sequence[str]) -> list[str]:

@@ -64,6 +64,13 @@ def test_a_file_beside(tmp_path):
         ({"question": "q", "values": {"gpu_sm": [101]}, "capacities": {"gpu_sm": 100}}, "found 101, expected 0 to 100"),
         ({"question": "q", "values": {"gpu_sm": [-1]}}, "found -1"),
         ({"question": "q", "values": [1, 2]}, "expected {channel: numbers}"),
+        ({"question": "q", "values": {"gpu_sm": 5}}, "gpu_sm: found 5, expected a list of numbers"),
+        ({"question": "q", "values": {"gpu_sm": "80"}}, "gpu_sm: found '80', expected a list of numbers"),
+        ('{"question": "q", "values": {"gpu_sm": [80, Infinity]}}', "gpu_sm: found inf"),
+        ({**GOOD, "capacities": [100]}, "capacities is [100], expected {channel: number}"),
+        ({**GOOD, "capacities": {"disk": 100}}, "capacities: found disk"),
+        ({**GOOD, "capacities": {"gpu_sm": 0}}, "capacities: gpu_sm is 0, expected a number above 0"),
+        ({**GOOD, "capacities": {"gpu_sm": "all"}}, "capacities: gpu_sm is 'all', expected a number above 0"),
     ],
 )
 def test_what_cannot_be_read(tmp_path, line, said):

@@ -101,3 +101,9 @@ def test_a_folder_holds_one_timeline_a_file(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="found no .csv file"):
         read(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("capacity", [0, -1, float("inf"), float("nan")])
+def test_a_capacity_is_above_0(tmp_path, capacity):
+    with pytest.raises(ValueError, match="capacities: cpu_cores is .*, expected a number above 0"):
+        read_csv(written(tmp_path, HEADER + "0,8,100\n100,12,50\n"), {"cpu_cores": capacity})
