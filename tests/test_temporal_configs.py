@@ -38,16 +38,27 @@ def test_runs(lockstep, path, qwen2):
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
 def test_ablations_change_what_they_say(parser, path):
-    alone = flat(parser.parse_args(["--config", str(QUICKSTART)]).as_dict())
-    both = flat(parser.parse_args(["--config", str(QUICKSTART), "--config", str(path)]).as_dict())
+    """Of one of the configs at least: each may be what an ablation makes of the others."""
     said = flat(yaml.safe_load(path.read_text()))
-    # Of num_samples and the task mix the quickstart may have the same value; something has to differ.
-    changed = {key for key in both if both[key] != alone.get(key) and key != "config"}
+    for base in (QUICKSTART, PRETRAINED[0]):
+        alone = flat(parser.parse_args(["--config", str(base)]).as_dict())
+        both = flat(parser.parse_args(["--config", str(base), "--config", str(path)]).as_dict())
+        changed = {key for key in both if both[key] != alone.get(key) and key != "config"}
+        if changed:
+            break
     assert changed and changed <= {key for key in both if any(key.startswith(one) for one in said)}
     for key, value in said.items():
         assert (tuple(both[key]) if isinstance(value, list) else both[key]) == (
             tuple(value) if isinstance(value, list) else value
         ), key
+
+
+@pytest.mark.parametrize("base", [QUICKSTART, *PRETRAINED], ids=lambda path: path.stem)
+def test_ablations_can_be_laid_over_every_config(parser, base):
+    """What contradicts the config below is refused when data module and module are made; nothing is loaded yet."""
+    for path in ABLATIONS:
+        built = parser.instantiate(parser.parse_args(["--config", str(base), "--config", str(path)]))
+        assert built.data.num_workers >= 0 and built.model.max_new_tokens, path
 
 
 @pytest.mark.parametrize("stem", ["pooled_max", "layers_4", "series_first"])
