@@ -45,6 +45,9 @@ class MultimodalDataModule(LockstepDataModule):
         **batches: Any,
     ) -> None:
         super().__init__(**batches)
+        for name, size in (("row_tokens", row_tokens), ("length_groups", length_groups), ("max_length", max_length)):
+            if size is not None and size < 1:
+                raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
         self.tokenizer_source, self.row_tokens = tokenizer, row_tokens
         self.length_groups, self.max_length = length_groups, max_length
 
@@ -79,6 +82,6 @@ class MultimodalDataModule(LockstepDataModule):
         """A source to train on."""
         return ChatExamples(source, self.chat_encoder, self.row_tokens, self.length_groups, self.max_length)
 
-    def questions(self, source: ChatSource) -> ChatQuestions:
-        """A source to evaluate."""
-        return ChatQuestions(source, self.chat_encoder)
+    def questions(self, source: ChatSource, in_order: bool = False) -> ChatQuestions:
+        """A source to evaluate, or to predict: then `in_order`."""
+        return ChatQuestions(source, self.chat_encoder, in_order)

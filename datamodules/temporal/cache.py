@@ -163,6 +163,15 @@ class CachedTimelines:
             facts=Facts.from_record(json.loads(facts.as_py())),
         )
 
+    def require(self, split: Split, samples: int, epochs: int = 1) -> None:
+        """Raises CacheMismatch where less was kept: before a training that would end in the middle of it."""
+        kept = self.extents.get(split, Extent(0, 0))
+        if samples > kept.samples or epochs > kept.epochs:
+            raise CacheMismatch(
+                f"{self.folder}: found {kept.epochs} epochs of {kept.samples:,} samples for {split.name}, expected "
+                f"{epochs} of {samples:,}; {_AGAIN}"
+            )
+
     def __getstate__(self) -> dict[str, Any]:
         # A worker that is started afresh maps the files itself.
         return {**self.__dict__, "_batches": {}}

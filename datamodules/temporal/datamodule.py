@@ -74,6 +74,9 @@ class ResourceTimelines(MultimodalDataModule):
         for name, size in zip(("num_samples", "validation_size", "test_size"), self.sizes.values(), strict=True):
             if size < 1:
                 raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
+        for name, count in (("easy_epochs", easy_epochs), ("cached_epochs", cached_epochs)):
+            if count < 0:
+                raise ValueError(f"data.init_args.{name} is a number of epochs, 0 for none; got {count}")
         if patch_length < 1:
             raise ValueError(f"data.init_args.patch_length is a number of steps, at least 1; got {patch_length}")
         if easy_epochs and (cached_epochs or not fresh_samples):
@@ -98,10 +101,20 @@ class ResourceTimelines(MultimodalDataModule):
             if self.questions_file is None:
                 raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
             position = self.synthesis.series_position
-            self.predict_set = self.questions(AskedTimelines(Path(self.questions_file), self.layout, position))
+            asked = AskedTimelines(Path(self.questions_file), self.layout, position)
+            self.predict_set = self.questions(asked, in_order=True)
 
     def _asked_of(self, timelines: Timelines, split: Split, fresh: bool = False) -> TimelineQuestions:
+        if isinstance(timelines, CachedTimelines):
+            timelines.require(split, self.sizes[split], self._epochs_trained if fresh else 1)
         return TimelineQuestions(timelines, split, self.sizes[split], self.layout, fresh)
+
+    @property
+    def _epochs_trained(self) -> int:
+        """Epochs that the training asks for; 1 where something else ends it."""
+        trainer = self.trainer
+        known = trainer is not None and trainer.max_steps == -1 and not trainer.overfit_batches
+        return max(1, trainer.max_epochs or 1) if known else 1
 
     @property
     def _synthetic(self) -> Synthesis | CachedTimelines:
@@ -115,7 +128,9 @@ class ResourceTimelines(MultimodalDataModule):
     def _evaluated_with(self) -> Timelines:
         if self.timelines is None:
             return self._synthetic
-        return RecordedTimelines(Path(self.timelines), self.synthesis, self.capacities)
+        recorded = RecordedTimelines(Path(self.timelines), self.synthesis, self.capacities)
+        recorded.recordings  # noqa: B018  (a wrong file is said now, and not by a loader in the middle of a training)
+        return recorded
 
     def texts(self) -> Iterator[str]:
         for index in range(_TEXTS):

@@ -18,7 +18,7 @@ from datamodules.temporal.questions import answer, question
 from engine.randomness import hash_bits
 
 GENERATOR_VERSION = 1
-"""Goes up with every change that gives other samples; caches and checkpoints of another version are refused."""
+"""Goes up with every change that gives other samples; caches of another version are refused."""
 
 PLACEHOLDER = "<series>"
 """Where a question's text has the series."""

@@ -42,6 +42,8 @@ class TimelineReader(MultimodalModule):
         **training: Any,
     ) -> None:
         super().__init__(language_model, projector, **training)
+        if self.projector_settings.kind == "pixel_shuffle":
+            raise ValueError("model.init_args.projector.kind is pixel_shuffle, for grids of pictures; a series is none")
         self.blind = blind
         self.encoder_settings: dict[str, Any] = {
             "output_size": feature_size,

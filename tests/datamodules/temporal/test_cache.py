@@ -115,3 +115,11 @@ def test_files_are_mapped_not_read(folder):
     """What is mapped cannot be written to and is not a copy: its memory belongs to the file."""
     sample = CachedTimelines(folder, FULL).sample(Split.TRAIN, 0, 0)
     assert not sample.values.flags.owndata and not sample.values.flags.writeable
+
+
+def test_a_cache_that_is_too_small_for_the_training_is_refused_before_it(folder):
+    kept = CachedTimelines(folder, FULL)
+    kept.require(Split.TRAIN, 25, 2)
+    for what in ((Split.TRAIN, 26), (Split.TRAIN, 25, 3), (Split.VALIDATION, 1)):
+        with pytest.raises(CacheMismatch, match="found . epochs of .* samples for .*, expected"):
+            kept.require(*what)

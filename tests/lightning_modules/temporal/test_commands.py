@@ -1,0 +1,93 @@
+"""What comes after the training, as a user starts it: test, predict, and training from a cache."""
+
+import json
+
+import pytest
+
+from commands.cli import main
+from tests.temporal import QUICKSTART, TINY_TEMPORAL
+
+SHORT = [*TINY_TEMPORAL, "--trainer.max_steps", "4", "--trainer.check_val_every_n_epoch", "1"]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_test_reports_what_it_measures(lockstep):
+    lockstep("fit", *SHORT, name="a")
+    run = lockstep("test", *TINY_TEMPORAL, name="a")
+    report = json.loads((run.folder / "prediction_report.json").read_text(encoding="utf-8"))
+    assert (run.folder / "prediction_report.html").stat().st_size > 10_000
+    assert [record["sample"] for record in report["records"]] == list(range(10))
+    measured = {key: value for line in lines(run.folder / "metrics.jsonl") for key, value in line.items()}
+    compared = 0
+    for figure in report["figures"]:
+        name = figure["name"].replace("\N{NO-BREAK SPACE}%", " percent").replace(" ", "_")
+        name = name if figure["task"] == "all" else f"{figure['task']}/{name}"
+        for system, prefix in (("model", ""), ("blind", "baseline/blind/"), ("rules", "baseline/rules/")):
+            assert measured[f"test/{prefix}{name}"] == pytest.approx(figure[system], abs=1e-6), name
+            compared += 1
+        assert figure["rules"] == 1
+    assert compared > 30
+
+
+def test_a_limited_test_is_not_of_the_shortest_timelines(lockstep):
+    lockstep("fit", *SHORT, name="a")
+    run = lockstep("test", *TINY_TEMPORAL, "--trainer.limit_test_batches", "1", name="a")
+    report = json.loads((run.folder / "prediction_report.json").read_text(encoding="utf-8"))
+    assert [record["sample"] for record in report["records"]] == [0, 1, 2, 3]
+
+
+def test_recorded_timelines(lockstep, tmp_path):
+    lockstep("fit", *SHORT, name="a")
+    rows = "".join(f"{100 * step},{(7 * step) % 16},{50 + step % 40}\n" for step in range(120))
+    (tmp_path / "machine.csv").write_text("time_ms,cpu_cores,gpu_sm\n" + rows)
+    run = lockstep("test", *TINY_TEMPORAL, "--data.init_args.timelines", "machine.csv", name="a")
+    report = json.loads((run.folder / "prediction_report.json").read_text(encoding="utf-8"))
+    assert report["about"]["timelines"] == "machine.csv"
+    assert {record["asked_channel"] for record in report["records"]} <= {"cpu_cores", "gpu_sm"}
+
+
+def test_wrong_timelines_are_refused_before_the_training(lockstep):
+    with pytest.raises(FileNotFoundError, match="absent.csv"):
+        lockstep("fit", *SHORT, "--data.init_args.timelines", "absent.csv", name="a")
+
+
+def test_answers_come_in_the_order_of_the_questions(lockstep, tmp_path):
+    lockstep("fit", *SHORT, name="a")
+    steps = [40, 12, 30, 3, 25, 18, 45]
+    asked = [{"question": "trend of sm?", "values": {"gpu_sm": [50.0] * count}} for count in steps]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n")
+    run = lockstep("predict", *TINY_TEMPORAL, "--data.init_args.questions", "questions.jsonl", name="a")
+    answered = lines(run.folder / "predictions.jsonl")
+    assert [{key: one[key] for key in ("question", "values")} for one in answered] == asked
+    assert all(isinstance(one["answer"], str) for one in answered)
+
+
+def test_training_from_a_cache_is_the_same_training(lockstep):
+    options = [*TINY_TEMPORAL, "--data.init_args.easy_epochs", "0", "--trainer.max_epochs", "2"]
+    cached = ["--data.init_args.cached_epochs", "2"]
+    main(["prepare", *options, *cached])
+    made = lockstep("fit", *options, name="made").series("train/loss")
+    assert lockstep("fit", *options, *cached, name="kept").series("train/loss") == made and len(made) == 8
+    with pytest.raises(ValueError, match="found 2 epochs of 64 samples for TRAIN, expected 3 of 64"):
+        lockstep("fit", *options, *cached, "--trainer.max_epochs", "3", name="longer")
+    with pytest.raises(ValueError, match="for VALIDATION, expected 1 of 11"):
+        lockstep("fit", *options, *cached, "--data.init_args.validation_size", "11", name="wider")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("data.init_args.row_tokens", "0", "row_tokens must be at least 1"),
+        ("data.init_args.length_groups", "0", "length_groups must be at least 1"),
+        ("data.init_args.easy_epochs", "-1", "easy_epochs is a number of epochs"),
+        ("data.init_args.cached_epochs", "-1", "cached_epochs is a number of epochs"),
+        ("model.init_args.max_new_tokens", "0", "max_new_tokens must be at least 1"),
+        ("model.init_args.projector.kind", "pixel_shuffle", "pixel_shuffle, for grids of pictures"),
+    ],
+)
+def test_sizes_that_are_none(lockstep, key, value, said):
+    with pytest.raises(ValueError, match=said):
+        lockstep("fit", "--config", str(QUICKSTART), f"--{key}", value, name="a")
