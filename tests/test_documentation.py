@@ -91,7 +91,8 @@ def test_every_overlay_is_listed():
 # The commands, options and settings of the guide that docs/temporal.md replaces, and of its configuration file.
 TEMPORAL_ORIGINAL = """
 torchrun --nnodes --node_rank --master_addr --resume --output_dir tensorboard tail gradient_accumulation_steps lr
-num_workers pin_memory prefetch_factor fp16 checkpointing pregenerate_temporal_data --num_samples start_epoch NCCL_DEBUG
+num_workers pin_memory prefetch_factor fp16 bf16 checkpointing pregenerate_temporal_data --num_samples start_epoch
+NCCL_DEBUG TORCH_DISTRIBUTED_DEBUG gradient_clip warmup_ratio
 llm_model_name freeze_llm llm_embedding_dim hidden_dim output_dim num_layers kernel_sizes pooling normalization
 min_timesteps max_timesteps time_granularity_ms num_train_samples num_val_samples type_distribution max_length
 noise_level spike_probability diversity_level num_epochs learning_rate weight_decay max_grad_norm warmup_steps min_lr
