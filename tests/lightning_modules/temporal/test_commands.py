@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commands.cli import main
-from tests.temporal import QUICKSTART, TINY_TEMPORAL
+from tests.temporal import TINY_TEMPORAL
 
 SHORT = [*TINY_TEMPORAL, "--trainer.max_steps", "4", "--trainer.check_val_every_n_epoch", "1"]
 
@@ -90,4 +90,4 @@ def test_training_from_a_cache_is_the_same_training(lockstep):
 )
 def test_sizes_that_are_none(lockstep, key, value, said):
     with pytest.raises(ValueError, match=said):
-        lockstep("fit", "--config", str(QUICKSTART), f"--{key}", value, name="a")
+        lockstep("fit", *SHORT, f"--{key}", value, name="a")
