@@ -39,6 +39,7 @@ Outcome = tuple[float, float]
 """Points reached, points possible."""
 
 _VALUES, _TIMES, _CLASSES = ("start", "end", "value"), ("time", "lasts"), ("direction", "verdict")
+_SLOTS = (*_VALUES, *_TIMES, *_CLASSES, "pace", "values")
 
 
 def grade(facts: Facts, text: str, notation: Notation) -> dict[str, Outcome]:
@@ -49,7 +50,10 @@ def grade(facts: Facts, text: str, notation: Notation) -> dict[str, Outcome]:
     times = [(truth[slot], said.get(slot)) for slot in _TIMES if slot in truth]
     classes = [truth[slot] == said.get(slot) for slot in _CLASSES if slot in truth]
     parsed = all(found is not None for _, found in values + times) and all(slot in said for slot in truth)
-    right = parsed and said.get("channel") == facts.channel and all(found == true for true, found in values + times)
+    # What else an answer says, of another task or of a time that nobody asked for, is not part of the right one.
+    more = any(slot in said and slot not in truth for slot in _SLOTS) or said.get("times") != facts.times
+    right = parsed and not more and said.get("channel") == facts.channel
+    right = right and all(found == true for true, found in values + times)
     outcomes = {
         "value_within_5_percent": _share(values, 0.05 * facts.capacity),
         "value_within_1_percent": _share(values, 0.01 * facts.capacity),

@@ -80,6 +80,20 @@ def test_another_channel_is_not_exact():
     assert outcomes["exact"] == (0, 1) and outcomes["value_within_1_percent"] == (2, 2)
 
 
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        (Facts(Task.BOTTLENECK, "gpu_sm", 100.0, 30, value=3.0, time=4), "later, sm is 3% at step 4."),
+        (READ, "sm at step 3 is 40%, at step 9 is 10%, at step 11 is 77%."),
+        (READ, "sm at step 3 is 12%, at step 3 is 40%, at step 9 is 10%."),
+    ],
+    ids=["of another task", "of another time", "twice"],
+)
+def test_who_says_more_than_was_asked_is_not_exact(facts, text):
+    outcomes = grade(facts, text, TINY)
+    assert outcomes["parsed"] == (1, 1) and outcomes["exact"] == (0, 1)
+
+
 def test_numbers_near_zero_are_close_or_not():
     facts = Facts(Task.BOTTLENECK, "gpu_sm", 100.0, 30, value=0.0, time=4)
     assert grade(facts, "sm is lowest with 0% at step 8.", TINY)["number_closeness"] == (1.0, 2)
