@@ -36,9 +36,10 @@ class LockstepModule(LightningModule):
         optimizer: `adamw` (weight decay apart from the gradient) or `adam` (L2 term in the gradient).
         betas: decay rates of Adam's two running means.
         weight_decay: on matrices only; norms, biases and scalars are never decayed.
-        schedule: what the rate does after the warm-up: `constant`, `cosine` (to `final_fraction` at the end of training) or `exponential` (times `decay_rate` every `decay_steps`).
+        schedule: what the rate does after the warm-up: `constant`, `cosine` (to `final_fraction` at the end of training), `stable_decay` (constant, then straight to `final_fraction`) or `exponential` (times `decay_rate` every `decay_steps`).
         warmup_steps: optimizer steps of linear warm-up.
-        final_fraction: what the cosine schedule ends at, as a fraction of the peak rate.
+        final_fraction: what `cosine` and `stable_decay` end at, as a fraction of the peak rate.
+        decay_share: share of the training in which `stable_decay` goes down.
         decay_rate: factor of the exponential schedule per `decay_steps` optimizer steps.
         decay_steps: see `decay_rate`.
         lr_scaling: how the rate follows the global batch size: `none`, `linear` or `sqrt` of batch_size / base_batch_size.
@@ -57,6 +58,7 @@ class LockstepModule(LightningModule):
         schedule: Schedule = "constant",
         warmup_steps: int = 0,
         final_fraction: float = 0.0,
+        decay_share: float = 0.3,
         decay_rate: float = 0.98,
         decay_steps: int = 1000,
         lr_scaling: Scaling = "none",
@@ -71,7 +73,7 @@ class LockstepModule(LightningModule):
         )
         self.schedule: Schedule = schedule
         self.warmup_steps, self.final_fraction = warmup_steps, final_fraction
-        self.decay_rate, self.decay_steps = decay_rate, decay_steps
+        self.decay_share, self.decay_rate, self.decay_steps = decay_share, decay_rate, decay_steps
         self.lr_scaling: Scaling = lr_scaling
         self.base_batch_size = base_batch_size
         self.votes = Votes()
@@ -205,8 +207,9 @@ class LockstepModule(LightningModule):
         factor = rate_factor(
             self.schedule,
             warmup_steps=self.warmup_steps,
-            total_steps=self._total_steps() if self.schedule == "cosine" else None,
+            total_steps=self._total_steps() if self.schedule in ("cosine", "stable_decay") else None,
             final_fraction=self.final_fraction,
+            decay_share=self.decay_share,
             decay_rate=self.decay_rate,
             decay_steps=self.decay_steps,
         )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-Schedule = Literal["constant", "cosine", "exponential"]
+Schedule = Literal["constant", "cosine", "stable_decay", "exponential"]
 Scaling = Literal["none", "linear", "sqrt"]
 
 
@@ -14,6 +14,7 @@ def rate_factor(
     warmup_steps: int = 0,
     total_steps: int | None = None,
     final_fraction: float = 0.0,
+    decay_share: float = 0.3,
     decay_rate: float = 1.0,
     decay_steps: int = 1000,
 ) -> Callable[[int], float]:
@@ -23,11 +24,13 @@ def rate_factor(
 
     - ``constant``: 1;
     - ``cosine``: half a cosine from 1 down to ``final_fraction`` at ``total_steps``;
+    - ``stable_decay``: 1, and in the last ``decay_share`` of the steps straight down to ``final_fraction`` (Hu et al.,
+      "MiniCPM", 2024, arXiv 2404.06395);
     - ``exponential``: ``decay_rate ** (steps after the warm-up / decay_steps)``.
     """
-    if schedule == "cosine" and (total_steps is None or total_steps < 1):
+    if schedule in ("cosine", "stable_decay") and (total_steps is None or total_steps < 1):
         raise ValueError(
-            "the cosine schedule needs an end: set trainer.max_epochs or trainer.max_steps (the latter for a stream, "
+            f"the {schedule} schedule needs an end: set trainer.max_epochs or trainer.max_steps (the latter for a stream, "
             "whose length nobody knows)"
         )
 
@@ -41,6 +44,10 @@ def rate_factor(
             assert total_steps is not None
             progress = min(1.0, after / max(1, total_steps - warmup_steps))
             return final_fraction + (1 - final_fraction) * 0.5 * (1 + math.cos(math.pi * progress))
+        if schedule == "stable_decay":
+            assert total_steps is not None
+            left = max(0, total_steps - step) / max(1.0, decay_share * total_steps)
+            return final_fraction + (1 - final_fraction) * min(1.0, left)
         return 1.0
 
     return factor

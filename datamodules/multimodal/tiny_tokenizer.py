@@ -1,10 +1,11 @@
 """A tokenizer that needs no download: byte-level BPE, learnt from a family's own texts.
 
-Byte-level, so that every text comes back as it was, whatever its script. Digits stand alone, as in Qwen's tokenizers: a
-number is read and written digit by digit.
+Byte-level, so that every text comes back as it was, whatever its script. A number is read and written digit by digit, as
+with Qwen's tokenizers; its first digit takes the space before it along, which there is a token of its own.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 PLACEHOLDER = "<|modality|>"
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
+
+_OFTEN = 1000
 
 CHATML = (
     "{% for message in messages %}"
@@ -26,7 +29,7 @@ CHATML = (
 """ChatML as OpenAI and Qwen write it, with the marks by which transformers knows what the assistant says."""
 
 
-def train_tiny_tokenizer(texts: Iterable[str], size: int = 512) -> "PreTrainedTokenizerFast":
+def train_tiny_tokenizer(texts: Iterable[str], size: int = 1024) -> "PreTrainedTokenizerFast":
     """The tokenizer of these texts: the same ids on every process and in every run.
 
     Args:
@@ -34,7 +37,7 @@ def train_tiny_tokenizer(texts: Iterable[str], size: int = 512) -> "PreTrainedTo
         size: the most tokens, with the 256 bytes and 4 special ones.
     """
     # They are heavy (1 s) and an extra of the installation; only who uses a language model pays.
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     special = [PAD, START, END, PLACEHOLDER]
@@ -43,14 +46,15 @@ def train_tiny_tokenizer(texts: Iterable[str], size: int = 512) -> "PreTrainedTo
     backend = Tokenizer(models.BPE())
     # A line's end stands alone, so that what precedes a turn's text never melts into it.
     lines = pre_tokenizers.Split("\n", behavior="isolated")
-    digits = pre_tokenizers.Digits(individual_digits=True)
+    digits = pre_tokenizers.Split(Regex(r" ?\p{N}"), behavior="isolated")
     backend.pre_tokenizer = pre_tokenizers.Sequence([lines, digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     backend.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
         vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False, min_frequency=2
     )
-    backend.train_from_iterator(texts, trainer)
+    # Every chat has the roles' names in it.
+    backend.train_from_iterator(chain(texts, ["system", "user", "assistant"] * _OFTEN), trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         pad_token=PAD,

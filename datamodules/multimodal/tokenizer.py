@@ -97,7 +97,7 @@ class ChatTokenizer:
         return self.tokenizer.convert_tokens_to_ids(found.group())
 
 
-def load_tokenizer(source: str | None, texts: Iterable[str] = (), size: int = 512) -> ChatTokenizer:
+def load_tokenizer(source: str | None, texts: Iterable[str] = (), size: int = 1024) -> ChatTokenizer:
     """The tokenizer that a configuration names.
 
     Args:

@@ -96,5 +96,5 @@ def test_questions_without_answers(encoder):
 
 
 def test_too_long_a_chat_is_named(encoder):
-    with pytest.raises(ValueError, match=r"sample 6.*max_length is 20"):
-        ChatExamples(Letters(), encoder, row_tokens=60, max_length=20)[Draw(0, np.array([6]))]
+    with pytest.raises(ValueError, match=r"sample 6.*max_length is 10"):
+        ChatExamples(Letters(), encoder, row_tokens=60, max_length=10)[Draw(0, np.array([6]))]

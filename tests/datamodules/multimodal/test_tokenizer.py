@@ -27,9 +27,11 @@ def test_every_text_comes_back_as_it_was(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text or tokenizer.control.search(text)
 
 
-def test_digits_stand_alone(tokenizer):
+def test_a_number_is_written_digit_by_digit_its_space_with_the_first(tokenizer):
     pieces = [tokenizer.decode([token]) for token in tokenizer.encode("from 1234% to 0.75")]
-    assert [piece for piece in pieces if any(map(str.isdigit, piece))] == list("1234075")
+    assert [piece for piece in pieces if any(map(str.isdigit, piece))] == [
+        " 1", "2", "3", "4", " 0", "7", "5"
+    ]
 
 
 def test_words_of_the_texts_are_single_tokens(tokenizer):
