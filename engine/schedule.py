@@ -30,8 +30,8 @@ def rate_factor(
     """
     if schedule in ("cosine", "stable_decay") and (total_steps is None or total_steps < 1):
         raise ValueError(
-            f"the {schedule} schedule needs an end: set trainer.max_epochs or trainer.max_steps (the latter for a stream, "
-            "whose length nobody knows)"
+            f"the {schedule} schedule needs an end: set trainer.max_epochs or trainer.max_steps (the latter for a "
+            "stream, whose length nobody knows)"
         )
 
     def factor(step: int) -> float:

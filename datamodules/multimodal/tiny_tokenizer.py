@@ -1,7 +1,7 @@
 """A tokenizer that needs no download: byte-level BPE, learnt from a family's own texts.
 
-Byte-level, so that every text comes back as it was, whatever its script. A number is read and written digit by digit, as
-with Qwen's tokenizers; its first digit takes the space before it along, which there is a token of its own.
+Byte-level, so that every text comes back as it was, whatever its script. A number is read and written digit by digit,
+as with Qwen's tokenizers; its first digit takes the space before it along, which there is a token of its own.
 """
 
 from collections.abc import Iterable
