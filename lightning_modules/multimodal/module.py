@@ -122,7 +122,7 @@ class MultimodalModule(LockstepModule):
         self.language_model = LanguageModel(self.language_model_settings, tokenizer.vocabulary_size, precision)
         path = self.language_model_settings.path
         if path is not None:
-            require_own_tokens(path, folder_of(path), tokenizer)
+            require_own_tokens(path, folder_of(path), self.data.tokenizer_source, tokenizer.tokenizer.get_vocab())
         sizes = self.encoder.output_size, self.language_model.hidden_size
         self.projector = Projector(self.projector_settings, *sizes)
         outcomes = ["loss", *self.data.outcomes]
