@@ -38,14 +38,15 @@ def pack(
 def pad_rows(
     chats: Sequence[Chat], samples: NDArray[np.int64], groups: int, pad: int, max_length: int | None = None
 ) -> list[tuple[Rows, NDArray[np.int64]]]:
-    """One chat a row, in up to `groups` batches from the shortest chats to the longest, as equal in number as can be.
+    """One chat a row, in `groups` batches from the shortest chats to the longest, as equal in number as can be.
 
-    Arguments, results and errors otherwise as of `pack`.
+    There are as many with few chats, some of them without any: where processes hold parts of the weights, all must
+    compute as often. Arguments, results and errors otherwise as of `pack`.
     """
     if groups < 1:
         raise ValueError(f"chats cannot be dealt to {groups} groups; expected at least 1")
     lengths = _lengths(chats, samples, max_length)
-    parts = np.array_split(np.argsort(lengths, kind="stable"), max(1, min(groups, len(chats))))
+    parts = np.array_split(np.argsort(lengths, kind="stable"), groups)
     return [_assembled(chats, samples, part[:, None].tolist(), pad) for part in parts]
 
 

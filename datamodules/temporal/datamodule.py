@@ -1,7 +1,10 @@
 """Resource timelines with questions about them: from curves to batches of chats."""
 
+import hashlib
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from datamodules.temporal.curriculum import Curriculum
 from datamodules.temporal.grading import OUTCOMES, grade
 from datamodules.temporal.records import answer_figures, answer_record, question_record
 from datamodules.temporal.report import write_data_report, write_prediction_report
-from datamodules.temporal.samples import PLACEHOLDER, Split, Synthesis
+from datamodules.temporal.samples import GENERATOR_VERSION, PLACEHOLDER, Split, Synthesis
 from datamodules.temporal.source import TimelineQuestions, Timelines
 from datamodules.temporal.timelines import RecordedTimelines
 
@@ -133,9 +136,17 @@ class ResourceTimelines(MultimodalDataModule):
         return recorded
 
     def texts(self) -> Iterator[str]:
+        # Of the format alone: whoever asks other questions, of other curves, has the same tokens.
+        synthesis = Synthesis(format=self.synthesis.format)
         for index in range(_TEXTS):
-            sample = self.synthesis.sample(Split.TRAIN, 0, index)
+            sample = synthesis.sample(Split.TRAIN, 0, index)
             yield f"{sample.question}\n{sample.answer}"
+
+    def _what_is_ordered(self) -> dict[str, Any]:
+        # In the middle of an epoch the samples that are left must be those that were left.
+        made_by = [asdict(self.synthesis), self.easy_epochs, self.fresh_samples, GENERATOR_VERSION]
+        name = hashlib.sha256(json.dumps(made_by, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        return {**super()._what_is_ordered(), "timelines": name}
 
     # -- answers -----------------------------------------------------------------------------------------------------
 

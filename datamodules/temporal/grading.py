@@ -45,6 +45,8 @@ _SLOTS = (*_VALUES, *_TIMES, *_CLASSES, "pace", "values")
 def grade(facts: Facts, text: str, notation: Notation) -> dict[str, Outcome]:
     """{outcome: (points, of how many)} of an answer, each once by its name and once as `TASK/name`."""
     said = read_answer(text, notation, facts.channel)
+    if said.get("channel", facts.channel) != facts.channel:
+        said = {}  # what is true of another channel answers nothing
     truth = facts.answered()
     values = [(truth[slot], said.get(slot)) for slot in _VALUES if slot in truth] + _readings(facts, said)
     times = [(truth[slot], said.get(slot)) for slot in _TIMES if slot in truth]

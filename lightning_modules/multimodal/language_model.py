@@ -79,10 +79,13 @@ class LanguageModel(nn.Module):
         supervised = targets != IGNORE
         # Scores of all tokens at all positions would be the peak of memory, and most are not needed.
         states, targets = states[:, :-1][supervised], targets[supervised]
-        if not self.settings.activation_checkpointing:
-            return self._cross_entropy(states, targets), supervised.sum()
         parts = zip(states.split(_SCORED_AT_ONCE), targets.split(_SCORED_AT_ONCE), strict=True)
-        sums = [checkpoint(self._cross_entropy, *part, use_reentrant=False) for part in parts]
+        if not torch.is_grad_enabled():
+            sums = [self._cross_entropy(*part) for part in parts]
+        elif self.settings.activation_checkpointing:
+            sums = [checkpoint(self._cross_entropy, *part, use_reentrant=False) for part in parts]
+        else:
+            return self._cross_entropy(states, targets), supervised.sum()
         return torch.stack(sums).sum(), supervised.sum()
 
     @torch.no_grad()

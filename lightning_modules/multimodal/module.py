@@ -64,6 +64,8 @@ class MultimodalModule(LockstepModule):
         training: see LockstepModule.
     """  # noqa: E501
 
+    terms_per_sample = 32  # tokens of an answer
+
     encoder: nn.Module
     projector: Projector
     language_model: LanguageModel

@@ -30,8 +30,8 @@ _SHARP = 0.02
 def waves(x: Tensor, frequencies: tuple[float, ...]) -> Tensor:
     """[..., 2F]: sine and cosine of `x` at each frequency, in periods per unit."""
     # In bf16 an angle of 60 would be off by up to an eighth of a radian.
-    precise = x.to(torch.promote_types(x.dtype, torch.float32)).unsqueeze(-1)
-    angles = precise * (2 * math.pi * torch.tensor(frequencies, dtype=precise.dtype, device=x.device))
+    precise = x.to(torch.promote_types(x.dtype, torch.float32))
+    angles = torch.stack([precise * (2 * math.pi * frequency) for frequency in frequencies], dim=-1)
     return torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
 
 

@@ -74,7 +74,7 @@ def test_packed_rows_hold_every_chat_once_and_whole_within_the_budget(sizes, bud
 def test_padded_rows_hold_one_chat_each_in_groups_of_similar_length(sizes, groups):
     chats, samples = batch(sizes)
     parts = pad_rows(chats, samples, groups, PAD)
-    assert len(parts) == max(1, min(groups, len(chats)))
+    assert len(parts) == groups
     orders = np.concatenate([order for _, order in parts])
     assert sorted(orders.tolist()) == list(range(len(chats)))
     assert [sizes[place] for place in orders] == sorted(sizes)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from datamodules.temporal.channels import Format
@@ -75,11 +77,6 @@ def test_the_range_is_the_capacity():
     assert grade(MEMORY, text, FULL)["value_within_1_percent"] == (0, 1)
 
 
-def test_another_channel_is_not_exact():
-    outcomes = grade(TREND, "vram is decreasing from 42% to 4%.", TINY)
-    assert outcomes["exact"] == (0, 1) and outcomes["value_within_1_percent"] == (2, 2)
-
-
 @pytest.mark.parametrize(
     ("facts", "text"),
     [
@@ -98,3 +95,10 @@ def test_numbers_near_zero_are_close_or_not():
     facts = Facts(Task.BOTTLENECK, "gpu_sm", 100.0, 30, value=0.0, time=4)
     assert grade(facts, "sm is lowest with 0% at step 8.", TINY)["number_closeness"] == (1.0, 2)
     assert grade(facts, "sm is lowest with 3% at step 4.", TINY)["number_closeness"] == (1.0, 2)
+
+
+def test_what_is_said_of_another_channel_earns_nothing():
+    said = "sm is decreasing from 42% to 4%."
+    assert grade(TREND, said, TINY)["exact"] == (1, 1)
+    other = grade(replace(TREND, channel="cpu_cores"), said, TINY)
+    assert other["parsed"][1] and all(reached == 0 for reached, _ in other.values())

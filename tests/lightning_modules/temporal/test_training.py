@@ -113,3 +113,10 @@ def test_a_blind_model_does_not_see(lockstep):
     seeing = lockstep("fit", *TINY_TEMPORAL, *steps(8), name="b")
     assert seeing.series("val/loss") != seeing.series("val/baseline/blind/loss")
     assert set(seeing.series("val/baseline/rules/exact").values()) == {1.0}
+
+
+def test_in_the_middle_of_an_epoch_the_samples_must_be_the_same(lockstep):
+    lockstep("fit", *TINY_TEMPORAL, *steps(2), name="a")
+    with pytest.raises(ValueError, match="2 batches into epoch 0 with timelines"):
+        lockstep("fit", *TINY_TEMPORAL, "--data.init_args.synthesis.noise", "0.1", *steps(4), "--ckpt_path", "last",
+                 name="a")  # fmt: skip
