@@ -25,6 +25,8 @@ from commands.processes import Place, meeting_place
 _PREFIX = "LOCKSTEP_AGREED_"
 _PATIENCE = 300.0
 """Seconds for all processes to come: some may still be importing."""
+_PORT_PATIENCE = 10.0
+"""Seconds in which a port may become free: the process that had it before may still be on its way out."""
 _NAME_PATIENCE = 30.0
 """Seconds for a host name to become known; in a cluster a pod's name follows the pod."""
 
@@ -94,22 +96,29 @@ class _Meeting:
         self._place = place
         serves = place.rank == 0 and not place.outlives_us
         _wait_for_name(place.address)
-        try:
-            self.store = TCPStore(
-                place.address,
-                place.port,
-                is_master=serves,
-                multi_tenant=True,
-                wait_for_workers=False,
-                timeout=timedelta(seconds=_PATIENCE),
-            )
-        except RuntimeError as error:
-            what = "is in use by another program" if "EADDRINUSE" in str(error) else "cannot be reached"
-            raise ValueError(
-                f"MASTER_ADDR {place.address}, MASTER_PORT {place.port} of process {place.rank} of {place.processes} "
-                f"{what}: set both to the machine of the first process and a free port there, alike for all processes "
-                f"({str(error).splitlines()[0]})"
-            ) from error
+        deadline = time.monotonic() + _PORT_PATIENCE
+        while True:
+            try:
+                self.store = TCPStore(
+                    place.address,
+                    place.port,
+                    is_master=serves,
+                    multi_tenant=True,
+                    wait_for_workers=False,
+                    timeout=timedelta(seconds=_PATIENCE),
+                )
+                break
+            except RuntimeError as error:
+                taken = "EADDRINUSE" in str(error)
+                if taken and time.monotonic() < deadline:
+                    time.sleep(0.5)
+                    continue
+                what = "is in use by another program" if taken else "cannot be reached"
+                raise ValueError(
+                    f"MASTER_ADDR {place.address}, MASTER_PORT {place.port} of process {place.rank} of "
+                    f"{place.processes} {what}: set both to the machine of the first process and a free port there, "
+                    f"alike for all processes ({str(error).splitlines()[0]})"
+                ) from error
         if serves:
             _hosted.append(self.store)
 

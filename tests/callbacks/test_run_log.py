@@ -8,6 +8,7 @@ import pytest
 
 from callbacks.run_log import LogFile, MetricsFile
 from tests.conftest import TINY, Run
+from tests.distributed.faults import fault
 
 
 @pytest.fixture
@@ -84,11 +85,9 @@ def test_an_evaluation_adds_to_the_record(lockstep, done):
 
 
 def test_a_run_that_fails_says_why_and_closes_its_files(lockstep, tmp_path):
-    with pytest.raises(ValueError, match="accumulation follows from the batch size"):
-        lockstep("fit", *TINY, "--trainer.accumulate_grad_batches", "2", name="a")
+    with pytest.raises(RuntimeError, match="injected"):
+        lockstep("fit", *TINY, *fault("RaiseAt", step=2, process=0), name="a")
     log = logging.getLogger("lockstep")
     assert not [handler for handler in log.handlers if isinstance(handler, LogFile)]
     text = (tmp_path / "runs/a/train.log").read_text()
-    assert "Traceback" in text and "set data.init_args.micro_batch_size" in text
-    left = {path.name for path in (tmp_path / "runs/a").iterdir()}
-    assert not [name for name in left if name.startswith(("config", "events"))], "nobody has trained with that"
+    assert "Traceback" in text and "process 0 failed at step 2 (training): RuntimeError: injected" in text

@@ -10,6 +10,7 @@ from torch.distributed import TCPStore
 
 from commands import agreement
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
+from commands.processes import meeting_place
 
 
 def never():
@@ -143,12 +144,22 @@ def test_a_life_has_keys_of_its_own(torchrun, store, monkeypatch):
 
 
 def test_a_busy_port(monkeypatch):
+    monkeypatch.setattr(agreement, "_PORT_PATIENCE", 0.1)
     with socket.socket() as other:
         other.bind(("0.0.0.0", 0))
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(ValueError, match=f"MASTER_PORT {port} of process 0 of 2 is in use by another program"):
             agreed("run_name", never, by_hand(0, port))
+
+
+def test_a_port_that_becomes_free():
+    other = socket.socket()
+    other.bind(("0.0.0.0", 0))
+    other.listen()
+    port = other.getsockname()[1]
+    threading.Timer(1.0, other.close).start()
+    assert agreement._Meeting(meeting_place(by_hand(0, port))).store.port == port
 
 
 def test_a_wrong_host(monkeypatch):

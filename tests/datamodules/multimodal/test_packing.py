@@ -98,9 +98,9 @@ def test_a_long_mixture_is_nearly_all_real_when_packed():
 
 def test_without_a_chat_there_is_a_row_that_weighs_nothing():
     none = np.array([], np.int64)
-    [(padded, order)] = pad_rows([], none, 4, PAD)
-    assert len(order) == 0
-    for rows in (padded, pack([], none, 64, PAD)[0], one_per_row([], none, PAD)):
+    parts = pad_rows([], none, 4, PAD)
+    assert len(parts) == 4 and not any(len(order) for _, order in parts)
+    for rows in (*(padded for padded, _ in parts), pack([], none, 64, PAD)[0], one_per_row([], none, PAD)):
         assert rows.tokens.shape == (1, 2) and (rows.labels == IGNORE).all() and rows.positions.tolist() == [[0, 1]]
         assert len(rows.samples) == len(rows.placeholders) == 0 and rows.samples.dtype == torch.int64
         assert float(real_share(rows)) == 0
