@@ -30,7 +30,7 @@ train: $(INSTALLED) ## train the quickstart and test it (embedded data, under 3 
 test: $(INSTALLED) ## run all tests: those of one process side by side, then those that start several
 	@sh tests/system_packages.sh
 	@status=0; \
-	$(PYTEST) -m "not distributed" --numprocesses auto --maxprocesses 4 --dist loadgroup || status=1; \
+	$(PYTEST) -m "not distributed" --numprocesses auto --maxprocesses 4 || status=1; \
 	$(PYTEST) -m distributed || status=1; \
 	exit $$status
 

@@ -19,7 +19,7 @@ from tests.slurm.cluster import Cluster, missing
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no SLURM: {missing()}"),
-    pytest.mark.xdist_group("slurm"),  # one cluster for all
+    pytest.mark.distributed,
 ]
 
 STEPS = 20
