@@ -28,6 +28,9 @@ class MultimodalDataModule(LockstepDataModule):
     outcomes: tuple[str, ...]
     """Names of what `grade` may tell, the one that says most first."""
 
+    kinds: tuple[str, ...] = ()
+    """Kinds of questions whose losses are told apart, too; see `kind`."""
+
     baselines: tuple[str, ...] = ()
     """Names of others that answer, beside the model and the model that is blind."""
 
@@ -58,6 +61,10 @@ class MultimodalDataModule(LockstepDataModule):
     @abstractmethod
     def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
         """{outcome: (points reached, points possible)} of an answer to a sample of the set that is evaluated."""
+
+    def kind(self, sample: int) -> str:
+        """Which of `kinds` a sample of the set that is evaluated is of; nothing where there are none."""
+        return ""
 
     @abstractmethod
     def describe(self, row: int) -> dict[str, Any]:

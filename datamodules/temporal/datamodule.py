@@ -14,6 +14,7 @@ from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.cache import CachedTimelines, Extent, write_cache
 from datamodules.temporal.channels import CHANNELS, Format
 from datamodules.temporal.curriculum import Curriculum
+from datamodules.temporal.facts import Task
 from datamodules.temporal.grading import OUTCOMES, grade
 from datamodules.temporal.records import answer_figures, answer_record, question_record
 from datamodules.temporal.report import write_data_report, write_prediction_report
@@ -52,6 +53,7 @@ class ResourceTimelines(MultimodalDataModule):
 
     marker = PLACEHOLDER
     outcomes = OUTCOMES
+    kinds = tuple(task.value for task in Task)
     baselines = ("rules",)
 
     def __init__(
@@ -153,6 +155,9 @@ class ResourceTimelines(MultimodalDataModule):
     def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
         source = self.evaluated
         return grade(source.sample(0, sample).facts, text, source.timelines.notation)
+
+    def kind(self, sample: int) -> str:
+        return self.evaluated.sample(0, sample).facts.task.value
 
     def right_answer(self, sample: int) -> str:
         """What the curve says, by rule."""

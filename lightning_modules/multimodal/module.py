@@ -127,7 +127,7 @@ class MultimodalModule(LockstepModule):
             require_own_tokens(path, folder_of(path), self.data.tokenizer_source, tokenizer.tokenizer.get_vocab())
         sizes = self.encoder.output_size, self.language_model.hidden_size
         self.projector = Projector(self.projector_settings, *sizes)
-        outcomes = ["loss", *self.data.outcomes]
+        outcomes = ["loss", *(f"{kind}/loss" for kind in self.data.kinds), *self.data.outcomes]
         systems = [MODEL, BLIND, *self.data.baselines]
         # Apple's GPUs have no double precision.
         precise = torch.float32 if self.trainer.strategy.root_device.type == "mps" else torch.float64
@@ -165,8 +165,10 @@ class MultimodalModule(LockstepModule):
 
     def _score(self, rows: Rows, features: Features) -> tuple[Tensor, Tensor]:
         """Sum and number of the loss terms of the supervised tokens."""
-        states = self.language_model.hidden_states(self._embed(rows, features), rows.positions)
-        return self.language_model.loss(states, rows.labels)
+        return self.language_model.loss(self._states(rows, features), rows.labels)
+
+    def _states(self, rows: Rows, features: Features) -> Tensor:
+        return self.language_model.hidden_states(self._embed(rows, features), rows.positions)
 
     def _embed(self, chats: Rows | Prompts, features: Features) -> Tensor:
         embeddings = self.language_model.embed(chats.tokens)
@@ -203,10 +205,16 @@ class MultimodalModule(LockstepModule):
 
     def _evaluate(self, batch: Questions) -> None:
         texts = {}
+        kinds: dict[str, list[int]] = {}
+        for row, sample in enumerate(batch.rows.samples.tolist()):
+            kinds.setdefault(self.data.kind(sample), []).append(row)
         for system, modality in ((MODEL, batch.modality), (BLIND, self.blinded(batch.modality))):
             features = self.features(modality)
-            loss, count = self._score(batch.rows, features)
-            self._count(system, {"loss": (float(loss), float(count))})
+            states = self._states(batch.rows, features)
+            for kind, rows in kinds.items():
+                loss, count = self.language_model.loss(states[rows], batch.rows.labels[rows])
+                figures = float(loss), float(count)
+                self._count(system, {"loss": figures, **({f"{kind}/loss": figures} if kind else {})})
             texts[system] = self._write(batch.prompts, features)
         for sample, text, blind in zip(batch.prompts.samples.tolist(), texts[MODEL], texts[BLIND], strict=True):
             if sample >= 0:
@@ -230,8 +238,9 @@ class MultimodalModule(LockstepModule):
     def _end_evaluation(self, stage: str) -> None:
         for system in (MODEL, BLIND, *self.data.baselines):
             figures = self.tallies[_key(system)].compute()
-            if "loss" in figures:
-                figures["perplexity"] = math.exp(min(figures["loss"], 700.0))
+            losses = {name: value for name, value in figures.items() if name.split("/")[-1] == "loss"}
+            for name, value in losses.items():
+                figures[name.removesuffix("loss") + "perplexity"] = math.exp(min(value, 700.0))
             prefix = f"{stage}/" if system == MODEL else f"{stage}/baseline/{system}/"
             for name, value in figures.items():
                 shown = stage == "val" and system == MODEL and name == self.data.outcomes[0]

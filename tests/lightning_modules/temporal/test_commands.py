@@ -30,6 +30,10 @@ def test_test_reports_what_it_measures(lockstep):
             compared += 1
         assert figure["rules"] == 1
     assert compared > 30
+    told = {key: value for key, value in measured.items() if key.startswith("test/") and key.endswith("/perplexity")}
+    own = [value for key, value in told.items() if key.count("/") == 2]
+    assert 2 <= len(own) <= 4 and len(told) == 2 * len(own) + 2, "of each task, and blind"
+    assert min(own) < measured["test/perplexity"] < max(own)
 
 
 def test_a_limited_test_is_not_of_the_shortest_timelines(lockstep):
