@@ -31,6 +31,15 @@ def surroundings(repeats: int) -> dict[str, Any]:
     }
 
 
+def closing_line(around: dict[str, Any]) -> str:
+    """What the figures above it are, and what they belong to."""
+    return (
+        f"Median (smallest to largest) of {around['repeats']} turns. {around['processor']}, {around['cores']} cores, "
+        f"load {around['load'][0]:.1f} at the start; Python {around['python']}, torch {around['torch']}, "
+        f"commit {around['commit']}"
+    )
+
+
 def write_json(path: Path, results: list[dict[str, Any]], around: dict[str, Any]) -> None:
     """Whole or not at all."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")

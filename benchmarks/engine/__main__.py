@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported only now, so that --help and wrong options need not wait for torch.
     from benchmarks.engine import checkpoint_stall, measurements
-    from benchmarks.surroundings import console, surroundings, write_json
+    from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
     for name in options.only or NAMES:
@@ -36,12 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
         result = getattr(measurements, name.replace("-", "_"))(options.repeats)
         out.print(measurements.table(result))
         results.append(result)
-    out.print(
-        f"Median (smallest to largest) of {around['repeats']} turns. {around['processor']}, {around['cores']} cores, "
-        f"load {around['load'][0]:.1f} at the start; Python {around['python']}, torch {around['torch']}, "
-        f"commit {around['commit']}",
-        highlight=False,
-    )
+    out.print(closing_line(around), highlight=False)
     if options.json:
         write_json(options.json, results, around)
 

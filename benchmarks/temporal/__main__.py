@@ -12,18 +12,13 @@ def main(arguments: list[str] | None = None) -> None:
     options = benchmark_parser("temporal", __doc__, repeats=5).parse_args(arguments)
 
     # Imported only now, so that --help and wrong options need not wait for torch.
-    from benchmarks.surroundings import console, surroundings, write_json
+    from benchmarks.surroundings import closing_line, console, surroundings, write_json
     from benchmarks.temporal.samples import figures, table
 
     out, around = console(), surroundings(options.repeats)
     result = figures(options.repeats)
     out.print(table(result))
-    out.print(
-        f"Median (smallest to largest) of {around['repeats']} turns. {around['processor']}, {around['cores']} cores, "
-        f"load {around['load'][0]:.1f} at the start; Python {around['python']}, torch {around['torch']}, "
-        f"commit {around['commit']}",
-        highlight=False,
-    )
+    out.print(closing_line(around), highlight=False)
     if options.json:
         write_json(options.json, [result], around)
 
