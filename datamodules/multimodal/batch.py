@@ -5,7 +5,7 @@ for each feature vector. The data side knows how many there are, the model side 
 arrays of features follow the order in which the placeholders appear, row by row from the left.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -43,11 +43,19 @@ class Prompts(NamedTuple):
     placeholders: Tensor  # [B] int64
 
 
+class LeftOut(NamedTuple):
+    """A sample that was drawn and is in no batch."""
+
+    reason: Literal["unusable", "too_long"]
+    what: str  # names it, with file and row where it has them, and says what is wrong
+
+
 class Examples(NamedTuple):
     """Chats to train on."""
 
     rows: Rows
     modality: Any  # what the family's encoder reads, in the order of `rows.samples`
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class Questions(NamedTuple):
@@ -56,6 +64,28 @@ class Questions(NamedTuple):
     rows: Rows  # one chat a row; nothing is supervised where no answer is known
     prompts: Prompts
     modality: Any  # what the family's encoder reads
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class ImageLayout(NamedTuple):
+    """What vision tower, projector and data agree on. An image is one *view*, or a view of the whole and its tiles."""
+
+    size: int  # pixels of a view's edges; views are square
+    tokens: int  # embeddings that tower and projector make of a view
+    max_tiles: int = 1  # the most tiles along each edge of an image; 1: it is never split
+
+    @property
+    def view_tokens(self) -> int:
+        """Embeddings of a view: where images are split, one more that says where the view lies."""
+        return self.tokens + (self.max_tiles > 1)
+
+
+class Images(NamedTuple):
+    """V views of the images of S samples, in the order of their placeholders; a sample may have none."""
+
+    pixels: Tensor  # [V, 3, size, size] uint8, RGB; V may be 0
+    places: Tensor  # [V] int64, 0: the whole image; 1 + row * max_tiles + column: a tile
+    views: Tensor  # [S] int64, views of each sample
 
 
 def real_share(rows: Rows) -> Tensor:

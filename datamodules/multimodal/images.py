@@ -1,0 +1,65 @@
+"""Images as views of one size: whole, or whole and in tiles (as in nanoVLM and LLaVA-NeXT)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datamodules.multimodal.batch import ImageLayout, Images
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class Views(NamedTuple):
+    """The views of one sample's images, one image after the other."""
+
+    pixels: NDArray[np.uint8]  # [v, 3, size, size]
+    places: NDArray[np.int64]  # [v], as in Images
+
+
+def views_of(image: "Image", layout: ImageLayout) -> Views:
+    """The whole image, and its tiles in reading order if it is larger than a view and may be split.
+
+    An image is stretched to its tiles' square; a tile is never cut off.
+    """
+    rows, columns = (min(layout.max_tiles, -(-edge // layout.size)) for edge in (image.height, image.width))
+    views, places = [_resized(image, layout.size, layout.size)], [0]
+    if rows * columns > 1:
+        sheet = _resized(image, columns * layout.size, rows * layout.size)
+        for row in range(rows):
+            for column in range(columns):
+                top, left = row * layout.size, column * layout.size
+                views.append(sheet[top : top + layout.size, left : left + layout.size])
+                places.append(1 + row * layout.max_tiles + column)
+    pixels = np.ascontiguousarray(np.stack(views).transpose(0, 3, 1, 2))
+    return Views(pixels, np.array(places, np.int64))
+
+
+def no_views(layout: ImageLayout) -> Views:
+    """Of a sample without an image."""
+    return Views(np.zeros((0, 3, layout.size, layout.size), np.uint8), np.zeros(0, np.int64))
+
+
+def joined(views: Sequence[Views], layout: ImageLayout) -> Views:
+    """The views of several images as those of one sample."""
+    pixels, places = zip(no_views(layout), *views, strict=True)
+    return Views(np.concatenate(pixels), np.concatenate(places))
+
+
+def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
+    """The samples' views side by side; of no sample, one without views."""
+    pixels, places = joined(samples, layout)
+    views = [len(sample.places) for sample in samples] or [0]
+    return Images(torch.from_numpy(pixels), torch.from_numpy(places), torch.tensor(views, dtype=torch.int64))
+
+
+def _resized(image: "Image", width: int, height: int) -> NDArray[np.uint8]:
+    from PIL.Image import Resampling
+
+    image = image.convert("RGB")
+    if image.size != (width, height):
+        image = image.resize((width, height), Resampling.BICUBIC)
+    return np.asarray(image, np.uint8)

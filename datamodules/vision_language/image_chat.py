@@ -1,0 +1,44 @@
+"""A sample of the vision-language family as its file has it, before anything is decoded."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.chat import Message
+
+MARKER = "<image>"
+"""What stands in a user's text where an image goes."""
+
+
+class UnusableSample(ValueError):
+    """A sample that cannot be used: its row is malformed, its image cannot be decoded. Names file and row."""
+
+
+class ImageChat(NamedTuple):
+    """Turns of a chat and its images."""
+
+    name: str  # file and row, for messages
+    messages: list[Message]  # with a MARKER in a user's text for each image, in order
+    images: list[bytes]  # as they are encoded in their files
+
+
+class ChatFile(Protocol):
+    """Samples that can be read one by one, from a file or several of the same form."""
+
+    blocks: NDArray[np.int64] | None
+    """Where blocks of rows begin that are read at once (row groups); None where any row costs the same."""
+
+    def __len__(self) -> int: ...
+
+    def name(self, row: int) -> str:
+        """File and row, without reading it."""
+        ...
+
+    def read(self, row: int) -> ImageChat:
+        """
+        Raises:
+            UnusableSample: see there.
+            OSError: the file is gone or cannot be read: not a fault of this row alone.
+        """
+        ...
