@@ -49,10 +49,10 @@ def test_examples(encoder, options):
     data = ChatExamples(Letters(), encoder, **options)
     parts = data[Draw(1, np.array([5, 0, 3, 6]))]
     assert len(parts) == options.get("length_groups", 1)
-    for rows, modality in parts:
+    for rows, modality, _ in parts:
         check(rows, modality, encoder.tokenizer.placeholder)
-    assert sorted(sample for rows, _ in parts for sample in rows.samples.tolist()) == [0, 3, 5, 6]
-    said = [encoder.tokenizer.decode(labels[labels != IGNORE].tolist()) for rows, _ in parts for labels in rows.labels]
+    assert sorted(sample for rows, *_ in parts for sample in rows.samples.tolist()) == [0, 3, 5, 6]
+    said = [encoder.tokenizer.decode(labels[labels != IGNORE].tolist()) for rows, *_ in parts for labels in rows.labels]
     assert sorted("".join(said)) == ["1"] * (6 + 1 + 4 + 7)
     again = data[Draw(2, np.array([5]))][0].rows
     assert "2" * 6 == encoder.tokenizer.decode(again.labels[again.labels != IGNORE].tolist())
@@ -61,7 +61,7 @@ def test_examples(encoder, options):
 @pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
 def test_a_filler_weighs_nothing(encoder, options):
     parts = ChatExamples(Letters(), encoder, **options)[Draw(0, np.array([FILLER]))]
-    assert all((rows.labels == IGNORE).all() and not len(rows.samples) for rows, _ in parts)
+    assert all((rows.labels == IGNORE).all() and not len(rows.samples) for rows, *_ in parts)
     questions = ChatQuestions(Letters(), encoder)[Draw(0, np.array([FILLER]))]
     assert questions.prompts.samples.tolist() == [FILLER] and (questions.rows.labels == IGNORE).all()
 
@@ -72,7 +72,7 @@ def test_questions_come_from_the_shortest_prompt_to_the_longest(encoder):
     lengths = [int(mask.sum()) for batch in batches for mask in batch.prompts.mask]
     assert lengths == sorted(lengths)
     assert sorted(sample for batch in batches for sample in batch.prompts.samples.tolist()) == list(range(7))
-    for rows, prompts, modality in batches:
+    for rows, prompts, modality, _ in batches:
         assert rows.samples.tolist() == prompts.samples.tolist()
         check(rows, modality, encoder.tokenizer.placeholder)
         for row, mask, whole in zip(prompts.tokens, prompts.mask, rows.tokens, strict=True):
