@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.multimodal.chat import Message
+from datamodules.multimodal.unusable import UnusableSample
+
+__all__ = ["MARKER", "ChatFile", "ImageChat", "UnusableSample"]
 
 MARKER = "<image>"
 """What stands in a user's text where an image goes."""
-
-
-class UnusableSample(ValueError):
-    """A sample that cannot be used: its row is malformed, its image cannot be decoded. Names file and row."""
 
 
 class ImageChat(NamedTuple):
