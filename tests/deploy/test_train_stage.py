@@ -1,0 +1,109 @@
+"""deploy/train_stage.sh as bash runs it, and what deploy/train_stage.bat says for cmd, which is not at hand."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+SCRIPT = REPOSITORY / "deploy/train_stage.sh"
+BATCH = (REPOSITORY / "deploy/train_stage.bat").read_bytes().decode("ascii")
+STAGES = ("pretrain", "sft", "one_stage")
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Runs a copy of the script, in a folder of its own beside a python that notes its arguments and ends with 7."""
+    copy = tmp_path / "the repository/deploy/train_stage.sh"
+    copy.parent.mkdir(parents=True)
+    shutil.copy(SCRIPT, copy)
+    python = tmp_path / "bin/python"
+    python.parent.mkdir()
+    python.write_text('#!/bin/bash\nprintf "%s\\n" "$0" "$@" > noted\nexit 7\n')
+    python.chmod(0o755)
+
+    def run(*arguments):
+        environment = {"PATH": f"{python.parent}:/usr/bin:/bin"}
+        command = ["bash", str(copy), *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+@needs_bash
+@pytest.mark.parametrize("stage", STAGES)
+def test_stage_devices_and_all_other_options_reach_train_py(start, tmp_path, stage):
+    repository = tmp_path / "the repository"
+    expected = [f"{repository}/train.py", "fit", "--config", f"{repository}/configs/vision_language/{stage}.yaml"]
+    others = ["--config", "my data.yaml", "--model.learning_rates={projector: 1e-3, vision: 0}", "--run_name", "a b"]
+    done = start(*others[:3], "--stage", stage, *others[3:], "--devices", "4")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+    assert (tmp_path / "noted").read_text().splitlines()[1:] == [*expected, "--trainer.devices", "4", *others]
+    assert start(f"--stage={stage}", "--devices=[0, 2]").returncode == 7
+    assert (tmp_path / "noted").read_text().splitlines()[1:] == [*expected, "--trainer.devices", "[0, 2]"]
+    assert start("--stage", stage).returncode == 7
+    assert (tmp_path / "noted").read_text().splitlines()[1:] == [*expected, "--trainer.devices", "auto"]
+
+
+@needs_bash
+def test_the_repositorys_own_environment_comes_first(start, tmp_path):
+    own = tmp_path / "the repository/.venv/bin/python"
+    own.parent.mkdir(parents=True)
+    shutil.copy(tmp_path / "bin/python", own)
+    assert start("--stage", "sft").returncode == 7
+    assert (tmp_path / "noted").read_text().splitlines()[0] == str(own)
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--stage is missing, expected pretrain, sft or one_stage"),
+        (("--stage", "align"), "--stage is align, expected pretrain, sft or one_stage"),
+        (("--stage",), "--stage needs a value"),
+        (("--stage", "sft", "--devices"), "--devices needs a value"),
+    ],
+)
+def test_what_it_cannot_do_is_said_and_nothing_starts(start, tmp_path, arguments, said):
+    done = start(*arguments)
+    assert (done.returncode, done.stderr) == (2, f"train_stage.sh: {said}\n")
+    assert not (tmp_path / "noted").exists()
+
+
+@needs_bash
+@pytest.mark.parametrize("stage", STAGES)
+def test_train_py_takes_what_the_script_gives_it(stage, tmp_path):
+    """The real one, parsed to the end; an option that there is not is its exit code."""
+    environment = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    command = ["bash", str(SCRIPT), "--stage", stage, "--devices", "2", "--print_config"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "class_path: lightning_modules.vision_language.module.VisionLanguageModel" in done.stdout
+    assert re.search(r"^  devices: 2$", done.stdout, flags=re.MULTILINE)
+
+
+def test_the_windows_script_says_the_same():
+    assert BATCH.count("\r\n") == BATCH.count("\n"), "cmd misses labels where lines end with a line feed alone"
+    lines = BATCH.split("\r\n")
+    code = [line for line in lines if not line.startswith("rem")]
+    for stage in STAGES:
+        assert f'if "%stage%"=="{stage}" goto run' in code
+        assert (REPOSITORY / f"configs/vision_language/{stage}.yaml").is_file()
+    # shift moves %0: where the script lies must be known before.
+    assert code.index('set "repository=%~dp0.."') < code.index("shift")
+    (start,) = (line for line in code if "train.py" in line)
+    assert start.startswith('"%python%" "%repository%\\train.py" fit --config "%repository%\\configs\\vision_language\\')
+    assert start.endswith("--trainer.devices %devices% %strategy%%options%")
+    assert code[code.index(start) + 1] == "exit /b %errorlevel%", "no command may stand between, it would set it anew"
+    labels = {line[1:] for line in code if line.startswith(":")}
+    assert set(re.findall(r"goto (\w+)", BATCH)) <= labels
+    assert not re.search(r"\b(pause|set /p|choice)\b", BATCH), "it never asks"
+    assert "process_group_backend gloo" in BATCH, "there is no NCCL on Windows"
