@@ -73,6 +73,7 @@ class ImageLayout(NamedTuple):
     size: int  # pixels of a view's edges; views are square
     tokens: int  # embeddings that tower and projector make of a view
     max_tiles: int = 1  # the most tiles along each edge of an image; 1: it is never split
+    background: tuple[int, int, int] = (128, 128, 128)  # RGB around an image: about the mean that the tower takes off
 
     @property
     def view_tokens(self) -> int:

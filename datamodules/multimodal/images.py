@@ -1,7 +1,7 @@
 """Images as views of one size: whole, or whole and in tiles (as in nanoVLM and LLaVA-NeXT)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,13 +20,18 @@ class Views(NamedTuple):
     places: NDArray[np.int64]  # [v], as in Images
 
 
-def views_of(image: "Image", layout: ImageLayout) -> Views:
+Fit = Literal["stretch", "pad", "crop"]
+"""How an image becomes a square view: its edges stretched, a square around it (LLaVA), or the square in its middle."""
+
+
+def views_of(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Views:
     """The whole image, and its tiles in reading order if it is larger than a view and may be split.
 
-    An image is stretched to its tiles' square; a tile is never cut off.
+    The image is stretched to whole tiles, as few as keep its longer edge (at most `max_tiles` along it) and about its
+    shape; `fit` is of the view of the whole.
     """
-    rows, columns = (min(layout.max_tiles, -(-edge // layout.size)) for edge in (image.height, image.width))
-    views, places = [_resized(image, layout.size, layout.size)], [0]
+    views, places = [_whole(image, layout, fit)], [0]
+    rows, columns = tiles(image.height, image.width, layout)
     if rows * columns > 1:
         sheet = _resized(image, columns * layout.size, rows * layout.size)
         for row in range(rows):
@@ -36,6 +41,14 @@ def views_of(image: "Image", layout: ImageLayout) -> Views:
                 places.append(1 + row * layout.max_tiles + column)
     pixels = np.ascontiguousarray(np.stack(views).transpose(0, 3, 1, 2))
     return Views(pixels, np.array(places, np.int64))
+
+
+def tiles(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
+    """Rows and columns of tiles that an image is split into; (1, 1): it is not."""
+    longer = max(height, width)
+    most = min(layout.max_tiles, -(-longer // layout.size))
+    rows, columns = (-(-edge * most // longer) for edge in (height, width))
+    return rows, columns
 
 
 def no_views(layout: ImageLayout) -> Views:
@@ -54,6 +67,18 @@ def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
     pixels, places = joined(samples, layout)
     views = [len(sample.places) for sample in samples] or [0]
     return Images(torch.from_numpy(pixels), torch.from_numpy(places), torch.tensor(views, dtype=torch.int64))
+
+
+def _whole(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
+    from PIL import ImageOps
+    from PIL.Image import Resampling
+
+    edges = layout.size, layout.size
+    if fit == "pad":
+        image = ImageOps.pad(image.convert("RGB"), edges, Resampling.BICUBIC, layout.background)
+    elif fit == "crop":
+        image = ImageOps.fit(image.convert("RGB"), edges, Resampling.BICUBIC)
+    return _resized(image, *edges)
 
 
 def _resized(image: "Image", width: int, height: int) -> NDArray[np.uint8]:

@@ -1,0 +1,103 @@
+"""Images become views of one size: nothing is lost, and each view says where it lies."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.images import collate_views, joined, no_views, tiles, views_of
+
+RED, BLUE, GREY = (255, 0, 0), (0, 0, 255), (10, 20, 30)
+
+
+def checkered(rows, columns, size):
+    """An image of tiles, each of one colour of its own."""
+    pixels = np.zeros((rows * size, columns * size, 3), np.uint8)
+    for row in range(rows):
+        for column in range(columns):
+            pixels[row * size : (row + 1) * size, column * size : (column + 1) * size] = colour(row, column)
+    return Image.fromarray(pixels)
+
+
+def colour(row, column):
+    return (40 * row + 10, 60 * column + 5, 200)
+
+
+def test_an_image_is_one_view_where_nothing_is_split():
+    views = views_of(checkered(1, 2, 20), ImageLayout(8, 4))
+    assert views.pixels.shape == (1, 3, 8, 8) and views.pixels.dtype == np.uint8 and views.places.tolist() == [0]
+    assert (views.pixels[0, :, 4, 0] == colour(0, 0)).all() and (views.pixels[0, :, 4, 7] == colour(0, 1)).all()
+
+
+def test_tiles_come_in_reading_order_after_the_whole():
+    layout = ImageLayout(16, 4, max_tiles=4)
+    views = views_of(checkered(2, 3, 16), layout)
+    assert views.pixels.shape == (7, 3, 16, 16)
+    assert views.places.tolist() == [0, 1, 2, 3, 5, 6, 7]  # 1 + row * max_tiles + column
+    for tile, (row, column) in enumerate([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)], 1):
+        assert (views.pixels[tile].transpose(1, 2, 0) == colour(row, column)).all()
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "expected"),
+    [
+        (16, 16, (1, 1)),
+        (10, 12, (1, 1)),  # smaller than a view: not split
+        (17, 16, (2, 2)),
+        (48, 32, (3, 2)),
+        (64, 16, (4, 1)),
+        (64, 17, (4, 2)),
+        (8000, 4000, (4, 2)),  # larger than the most tiles: its shape stays
+        (4000, 8000, (2, 4)),
+        (9000, 10, (4, 1)),
+    ],
+)
+def test_tiles_follow_the_shape_of_the_image(height, width, expected):
+    """As in nanoVLM: the longer edge up to the most tiles, the shorter one in proportion, both rounded up."""
+    layout = ImageLayout(16, 4, max_tiles=4)
+    assert tiles(height, width, layout) == expected
+    # In nanoVLM's own terms: targets in pixels, then cut.
+    target = min(4 * 16, -(-max(height, width) // 16) * 16)
+    shorter = max(16, -(-min(height, width) * target // max(height, width)) + 15) // 16
+    assert sorted(expected) == [shorter, target // 16]
+    assert tiles(height, width, ImageLayout(16, 4)) == (1, 1)
+
+
+def test_fit():
+    layout = ImageLayout(8, 4, background=GREY)
+    wide = Image.new("RGB", (32, 16), RED)
+    wide.paste(BLUE, (0, 0, 8, 16))  # the left quarter
+    stretched, padded, cropped = (
+        views_of(wide, layout, fit).pixels[0].transpose(1, 2, 0) for fit in ("stretch", "pad", "crop")
+    )
+    assert (stretched[:, 0] == BLUE).all() and (stretched[:, 3:] == RED).all()
+    assert (padded[[0, 1, 6, 7]] == GREY).all() and (padded[2:6, 0] == BLUE).all() and (padded[2:6, 4:] == RED).all()
+    assert (cropped[:, 2:] == RED).all()  # the middle half
+
+
+def test_a_view_is_the_same_for_every_fit_of_a_square():
+    layout, image = ImageLayout(8, 4), checkered(2, 2, 20)
+    stretched, padded, cropped = (views_of(image, layout, fit).pixels for fit in ("stretch", "pad", "crop"))
+    assert (stretched == padded).all() and (stretched == cropped).all()
+
+
+def test_tiles_do_not_depend_on_the_fit():
+    layout, image = ImageLayout(8, 4, max_tiles=3), checkered(1, 3, 20)
+    whole = {fit: views_of(image, layout, fit) for fit in ("stretch", "pad", "crop")}
+    assert all((views.pixels[1:] == whole["stretch"].pixels[1:]).all() for views in whole.values())
+    assert not (whole["pad"].pixels[0] == whole["crop"].pixels[0]).all()
+
+
+def test_samples_side_by_side():
+    layout = ImageLayout(8, 4, max_tiles=2)
+    red, blue, grey = (
+        views_of(Image.new("RGB", size, colour), layout)
+        for size, colour in (((8, 8), RED), ((16, 8), BLUE), ((8, 8), GREY))
+    )
+    images = collate_views([joined([red, blue], layout), no_views(layout), grey], layout)
+    assert images.pixels.shape == (5, 3, 8, 8) and images.pixels.dtype == torch.uint8
+    assert images.places.tolist() == [0, 0, 1, 2, 0] and images.views.tolist() == [4, 0, 1]
+    assert images.pixels[:, :, 0, 0].tolist() == [list(RED), *[list(BLUE)] * 3, list(GREY)]
+    nothing = collate_views([], layout)
+    assert nothing.pixels.shape == (0, 3, 8, 8) and nothing.views.tolist() == [0]
