@@ -1,0 +1,93 @@
+"""Archives are read as Python's tarfile writes them in each format; what is damaged is said, never passed over."""
+
+import gzip
+import io
+import tarfile
+
+import numpy as np
+import pytest
+
+from datamodules.vision_language import tar_members
+from datamodules.vision_language.tar_members import members
+from engine.randomness import hash_bits
+
+FILES = {"000.jpg": b"j" * 700, "000.json": b"{}", "empty.txt": b"", "ü" * 80 + "/" + "n" * 120 + ".png": b"p" * 512}
+
+
+def archive(files=FILES, form=tarfile.PAX_FORMAT, **attributes):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as tar:
+        folder = tarfile.TarInfo("folder")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            for key, value in attributes.items():
+                setattr(info, key, value)
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_files_in_every_format(form, keep):
+    files = {name: data for name, data in FILES.items() if form != tarfile.USTAR_FORMAT or len(name) < 90}
+    data = archive(files, form)
+    found = list(members(io.BytesIO(data), "a.tar", keep))
+    assert {member.name: data[member.offset : member.offset + member.size] for member in found} == files
+    assert [member.data for member in found] == [files[member.name] if keep else None for member in found]
+
+
+def test_a_large_number_of_seconds_is_no_path():
+    found = list(members(io.BytesIO(archive(mtime=1.5)), "a.tar", keep=False))  # a pax header for each file
+    assert [member.name for member in found] == list(FILES)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_truncated_archive_names_the_member_wherever_it_ends(keep):
+    data = archive({"000.jpg": b"j" * 700, "001.jpg": b"k" * 700})
+    end = len(data.rstrip(b"\0"))  # within the last file's last block
+    for length in (*range(0, end, 100), end, -(-end // 512) * 512):
+        with pytest.raises(ValueError, match="a.tar: the archive ends") as error:
+            list(members(io.BytesIO(data[:length]), "a.tar", keep))
+    assert "001.jpg" in str(error.value)
+
+
+def test_a_damaged_header_is_no_end():
+    data = bytearray(archive())
+    at = data.index(b"empty.txt")
+    data[at] ^= 1
+    with pytest.raises(ValueError, match="a.tar: after 000.json stands no header"):
+        list(members(io.BytesIO(bytes(data)), "a.tar", keep=False))
+
+
+def test_a_compressed_archive_is_refused_in_words():
+    for content in (b"short", hash_bits(np.arange(1000)).tobytes()):
+        with pytest.raises(ValueError, match="a.tar.gz: .* compressed one must be unpacked"):
+            list(members(io.BytesIO(gzip.compress(content)), "a.tar.gz", keep=False))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
+def test_links_and_devices_are_refused(kind):
+    with pytest.raises(ValueError, match="a.tar: 000.jpg is a link or a device"):
+        list(members(io.BytesIO(archive(type=kind, linkname="/etc/passwd")), "a.tar", keep=False))
+
+
+def test_what_is_too_large_is_not_kept(monkeypatch):
+    monkeypatch.setattr(tar_members, "MOST_BYTES", 600)
+    found = list(members(io.BytesIO(archive()), "a.tar", keep=True))
+    assert [member.data and len(member.data) for member in found] == [None, 2, b"", 512]
+    assert found[0].size == 700
+
+
+def test_an_extended_header_is_bounded_and_whole():
+    for header in (b"9999999 path=x\n", b"0 path=x\n", b"x"):
+        bomb = tarfile.TarInfo("a")
+        bomb.type, bomb.size = tarfile.XHDTYPE, len(header)
+        data = bomb.tobuf(tarfile.USTAR_FORMAT) + header.ljust(512, b"\0")
+        with pytest.raises(ValueError, match="damaged extended header"):
+            list(members(io.BytesIO(data), "a.tar", keep=False))
+    bomb.size = 1 << 30
+    with pytest.raises(ValueError, match="extended header of 1,073,741,824 bytes"):
+        list(members(io.BytesIO(bomb.tobuf(tarfile.USTAR_FORMAT)), "a.tar", keep=False))
