@@ -21,6 +21,7 @@ _FIELDS = {"question", "csv", "values", "capacities"}
 class Asked(NamedTuple):
     """A line of the file."""
 
+    where: str  # file and line
     record: dict[str, Any]  # as it was written
     question: str  # with the series' place
     curves: Curves
@@ -49,6 +50,9 @@ class AskedTimelines:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def name(self, index: int) -> str:
+        return f"{index} ({self.rows[index].where})"
+
     def item(self, epoch: int, index: int) -> ChatItem:
         row = self.rows[index]
         counts = (self.layout.count(len(row.curves[0])),)
@@ -74,7 +78,7 @@ class AskedTimelines:
             question = place(question.strip(), self.position)
         shares = self._recording(record, where).shares
         present = ~np.isnan(shares)
-        return Asked(record, question, (np.nan_to_num(shares).astype(np.float32), present))
+        return Asked(where, record, question, (np.nan_to_num(shares).astype(np.float32), present))
 
     def _recording(self, record: Mapping[str, Any], where: str) -> Recording:
         if ("csv" in record) == ("values" in record):

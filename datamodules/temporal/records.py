@@ -1,19 +1,18 @@
 """Samples of timelines, and answers to them, as the reports show them."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from datamodules.multimodal.report import Figure, figures_of, title_of
 from datamodules.temporal.channels import CHANNELS, KEYS, Format
 from datamodules.temporal.facts import Facts, Present, Verdict
 from datamodules.temporal.grading import MEASURES, OUTCOMES, errors, grade
 from datamodules.temporal.notation import Notation
 from datamodules.temporal.questions import read_answer
-from datamodules.temporal.report import Figure
 from datamodules.temporal.samples import PLACEHOLDER, TimelineSample
 from datamodules.temporal.shown import Mark, MarkKind, Shown
 from datamodules.temporal.templates import ANSWERS, QUESTIONS
@@ -56,7 +55,7 @@ def answer_record(number: int, sample: TimelineSample, notation: Notation, answe
         marks=(*record.marks, *predicted),
         answer=answer,
         blind=blind,
-        outcomes={_title(name): outcomes[name] for name in MEASURES if name in outcomes},
+        outcomes={title_of(name): outcomes[name] for name in MEASURES if name in outcomes},
         errors=errors(facts, answer, notation),
         blind_errors=errors(facts, blind, notation),
     )
@@ -66,23 +65,14 @@ def answer_figures(
     samples: Iterable[TimelineSample], answers: Iterable[tuple[str, str]], notation: Notation
 ) -> list[Figure]:
     """Shares of what was right, of all tasks together and of each: in answers (text, blind text) and by the rules."""
-    totals: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
-    for sample, (text, blind) in zip(samples, answers, strict=True):
-        for system, said in (("model", text), ("blind", blind), ("rules", sample.answer)):
-            for name, (reached, possible) in grade(sample.facts, said, notation).items():
-                totals[name][system][0] += reached
-                totals[name][system][1] += possible
-    figures = []
-    for name in OUTCOMES:
-        if name in totals:
-            task, _, measure = name.rpartition("/")
-            shares = {system: reached / possible for system, (reached, possible) in totals[name].items()}
-            figures.append(Figure(task or "all", _title(measure), **shares))
-    return figures
-
-
-def _title(measure: str) -> str:
-    return measure.replace("_", " ").replace(" percent", "\N{NO-BREAK SPACE}%")
+    graded = (
+        {
+            system: grade(sample.facts, said, notation)
+            for system, said in (("model", text), ("blind", blind), ("rules", sample.answer))
+        }
+        for sample, (text, blind) in zip(samples, answers, strict=True)
+    )
+    return figures_of(OUTCOMES, graded)
 
 
 @lru_cache(maxsize=256)

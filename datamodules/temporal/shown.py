@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.temporal.word_differences import word_differences
+from datamodules.multimodal.word_differences import word_differences
 
 
 class MarkKind(str, Enum):

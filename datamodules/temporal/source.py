@@ -54,6 +54,9 @@ class TimelineQuestions:
             self._kept[index] = self.timelines.sample(self.split, 0, index)
         return self._kept[index]
 
+    def name(self, index: int) -> str:
+        return str(index)
+
     def item(self, epoch: int, index: int) -> ChatItem:
         return as_item(self.sample(epoch, index), self.layout)
 

@@ -100,7 +100,7 @@ def test_the_windows_script_says_the_same():
     # shift moves %0: where the script lies must be known before.
     assert code.index('set "repository=%~dp0.."') < code.index("shift")
     (start,) = (line for line in code if "train.py" in line)
-    assert start.startswith('"%python%" "%repository%\\train.py" fit --config "%repository%\\configs\\vision_language\\')
+    assert start.startswith('"%python%" "%repository%\\train.py" fit --config "%repository%\\configs\\'), start
     assert start.endswith("--trainer.devices %devices% %strategy%%options%")
     assert code[code.index(start) + 1] == "exit /b %errorlevel%", "no command may stand between, it would set it anew"
     labels = {line[1:] for line in code if line.startswith(":")}

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from datamodules.multimodal.report import Figure
+from datamodules.multimodal.word_differences import word_differences
 from datamodules.temporal.channels import KEYS, Format
 from datamodules.temporal.data_summary import choose_examples, summarise
 from datamodules.temporal.leak_check import check_leaks
 from datamodules.temporal.records import answer_figures, answer_record, question_record
-from datamodules.temporal.report import Figure, write_data_report, write_prediction_report
+from datamodules.temporal.report import write_data_report, write_prediction_report
 from datamodules.temporal.samples import Split, Synthesis
 from datamodules.temporal.shown import Mark, MarkKind, Shown
-from datamodules.temporal.word_differences import word_differences
 from tests import browser
 
 ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
@@ -266,7 +267,7 @@ def test_half_a_character_does_not_stop_a_report(tmp_path):
 def test_a_full_disk_leaves_the_older_report(tmp_path, monkeypatch):
     page = write_data_report(tmp_path, [shown()], {"split": "old"})
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    monkeypatch.setattr("datamodules.temporal.report.PAGES", tmp_path / "absent")
+    monkeypatch.setattr("datamodules.multimodal.report.PAGES", tmp_path / "absent")
     with pytest.raises(OSError):
         write_data_report(tmp_path, [shown()], {"split": "new"})
     monkeypatch.undo()
@@ -278,9 +279,9 @@ def test_a_full_disk_leaves_the_older_report(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         return real(path, write, check)
 
-    from datamodules.temporal.report import write_beside as real
+    from datamodules.multimodal.report import write_beside as real
 
-    monkeypatch.setattr("datamodules.temporal.report.write_beside", refuse_the_second)
+    monkeypatch.setattr("datamodules.multimodal.report.write_beside", refuse_the_second)
     with pytest.raises(OSError, match="No space"):
         write_data_report(tmp_path, [shown()], {"split": "new"})
     assert len(written) == 2

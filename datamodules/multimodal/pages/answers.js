@@ -1,0 +1,152 @@
+// The prediction report: what was reached, then every answer, some on a page, by filter.
+// A family says what else is on a card, how its kinds of questions are called, and what is to be known of its figures.
+
+const ON_PAGE = 20;
+const wrong = (record) => record.errors.length > 0;
+const RESULTS = {
+  all: ["all", () => true],
+  right: ["right", (record) => !wrong(record)],
+  wrong: ["wrong", wrong],
+  better: ["right, and the blind answer is wrong", (record) => !wrong(record) && record.blind_errors.length > 0],
+  worse: ["wrong, and the blind answer is right", (record) => wrong(record) && record.blind !== null && !record.blind_errors.length],
+};
+
+function signed(gain, share) {
+  const size = share ? (100 * Math.abs(gain)).toFixed(1) : number(Math.abs(gain), 3);
+  return (gain > 0 ? "+" : gain < 0 ? "−" : "") + size;
+}
+
+function figuresTable(figures, kind) {
+  const rules = figures.some((figure) => figure.rules !== null);
+  const systems = ["model", "blind", "model − blind", ...(rules ? ["rules"] : [])];
+  const columns = [{name: kind}, {name: "figure"}, ...systems.map((name) => ({name, number: true})), {name: "", bar: true}];
+  const show = (figure, value) => figure.percent ? percent(value) : number(value);
+  let task = null;
+  return table(null, columns, figures.map((figure) => {
+    const both = figure.model !== null && figure.blind !== null, gain = both ? figure.model - figure.blind : null;
+    const row = [figure.task === task ? "" : figure.task, figure.name, show(figure, figure.model), show(figure, figure.blind),
+      gain === null ? "–" : signed(gain, figure.percent), ...(rules ? [show(figure, figure.rules)] : []),
+      figure.percent && figure.model !== null ? bar(figure.model, figure.blind) : ""];
+    row.first = figure.task !== task && task !== null;
+    task = figure.task;
+    return row;
+  }));
+}
+
+function parts(pieces, kind) {
+  return pieces.map(([text, differs]) => differs ? element("mark", {class: kind}, text) : text);
+}
+
+function said(text) {
+  return text === "" ? [element("span", {class: "none"}, "(nothing)")] : [text];
+}
+
+function card(record, drawing, several) {
+  const badges = wrong(record) ? record.errors.map((error) => element("span", {class: "badge wrong"}, several ? "wrong: " + error : "wrong"))
+    : [element("span", {class: "badge right"}, "right")];
+  const name = `sample-${record.sample}`;
+  const texts = element("dl", {class: "texts"},
+    element("dt", {}, "Question"), element("dd", {}, record.question),
+    element("dt", {}, "Truth"), element("dd", {}, ...parts(record.truth_parts, "true")),
+    element("dt", {}, "Answer"), element("dd", {}, ...(record.answer ? parts(record.answer_parts, "predicted") : said(""))));
+  if (record.blind !== null) texts.append(element("dt", {}, "Blind answer" + (record.blind_errors.length ? several ? ` (wrong: ${record.blind_errors.join(", ")})` : " (wrong)" : " (right)")),
+    element("dd", {class: "blind"}, ...said(record.blind)));
+  const outcomes = Object.entries(record.outcomes).flatMap(([what, [reached, possible]], place) => [place ? " · " : "",
+    element("span", {class: reached <= possible - 1 ? "missed" : null}, `${what} ${number(reached)} of ${number(possible)}`)]);
+  return element("article", {class: "card", id: name, tabindex: -1},
+    element("header", {}, element("h3", {}, element("a", {href: "#" + name}, `Sample ${record.sample}`)),
+      element("span", {class: "faint"}, [record.task, record.class].filter(Boolean).join(" · ")), ...badges),
+    element("div", {class: "wide"}, drawing(record), element("div", {}, texts, element("p", {class: "outcomes"}, ...outcomes))));
+}
+
+function choice(label, name, options) {
+  const select = element("select", {name}, ...options.map(([value, text]) => element("option", {value}, text)));
+  return element("label", {}, label, select);
+}
+
+function counted(names) {
+  const counts = new Map();
+  for (const name of names) counts.set(name, (counts.get(name) || 0) + 1);
+  return [...counts].sort().map(([name, count]) => [name, `${name} (${count})`]);
+}
+
+// family: {kind: how a kind of question is called, note: of the figures, drawing: a record's node, legend: a node or null}
+function predictionReport(family) {
+  const records = content.records, kind = family.kind.toLowerCase();
+  const kinds = counted(records.map((record) => record.task));
+  const several = new Set(records.flatMap((record) => record.errors)).size > 1;
+  const texts = records.map((record) => [`sample ${record.sample}`, record.question, record.truth, record.answer, record.blind || ""].join("\n").toLowerCase());
+  about("Prediction report");
+  page.append(element("h2", {}, "Figures"),
+    element("p", {class: "note"}, family.note), figuresTable(content.figures, kind));
+
+  const everything = element("button", {type: "button"}, "Show all");
+  const form = element("form", {role: "search", "aria-label": "Answers to show"},
+    ...(kinds.length > 1 ? [choice(family.kind, "task", [["", `all (${records.length})`], ...kinds])] : []),
+    choice("Result", "result", Object.entries(RESULTS).map(([key, [text, test]]) => [key, `${text} (${records.filter(test).length})`])),
+    ...(several ? [choice("Kind of error", "error", [["", "any or none"], ...counted(records.flatMap((record) => record.errors))])] : []),
+    element("label", {class: "search"}, "Text in question, truth or answers", element("input", {type: "search", name: "text"})),
+    everything);
+  const counter = element("p", {role: "status"}), cards = element("div", {class: "cards"});
+  const turns = [turn(), turn()];
+  page.append(element("h2", {}, "Answers"), form, element("div", {class: "counter"}, counter, turns[0].box),
+    ...(family.legend ? [family.legend] : []), cards, element("div", {class: "counter"}, element("span"), turns[1].box));
+  let shown = [], at = 0;
+
+  function turn() {
+    const back = element("button", {type: "button"}, "Previous"), on = element("button", {type: "button"}, "Next"), place = element("span");
+    back.addEventListener("click", () => show(at - 1, true));
+    on.addEventListener("click", () => show(at + 1, true));
+    return {back, on, place, box: element("div", {class: "turn"}, back, place, on)};
+  }
+
+  function filter() {
+    const wanted = new FormData(form), [, result] = RESULTS[wanted.get("result")];
+    const words = wanted.get("text").toLowerCase().split(/\s+/).filter(Boolean);
+    shown = records.filter((record, i) => (!wanted.get("task") || record.task === wanted.get("task")) && result(record) &&
+      (!wanted.get("error") || record.errors.includes(wanted.get("error"))) && words.every((word) => texts[i].includes(word)));
+    const failed = shown.filter(wrong).length;
+    counter.textContent = `${shown.length} of ${records.length} answers: ${shown.length - failed} right, ${failed} wrong`;
+    show(0, false);
+  }
+
+  function showAll() {
+    form.reset();
+    filter();
+  }
+
+  function show(number, turned) {
+    const pages = Math.max(1, Math.ceil(shown.length / ON_PAGE));
+    at = Math.min(pages - 1, Math.max(0, number));
+    cards.replaceChildren(...shown.slice(at * ON_PAGE, (at + 1) * ON_PAGE).map((record) => card(record, family.drawing, several)));
+    if (!shown.length) cards.append(element("p", {class: "none"}, "No answer is like this."));
+    for (const {back, on, place} of turns) {
+      back.disabled = at === 0;
+      on.disabled = at === pages - 1;
+      place.textContent = `page ${at + 1} of ${pages}`;
+    }
+    if (turned && cards.firstChild) {
+      cards.firstChild.focus({preventScroll: true});
+      cards.firstChild.scrollIntoView();
+    }
+  }
+
+  // An address that ends in #sample-7 shows that sample, whatever page it is on.
+  function named() {
+    const isNamed = (record) => location.hash === `#sample-${record.sample}`;
+    if (!records.some(isNamed)) return;
+    if (!shown.some(isNamed)) showAll();
+    const place = shown.findIndex(isNamed);
+    show(Math.floor(place / ON_PAGE), false);
+    const found = document.getElementById(location.hash.slice(1));
+    found.classList.add("named");
+    found.scrollIntoView();
+  }
+
+  form.addEventListener("input", filter);
+  everything.addEventListener("click", showAll);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  window.addEventListener("hashchange", named);
+  filter();
+  named();
+}
