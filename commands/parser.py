@@ -14,6 +14,7 @@ from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.preemption import Preemption
 from callbacks.replica_parity import ReplicaParity
 from callbacks.stragglers import Stragglers
+from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
 from commands.run_folder import RUNS, newest_config
 from engine.checkpoints import DurableCheckpointIO
@@ -47,6 +48,7 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
     parser.add_class_arguments(DurableCheckpointIO, "checkpoints")
     parser.add_lightning_class_args(Watchdog, "watchdog")
+    parser.add_lightning_class_args(Throughput, "throughput")
     parser.add_lightning_class_args(Stragglers, "stragglers")
     parser.add_lightning_class_args(FiniteGuard, "finite_guard")
     parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")

@@ -10,7 +10,6 @@ from callbacks.due_validation import DueValidation
 from callbacks.prediction_file import PredictionFile
 from callbacks.results_table import ResultsTable, ShownLast
 from callbacks.run_log import RunLog
-from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
@@ -66,7 +65,7 @@ def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object]) -> No
         keep_config: called when training begins.
     """
     run_log, table = RunLog(keep_config), ResultsTable()
-    trainer.callbacks[:0] = [run_log, Throughput(), PredictionFile(), ConfigOverCheckpoint(), DueValidation(), table]
+    trainer.callbacks[:0] = [run_log, PredictionFile(), ConfigOverCheckpoint(), DueValidation(), table]
     watchdog = next(callback for callback in trainer.callbacks if isinstance(callback, Watchdog))
     watchdog.attach(trainer)
     trainer.callbacks.remove(watchdog)

@@ -83,6 +83,17 @@ class LockstepModule(LightningModule):
     def training_loss(self, batch: Any) -> LossSum:
         """The sum of the micro-batch's loss terms and their number."""
 
+    def amounts(self, batch: Any) -> dict[str, float]:
+        """How much a micro-batch holds, by name; the same names in every micro-batch of every process.
+
+        Throughput adds them up over all processes and logs `train/NAME_per_second`. Two names are read apart:
+        `positions`, with padding, makes `train/real_tokens`, the share of them that are `tokens`; `flops`, which the
+        model takes forward and backward, make `train/tflops` and `train/mfu`.
+
+        Asked in every step, so they are numbers of the host: sizes, and what the data side has counted.
+        """
+        return {}
+
     @property
     def data(self) -> LockstepDataModule:
         """The run's data module."""

@@ -8,7 +8,6 @@ arrays of features follow the order in which the placeholders appear, row by row
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -24,6 +23,14 @@ class Chat(NamedTuple):
     placeholders: int  # how many of the tokens stand for another modality's features
 
 
+class Counts(NamedTuple):
+    """Of tokens, as numbers: nobody has to wait for the device to know them."""
+
+    real: int = 0  # not padding
+    supervised: int = 0
+    features: int = 0  # placeholders
+
+
 class Rows(NamedTuple):
     """S chats in R rows of L tokens; a row holds one chat or several, one after the other, padded on the right."""
 
@@ -32,6 +39,7 @@ class Rows(NamedTuple):
     positions: Tensor  # [R, L] int64, from 0 in every chat; padding goes on counting from 0 as a chat of its own
     samples: Tensor  # [S] int64, the sample of each chat, in the order of the rows; FILLER chats have none
     placeholders: Tensor  # [S] int64, placeholders of each chat
+    counts: Counts = Counts()  # of all rows together
 
 
 class Prompts(NamedTuple):
@@ -87,16 +95,3 @@ class Images(NamedTuple):
     pixels: Tensor  # [V, 3, size, size] uint8, RGB; V may be 0
     places: Tensor  # [V] int64, 0: the whole image; 1 + row * max_tiles + column: a tile
     views: Tensor  # [S] int64, views of each sample
-
-
-def real_share(rows: Rows) -> Tensor:
-    """The share of the tokens that are not padding, in [0, 1]; a scalar on the rows' device.
-
-    A chat counts if it has a supervised token, as all have that `pack` and `pad_rows` take.
-    """
-    width = rows.tokens.shape[1]
-    columns = torch.arange(width, device=rows.tokens.device)
-    last = torch.where(rows.positions == 0, columns, 0).amax(1)
-    # So what ends a row without a label is padding.
-    taught = torch.where(rows.labels != IGNORE, columns, -1).amax(1)
-    return 1 - torch.where(taught < last, width - last, 0).sum() / rows.tokens.numel()

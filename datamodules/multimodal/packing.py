@@ -1,7 +1,7 @@
 """Chats as rows of a batch: packed, in groups of similar length, or as prompts to be answered.
 
 Chats that share a row do not see each other: each counts its positions from 0, by which the language model tells them
-apart. Padding is computed like everything else, so little of it is time won; `batch.real_share` says how little.
+apart. Padding is computed like everything else, so little of it is time won; `Counts.real` says how little.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datamodules.multimodal.batch import IGNORE, Chat, Prompts, Rows
+from datamodules.multimodal.batch import IGNORE, Chat, Counts, Prompts, Rows
 from engine.sampling import FILLER
 
 
 def pack(
-    chats: Sequence[Chat], samples: NDArray[np.int64], budget: int, pad: int, max_length: int | None = None
+    chats: Sequence[Chat], samples: NDArray[np.int64], budget: int, pad: int
 ) -> tuple[Rows, NDArray[np.int64]]:
     """Chats in as few rows of at most `budget` tokens as first-fit-decreasing finds.
 
@@ -24,19 +24,18 @@ def pack(
         samples: int64 [S], the number of each chat's sample.
         budget: tokens of a row. A longer chat has a row for itself.
         pad: the padding token.
-        max_length: the most tokens of a chat; None for any.
 
     Returns:
         The rows, as wide as the fullest; and, in the order of the rows, the place of each chat in `chats`.
 
     Raises:
-        ValueError: a chat is longer than `max_length`, or has no supervised token.
+        ValueError: a chat has no supervised token.
     """
-    return _assembled(chats, samples, first_fit(_lengths(chats, samples, max_length), budget), pad)
+    return _assembled(chats, samples, first_fit(_lengths(chats, samples), budget), pad)
 
 
 def pad_rows(
-    chats: Sequence[Chat], samples: NDArray[np.int64], groups: int, pad: int, max_length: int | None = None
+    chats: Sequence[Chat], samples: NDArray[np.int64], groups: int, pad: int
 ) -> list[tuple[Rows, NDArray[np.int64]]]:
     """One chat a row, in `groups` batches from the shortest chats to the longest, as equal in number as can be.
 
@@ -45,7 +44,7 @@ def pad_rows(
     """
     if groups < 1:
         raise ValueError(f"chats cannot be dealt to {groups} groups; expected at least 1")
-    lengths = _lengths(chats, samples, max_length)
+    lengths = _lengths(chats, samples)
     parts = np.array_split(np.argsort(lengths, kind="stable"), groups)
     return [_assembled(chats, samples, part[:, None].tolist(), pad) for part in parts]
 
@@ -89,15 +88,10 @@ def first_fit(lengths: NDArray[np.int64], budget: int) -> list[list[int]]:
     return rows
 
 
-def _lengths(chats: Sequence[Chat], samples: NDArray[np.int64], max_length: int | None) -> NDArray[np.int64]:
+def _lengths(chats: Sequence[Chat], samples: NDArray[np.int64]) -> NDArray[np.int64]:
     if len(chats) != len(samples):
         raise ValueError(f"{len(chats)} chats, but {len(samples)} samples")
     for chat, sample in zip(chats, samples, strict=True):
-        if max_length is not None and len(chat.tokens) > max_length:
-            raise ValueError(
-                f"sample {sample}: {len(chat.tokens)} tokens ({chat.placeholders} of them for features), but "
-                f"max_length is {max_length}; raise it, or leave such samples out"
-            )
         if not chat.supervised[1:].any():
             raise ValueError(f"sample {sample}: no supervised token among its {len(chat.tokens)} to learn from")
     return np.array([len(chat.tokens) for chat in chats], np.int64)
@@ -124,4 +118,6 @@ def _assembled(
     order = np.array([item for row in rows for item in row], np.int64)
     placeholders = torch.tensor([chats[item].placeholders for item in order], dtype=torch.int64)
     taken = np.asarray(samples, np.int64)[order]
-    return Rows(*map(torch.from_numpy, (tokens, labels, positions, taken)), placeholders), order
+    real = sum(len(chats[item].tokens) for item in order)
+    counts = Counts(real, int((labels != IGNORE).sum()), int(placeholders.sum()))
+    return Rows(*map(torch.from_numpy, (tokens, labels, positions, taken)), placeholders, counts), order

@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from torch import Tensor, nn
 
-from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows, real_share
+from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows
 from engine.exact_mean import LossSum
 from engine.gather import gathered_objects
 from engine.module import LockstepModule
@@ -25,7 +25,7 @@ from lightning_modules.multimodal.export import export
 from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
 from lightning_modules.multimodal.own_tokens import require_own_tokens
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
-from lightning_modules.multimodal.precision import device_has_bf16, precision_of
+from lightning_modules.multimodal.precision import Precision, device_has_bf16, precision_of
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.splice import splice
 from lightning_modules.multimodal.tally import Tally
@@ -65,6 +65,9 @@ class MultimodalModule(LockstepModule):
     """  # noqa: E501
 
     terms_per_sample = 32  # tokens of an answer
+
+    features_name = "feature_tokens"
+    """What Throughput calls the tokens in which features stand."""
 
     encoder: nn.Module
     projector: Projector
@@ -120,8 +123,7 @@ class MultimodalModule(LockstepModule):
             return
         tokenizer = self.data.tokenizer
         self.encoder = self.build_encoder()
-        precision = precision_of(self.trainer.precision, device_has_bf16(self.trainer.strategy.root_device))
-        self.language_model = LanguageModel(self.language_model_settings, tokenizer.vocabulary_size, precision)
+        self.language_model = LanguageModel(self.language_model_settings, tokenizer.vocabulary_size, self.formats)
         path = self.language_model_settings.path
         if path is not None:
             require_own_tokens(path, folder_of(path), self.data.tokenizer_source, tokenizer.tokenizer.get_vocab())
@@ -132,6 +134,11 @@ class MultimodalModule(LockstepModule):
         # Apple's GPUs have no double precision.
         precise = torch.float32 if self.trainer.strategy.root_device.type == "mps" else torch.float64
         self.tallies = nn.ModuleDict({_key(system): Tally(outcomes, precise) for system in systems})
+
+    @property
+    def formats(self) -> Precision:
+        """Of pretrained weights, and what is computed with them."""
+        return precision_of(self.trainer.precision, device_has_bf16(self.trainer.strategy.root_device))
 
     @property
     def parts(self) -> dict[str, nn.Module]:
@@ -153,12 +160,17 @@ class MultimodalModule(LockstepModule):
     def training_loss(self, batch: Sequence[Examples]) -> LossSum:
         """Of a micro-batch in parts."""
         scores = [self._score(part.rows, self.features(part.modality)) for part in batch]
-        if self.is_log_step:
-            sizes = [part.rows.tokens.numel() for part in batch]
-            real = sum(real_share(part.rows) * size for part, size in zip(batch, sizes, strict=True)) / sum(sizes)
-            self.log("train/real_tokens", real, on_step=True, on_epoch=False, batch_size=1)
         total, count = (torch.stack(figures).sum() for figures in zip(*scores, strict=True))
         return LossSum(total, count)
+
+    def amounts(self, batch: Sequence[Examples]) -> dict[str, float]:
+        counts = [part.rows.counts for part in batch]
+        return {
+            "tokens": sum(count.real for count in counts),
+            "positions": sum(part.rows.tokens.numel() for part in batch),
+            "supervised_tokens": sum(count.supervised for count in counts),
+            self.features_name: sum(count.features for count in counts),
+        }
 
     def features(self, modality: Any) -> Features:
         return Features(self.projector(self.encoder(modality)), self.feature_counts(modality))

@@ -1,11 +1,19 @@
-"""How fast, and how much of it waiting. The clock is the test's own."""
+"""How fast, how much of the device, and how much of it waiting. The clock is the test's own."""
 
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from callbacks import peak_flops as peaks
 from callbacks import throughput
+from callbacks.peak_flops import peak_flops
 from callbacks.throughput import Throughput
+from engine.votes import Votes
+from tests.conftest import TINY
+from tests.temporal import TINY_TEMPORAL
+
+AMOUNTS = {"tokens": 30.0, "positions": 40.0, "image_tokens": 20.0, "flops": 3e12}
 
 
 class Clock:
@@ -15,62 +23,161 @@ class Clock:
         return self.now
 
 
+class Watched:
+    """A callback in a training of two processes that do the same."""
+
+    def __init__(self, amounts=None, peak_tflops=None):
+        self.clock, self.logged = Clock(), []
+        self.callback = Throughput(peak_tflops)
+        plan = SimpleNamespace(batch_size=64, processes=2)
+        self.trainer = SimpleNamespace(
+            global_step=0,
+            log_every_n_steps=5,
+            datamodule=SimpleNamespace(plan=plan),
+            train_dataloader=SimpleNamespace(waited=0.0),
+            strategy=SimpleNamespace(root_device=torch.device("cpu")),
+            precision="bf16-mixed",
+        )
+        self.module = SimpleNamespace(
+            log_dict=lambda figures, **_: self.logged.append(figures),
+            votes=Votes(),
+            amounts=lambda batch: dict(amounts or {}),
+        )
+
+    def start(self):
+        self.callback.on_train_start(self.trainer, self.module)
+
+    def train(self, steps, seconds, waited=0.0, micro_batches=1):
+        for _ in range(steps):
+            self.trainer.train_dataloader.waited += waited
+            self.clock.now += seconds
+            for micro in range(micro_batches):
+                self.callback.on_train_batch_start(self.trainer, self.module, None, 0)
+                if micro == micro_batches - 1:
+                    self.trainer.global_step += 1
+                    self.module.votes.count(2 * self.module.votes.ballot({"dtype": torch.float64}))
+                self.callback.on_train_batch_end(self.trainer, self.module, None, None, 0)
+
+
 @pytest.fixture
 def watched(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(throughput, "time", clock)
-    trainer = SimpleNamespace(
-        global_step=0,
-        log_every_n_steps=5,
-        datamodule=SimpleNamespace(plan=SimpleNamespace(batch_size=64)),
-        train_dataloader=SimpleNamespace(waited=0.0),
-    )
-    logged: list[dict[str, float]] = []
-    module = SimpleNamespace(log_dict=lambda figures, **_: logged.append(figures))
-    return Throughput(), trainer, module, clock, logged
+    def made(**options):
+        one = Watched(**options)
+        monkeypatch.setattr(throughput, "time", one.clock)
+        return one
 
-
-def train(watched, steps, seconds, waited=0.0, micro_batches=1):
-    callback, trainer, module, clock, _ = watched
-    for _ in range(steps):
-        trainer.train_dataloader.waited += waited
-        clock.now += seconds
-        for micro in range(micro_batches):
-            trainer.global_step += micro == micro_batches - 1
-            callback.on_train_batch_end(trainer, module, None, None, 0)
+    return made
 
 
 def test_samples_of_all_processes_and_the_share_of_waiting(watched):
-    callback, trainer, module, _, logged = watched
-    callback.on_train_start(trainer, module)
-    train(watched, steps=10, seconds=0.5, waited=0.1)
+    one = watched()
+    one.start()
+    one.train(steps=10, seconds=0.5, waited=0.1)
     expected = {"train/samples_per_second": 64 / 0.5, "train/data_wait": 0.2}
-    assert logged == [pytest.approx(expected)] * 2
+    assert one.logged == [pytest.approx(expected)] * 2
 
 
 def test_optimizer_steps_count_and_not_micro_batches(watched):
-    callback, trainer, module, _, logged = watched
-    callback.on_train_start(trainer, module)
-    train(watched, steps=5, seconds=1.0, micro_batches=4)
-    assert [figures["train/samples_per_second"] for figures in logged] == [64]
+    one = watched()
+    one.start()
+    one.train(steps=5, seconds=1.0, micro_batches=4)
+    assert [figures["train/samples_per_second"] for figures in one.logged] == [64]
+
+
+def test_what_a_module_counts_is_added_up_over_processes_and_micro_batches(watched):
+    one = watched(amounts=AMOUNTS, peak_tflops=12)
+    one.start()
+    one.train(steps=10, seconds=0.5, micro_batches=3)
+    second = 3 * 2 / 0.5  # micro-batches of both processes
+    expected = {
+        "train/samples_per_second": 128,
+        "train/data_wait": 0,
+        "train/tokens_per_second": 30 * second,
+        "train/image_tokens_per_second": 20 * second,
+        "train/real_tokens": 0.75,
+        "train/tflops": 3 * second,
+        "train/mfu": 3 * second / (2 * 12),
+    }
+    assert one.logged == [pytest.approx(expected)] * 2
+
+
+def test_without_a_known_peak_there_is_no_mfu(watched):
+    one = watched(amounts=AMOUNTS)
+    one.start()
+    one.train(steps=5, seconds=1.0)
+    (figures,) = one.logged
+    assert figures["train/tflops"] == 6 and "train/mfu" not in figures
 
 
 def test_validation_does_not_count(watched):
-    callback, trainer, module, clock, logged = watched
-    callback.on_validation_start(trainer, module)  # the sanity check, before any training
-    callback.on_validation_end(trainer, module)
-    callback.on_train_start(trainer, module)
-    train(watched, steps=3, seconds=1.0)
-    callback.on_validation_start(trainer, module)
-    clock.now += 1000
-    callback.on_validation_end(trainer, module)
-    train(watched, steps=2, seconds=1.0)
-    assert [figures["train/samples_per_second"] for figures in logged] == [64]
+    one = watched()
+    one.callback.on_validation_start(one.trainer, one.module)  # the sanity check, before any training
+    one.callback.on_validation_end(one.trainer, one.module)
+    one.start()
+    one.train(steps=3, seconds=1.0)
+    one.callback.on_validation_start(one.trainer, one.module)
+    one.clock.now += 1000
+    one.callback.on_validation_end(one.trainer, one.module)
+    one.train(steps=2, seconds=1.0)
+    assert [figures["train/samples_per_second"] for figures in one.logged] == [64]
 
 
 def test_a_resumed_run_starts_its_clock_at_its_step(watched):
-    callback, trainer, module, _, logged = watched
-    trainer.global_step, trainer.train_dataloader.waited = 1000, 50.0
-    callback.on_train_start(trainer, module)
-    train(watched, steps=5, seconds=2.0, waited=1.0)
-    assert logged == [pytest.approx({"train/samples_per_second": 32, "train/data_wait": 0.5})]
+    one = watched(amounts=AMOUNTS)
+    one.trainer.global_step, one.trainer.train_dataloader.waited = 1000, 50.0
+    one.start()
+    one.train(steps=5, seconds=2.0, waited=1.0)
+    (figures,) = one.logged
+    assert figures["train/samples_per_second"] == 32
+    assert figures["train/data_wait"] == pytest.approx(0.5)
+    one.start()  # a second fit of the same module
+    one.train(steps=5, seconds=1.0)
+    assert one.logged[1]["train/data_wait"] == 0
+    assert one.logged[1]["train/tokens_per_second"] == 60
+
+
+def test_peaks_are_dense_and_of_the_precision(monkeypatch):
+    def peak(name, capability, precision):
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        return peak_flops(torch.device("cuda"), precision)
+
+    assert peak("NVIDIA H100 80GB HBM3", (9, 0), "bf16-mixed") == 989.4e12
+    assert peak("NVIDIA H100 PCIe", (9, 0), "16-mixed") == 756.5e12
+    assert peak("NVIDIA L40S", (8, 9), "bf16-true") == 362.05e12
+    assert peak("Tesla T4", (7, 5), "16-mixed") == 65e12
+    assert peak("Tesla T4", (7, 5), "bf16-mixed") is None
+    assert peak("NVIDIA A100-SXM4-80GB", (8, 0), "32-true") is None
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    assert peak("NVIDIA A100-SXM4-80GB", (8, 0), "32-true") == 156e12
+    assert peak("NVIDIA A100-SXM4-80GB", (8, 0), "64-true") is None
+    assert peak("Some GPU", (9, 0), "bf16-mixed") is None
+    assert peak_flops(torch.device("cpu"), "bf16-mixed") is None
+    names = list(peaks._TFLOPS)
+    assert all(before not in name for place, name in enumerate(names) for before in names[:place]), "the first counts"
+
+
+def test_a_peak_is_positive():
+    with pytest.raises(ValueError, match="throughput.peak_tflops must be more than 0, got 0"):
+        Throughput(0)
+
+
+def test_a_run_of_a_family_that_counts_nothing(lockstep):
+    run = lockstep("fit", *TINY, "--trainer.max_steps", "3", name="a")
+    assert all(speed > 0 for speed in run.series("train/samples_per_second").values())
+    assert all(0 <= share <= 1 for share in run.series("train/data_wait").values())
+    assert not run.series("train/tflops")
+
+
+def test_a_run_of_a_family_that_counts(lockstep):
+    options = ["--throughput.peak_tflops", "0.001", "--trainer.max_steps", "3"]
+    run = lockstep("fit", *TINY_TEMPORAL, *options, name="a")
+    tokens, supervised, features, flops, share, real = (
+        list(run.series(f"train/{name}").values())
+        for name in ("tokens_per_second", "supervised_tokens_per_second", "feature_tokens_per_second", "tflops", "mfu",
+                     "real_tokens")  # fmt: skip
+    )
+    assert len(tokens) == len(real) == 3
+    assert all(all_of > some + other > 0 for all_of, some, other in zip(tokens, supervised, features, strict=True))
+    assert all(0.5 < part <= 1 for part in real)
+    assert share == pytest.approx([1000 * figure for figure in flops])
