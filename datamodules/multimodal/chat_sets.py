@@ -1,17 +1,23 @@
 """A family's samples as batches of chats: to train on, and to be asked about."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from datamodules.multimodal.batch import Chat, Examples, Questions
+from datamodules.multimodal.batch import Chat, Examples, LeftOut, Questions
 from datamodules.multimodal.chat import ChatEncoder, Message
 from datamodules.multimodal.packing import one_per_row, pack, pad_rows, prompts
+from datamodules.multimodal.unusable import UnusableSample
 from engine.sampling import FILLER, Draw
+
+TooLong = Literal["stop", "drop"]
+"""What becomes of a chat that is longer than `max_length`. It is never cut: that could be in the middle of an image."""
+
+Made = TypeVar("Made")
 
 
 class ChatItem(NamedTuple):
@@ -23,11 +29,24 @@ class ChatItem(NamedTuple):
 
 
 class ChatSource(Protocol):
-    """A family's samples."""
+    """A family's samples.
+
+    Where it is dear to make a sample, a method `length(index)` says about how many tokens the prompt of one has,
+    without making it; questions are then ordered by this.
+    """
 
     def __len__(self) -> int: ...
 
-    def item(self, epoch: int, index: int) -> ChatItem: ...
+    def name(self, index: int) -> str:
+        """The sample's number, and the file and row that it comes from if it does: names it in messages."""
+        ...
+
+    def item(self, epoch: int, index: int) -> ChatItem:
+        """
+        Raises:
+            UnusableSample: see there; the message names the sample.
+        """
+        ...
 
     def collate(self, items: Sequence[Any]) -> Any:
         """What the encoder reads; also of no items."""
@@ -43,7 +62,9 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         row_tokens: tokens of a row that chats are packed into; None for one chat a row, in `length_groups` batches of
             similar length.
         length_groups: see `row_tokens`.
-        max_length: a longer chat is an error that names its sample.
+        max_length: tokens of the longest chat; None for any.
+        too_long: `stop`: a longer chat is an error that names its sample; `drop`: it is left out.
+        leave_out: leave samples out that cannot be used, too; otherwise they are errors.
     """
 
     def __init__(
@@ -53,26 +74,40 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         row_tokens: int | None = None,
         length_groups: int = 1,
         max_length: int | None = None,
+        too_long: TooLong = "stop",
+        leave_out: bool = False,
     ) -> None:
         self.source, self.encoder, self.row_tokens = source, encoder, row_tokens
         self.length_groups, self.max_length = length_groups, max_length
+        self.too_long, self.leave_out = too_long, leave_out
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __getitem__(self, draw: Draw) -> tuple[Examples, ...]:
-        indices = draw.indices[draw.indices != FILLER]
-        items = [self.source.item(draw.epoch, int(index)) for index in indices]
-        numbered = zip(items, indices, strict=True)
-        chats = [self.encoder.chat(item.messages, item.counts, index) for item, index in numbered]
-        pad, length = self.encoder.tokenizer.pad, self.max_length
+        made, indices, left_out = usable(drawn(draw), lambda index: self._made(draw.epoch, index), self.leave_out)
+        chats = [chat for _, chat in made]
+        pad = self.encoder.tokenizer.pad
         if self.row_tokens is not None:
-            parts = [pack(chats, indices, self.row_tokens, pad, length)]
+            parts = [pack(chats, indices, self.row_tokens, pad)]
         else:
-            parts = pad_rows(chats, indices, self.length_groups, pad, length)
-        return tuple(
-            Examples(rows, self.source.collate([items[place].modality for place in order])) for rows, order in parts
+            parts = pad_rows(chats, indices, self.length_groups, pad)
+        modalities = (self.source.collate([made[place][0].modality for place in order]) for _, order in parts)
+        examples = [Examples(rows, modality) for (rows, _), modality in zip(parts, modalities, strict=True)]
+        return (examples[0]._replace(left_out=left_out), *examples[1:])
+
+    def _made(self, epoch: int, index: int) -> tuple[ChatItem, Chat] | LeftOut:
+        item, name = self.source.item(epoch, index), self.source.name(index)
+        chat = encoded(self.encoder.chat, item, name)
+        if self.max_length is None or len(chat.tokens) <= self.max_length:
+            return item, chat
+        what = (
+            f"sample {name}: {len(chat.tokens)} tokens ({chat.placeholders} of them for features), but max_length is "
+            f"{self.max_length}"
         )
+        if self.too_long == "drop":
+            return LeftOut("too_long", what)
+        raise ValueError(f"{what}; raise it, or leave such samples out: data.init_args.too_long drop")
 
 
 class ChatQuestions(Dataset[Questions]):
@@ -83,41 +118,90 @@ class ChatQuestions(Dataset[Questions]):
         encoder: makes them chats.
         in_order: keep the source's order, in which predictions are written as they come.
         number: of samples, the first ones of the source; None for all.
+        leave_out: leave samples out that cannot be used; otherwise they are errors.
     """
 
     def __init__(
-        self, source: ChatSource, encoder: ChatEncoder, in_order: bool = False, number: int | None = None
+        self,
+        source: ChatSource,
+        encoder: ChatEncoder,
+        in_order: bool = False,
+        number: int | None = None,
+        leave_out: bool = False,
     ) -> None:
         self.source, self.encoder, self.in_order = source, encoder, in_order
         self.number = len(source) if number is None else number
+        self.leave_out = leave_out
 
     def first(self, number: int) -> "ChatQuestions":
         """Of the source's first samples alone: the shortest prompts would not be a fair choice."""
-        return ChatQuestions(self.source, self.encoder, self.in_order, number)
+        return ChatQuestions(self.source, self.encoder, self.in_order, number, self.leave_out)
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
         if self.in_order:
             return np.arange(len(self))
-        lengths = [len(self._prompt(self.source.item(0, index), index).tokens) for index in range(len(self))]
-        return np.argsort(np.array(lengths, np.int64), kind="stable")
+        length = getattr(self.source, "length", self._prompt_length)
+        return np.argsort(np.array([length(index) for index in range(len(self))], np.int64), kind="stable")
 
     def __len__(self) -> int:
         return self.number
 
     def __getitem__(self, draw: Draw) -> Questions:
-        indices = self._order[draw.indices[draw.indices != FILLER]]
-        items = [self.source.item(0, int(index)) for index in indices]
-        numbered = list(zip(items, indices, strict=True))
+        made, indices, left_out = usable(self._order[drawn(draw)], self._made, self.leave_out)
         pad = self.encoder.tokenizer.pad
-        asked = [self._prompt(item, index) for item, index in numbered]
-        whole = [self._whole(item, index) for item, index in numbered]
-        modality = self.source.collate([item.modality for item in items])
-        return Questions(one_per_row(whole, indices, pad), prompts(asked, indices, pad), modality)
+        whole, asked = [chat for _, chat, _ in made], [prompt for *_, prompt in made]
+        modality = self.source.collate([item.modality for item, *_ in made])
+        return Questions(one_per_row(whole, indices, pad), prompts(asked, indices, pad), modality, left_out)
 
-    def _prompt(self, item: ChatItem, index: int) -> Chat:
-        return self.encoder.prompt(item.messages, item.counts, index)
-
-    def _whole(self, item: ChatItem, index: int) -> Chat:
+    def _made(self, index: int) -> tuple[ChatItem, Chat, Chat]:
+        """The sample, its chat as far as it is known, and the prompt."""
+        item, name = self.source.item(0, index), self.source.name(index)
+        prompt = encoded(self.encoder.prompt, item, name)
         known = item.messages[-1]["role"] == "assistant"
-        return self.encoder.chat(item.messages, item.counts, index) if known else self._prompt(item, index)
+        return item, encoded(self.encoder.chat, item, name) if known else prompt, prompt
+
+    def _prompt_length(self, index: int) -> int:
+        item = self.source.item(0, index)
+        return len(encoded(self.encoder.prompt, item, self.source.name(index)).tokens)
+
+
+def drawn(draw: Draw) -> NDArray[np.int64]:
+    """The samples of a draw."""
+    return draw.indices[draw.indices != FILLER]
+
+
+def usable(
+    indices: NDArray[np.int64], make: Callable[[int], Made | LeftOut], leave_out: bool
+) -> tuple[list[Made], NDArray[np.int64], tuple[LeftOut, ...]]:
+    """What is made of samples; the indices of those that something is made of; and the others.
+
+    Raises:
+        UnusableSample: of a sample, unless such are to be left out.
+    """
+    made, kept, left_out = [], [], []
+    for index in indices.tolist():
+        try:
+            one = make(index)
+        except UnusableSample as error:
+            if not leave_out:
+                raise
+            one = LeftOut("unusable", str(error))
+        if isinstance(one, LeftOut):
+            left_out.append(one)
+        else:
+            made.append(one)
+            kept.append(index)
+    return made, np.array(kept, np.int64), tuple(left_out)
+
+
+def encoded(encode: Callable[..., Chat], item: ChatItem, name: str) -> Chat:
+    """A sample as tokens, by a method of ChatEncoder.
+
+    Raises:
+        UnusableSample: its messages are no chat: a special token in a text, a marker too many, no answer.
+    """
+    try:
+        return encode(item.messages, item.counts, name)
+    except ValueError as error:
+        raise UnusableSample(str(error)) from error

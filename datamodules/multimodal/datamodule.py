@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from datamodules.multimodal.chat import ChatEncoder
-from datamodules.multimodal.chat_sets import ChatExamples, ChatQuestions, ChatSource
+from datamodules.multimodal.chat_sets import ChatExamples, ChatQuestions, ChatSource, TooLong
 from datamodules.multimodal.tokenizer import ChatTokenizer, load_tokenizer
 from engine.datamodule import LockstepDataModule
 
@@ -18,7 +18,9 @@ class MultimodalDataModule(LockstepDataModule):
         tokenizer: name on the Hugging Face hub or local directory of the language model's tokenizer; null for the built-in one.
         row_tokens: tokens of a row that several chats are packed into, without seeing each other; null for one chat a row.
         length_groups: unpacked, a micro-batch is computed in so many parts of similar length.
-        max_length: tokens of the longest chat; a longer one is an error that names its sample. null for any.
+        max_length: tokens of the longest chat to train on; null for any.
+        too_long: what becomes of a longer one: `stop` (an error that names its sample) or `drop` (it is left out and counted). It is never cut.
+        max_unusable: samples that may turn out unusable (a malformed row, an image that cannot be decoded) in a whole training, or in one evaluation: they are named, counted, and left out. One more, and the run stops. 0: it stops at the first.
         batches: see LockstepDataModule.
     """  # noqa: E501
 
@@ -45,14 +47,22 @@ class MultimodalDataModule(LockstepDataModule):
         row_tokens: int | None = None,
         length_groups: int = 1,
         max_length: int | None = None,
+        too_long: TooLong = "stop",
+        max_unusable: int = 0,
         **batches: Any,
     ) -> None:
         super().__init__(**batches)
         for name, size in (("row_tokens", row_tokens), ("length_groups", length_groups), ("max_length", max_length)):
             if size is not None and size < 1:
                 raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
+        if too_long == "drop" and max_length is None:
+            raise ValueError("data.init_args.too_long is drop, but max_length is null, so no chat is too long")
+        if max_unusable < 0:
+            raise ValueError(f"data.init_args.max_unusable is a number of samples, 0 for none; got {max_unusable}")
         self.tokenizer_source, self.row_tokens = tokenizer, row_tokens
         self.length_groups, self.max_length = length_groups, max_length
+        self.too_long: TooLong = too_long
+        self.max_unusable = max_unusable
 
     @abstractmethod
     def texts(self) -> Iterable[str]:
@@ -87,8 +97,9 @@ class MultimodalDataModule(LockstepDataModule):
 
     def examples(self, source: ChatSource) -> ChatExamples:
         """A source to train on."""
-        return ChatExamples(source, self.chat_encoder, self.row_tokens, self.length_groups, self.max_length)
+        rows = self.row_tokens, self.length_groups, self.max_length, self.too_long
+        return ChatExamples(source, self.chat_encoder, *rows, leave_out=self.max_unusable > 0)
 
     def questions(self, source: ChatSource, in_order: bool = False) -> ChatQuestions:
         """A source to evaluate, or to predict: then `in_order`."""
-        return ChatQuestions(source, self.chat_encoder, in_order)
+        return ChatQuestions(source, self.chat_encoder, in_order, leave_out=self.max_unusable > 0)

@@ -1,5 +1,7 @@
 """Samples become batches: every sample once, its modality beside it, the same sample in any batch."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from datamodules.multimodal.batch import IGNORE
 from datamodules.multimodal.chat import ChatEncoder
 from datamodules.multimodal.chat_sets import ChatExamples, ChatItem, ChatQuestions
 from datamodules.multimodal.tokenizer import load_tokenizer
+from datamodules.multimodal.unusable import UnusableSample
 from engine.sampling import FILLER, Draw
 
 
@@ -20,6 +23,9 @@ class Letters:
 
     def __len__(self):
         return 7
+
+    def name(self, index):
+        return f"{index} (letters.json, row {index})"
 
     def item(self, epoch, index):
         messages = [{"role": "user", "content": "a" * (10 - index) + "<it>"}]
@@ -96,5 +102,84 @@ def test_questions_without_answers(encoder):
 
 
 def test_too_long_a_chat_is_named(encoder):
-    with pytest.raises(ValueError, match=r"sample 6.*max_length is 10"):
-        ChatExamples(Letters(), encoder, row_tokens=60, max_length=10)[Draw(0, np.array([6]))]
+    with pytest.raises(ValueError, match=r"sample 6 \(letters.json, row 6\): .*max_length is 10.*too_long drop"):
+        ChatExamples(Letters(), encoder, row_tokens=60, max_length=10, leave_out=True)[Draw(0, np.array([6]))]
+
+
+@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
+def test_chats_that_are_too_long_are_dropped_whole(encoder, options):
+    indices = np.arange(7)
+    whole = ChatExamples(Letters(), encoder, **options)[Draw(0, indices)]
+    sizes = {sample: len(encoder.chat(*Letters().item(0, sample)[:2]).tokens) for sample in range(7)}
+    most = sorted(sizes.values())[3]
+    long = [sample for sample, size in sizes.items() if size > most]
+    parts = ChatExamples(Letters(), encoder, max_length=most, too_long="drop", **options)[Draw(0, indices)]
+    assert 0 < len(long) < 7 and len(parts) == len(whole)
+    assert sorted(sample for part in parts for sample in part.rows.samples.tolist()) == sorted(set(sizes) - set(long))
+    assert [left.reason for part in parts for left in part.left_out] == ["too_long"] * len(long)
+    for sample, left in zip(long, parts[0].left_out, strict=True):
+        assert f"sample {sample} (letters.json, row {sample}): {sizes[sample]} tokens" in left.what
+    for part in parts:
+        check(part.rows, part.modality, encoder.tokenizer.placeholder)
+
+
+class Damaged(Letters):
+    """Sample 2 cannot be read; the text of sample 4 holds a special token, that of 5 one marker too many."""
+
+    def item(self, epoch, index):
+        item = super().item(epoch, index)
+        if index == 2:
+            raise UnusableSample("letters.json, row 2: not an image")
+        extra = {4: "<|im_end|>", 5: "<it>"}.get(index, "")
+        item.messages[0]["content"] += extra
+        return item
+
+
+SAID = ["row 2: not an image", r"row 4.*special token", r"row 5.*stands 2 times"]
+
+
+@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
+def test_unusable_samples_are_left_out_and_named(encoder, options):
+    parts = ChatExamples(Damaged(), encoder, leave_out=True, **options)[Draw(0, np.arange(7))]
+    assert sorted(sample for part in parts for sample in part.rows.samples.tolist()) == [0, 1, 3, 6]
+    left_out = [left for part in parts for left in part.left_out]
+    assert len(left_out) == 3
+    for left, said in zip(left_out, SAID, strict=True):
+        assert left.reason == "unusable" and re.search(said, left.what)
+    for part in parts:
+        check(part.rows, part.modality, encoder.tokenizer.placeholder)
+    sound = ChatExamples(Letters(), encoder, **options)[Draw(0, np.array([0, 1, 3, 6]))]
+    for part, expected in zip(parts, sound, strict=True):  # as if they had never been drawn
+        assert torch.equal(part.rows.tokens, expected.rows.tokens)
+
+
+@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
+def test_a_micro_batch_without_a_usable_sample(encoder, options):
+    parts = ChatExamples(Damaged(), encoder, leave_out=True, **options)[Draw(0, np.array([2, 4]))]
+    assert all((part.rows.labels == IGNORE).all() and not len(part.rows.samples) for part in parts)
+    assert [len(part.left_out) for part in parts] == [2] + [0] * (len(parts) - 1)
+
+
+@pytest.mark.parametrize(("index", "said"), list(zip((2, 4, 5), SAID, strict=True)))
+def test_an_unusable_sample_is_an_error_where_none_may_be_left_out(encoder, index, said):
+    for data in (ChatExamples(Damaged(), encoder), ChatQuestions(Damaged(), encoder, in_order=True)):
+        with pytest.raises(UnusableSample, match=said):
+            data[Draw(0, np.array([index]))]
+
+
+def test_questions_without_the_unusable_ones(encoder):
+    data = ChatQuestions(Damaged(), encoder, in_order=True, leave_out=True)
+    for some in (data, data.first(7)):
+        batch = some[Draw(0, np.arange(7))]
+        assert batch.prompts.samples.tolist() == batch.rows.samples.tolist() == [0, 1, 3, 6]
+        assert [left.reason for left in batch.left_out] == ["unusable"] * 3
+        check(batch.rows, batch.modality, encoder.tokenizer.placeholder)
+    nothing = data[Draw(0, np.array([2]))]
+    assert nothing.prompts.samples.tolist() == [FILLER] and len(nothing.left_out) == 1
+
+
+def test_questions_are_ordered_by_lengths_that_cost_nothing(encoder):
+    source = Damaged()
+    source.length = [5, 4, 9, 1, 2, 8, 3].__getitem__
+    data = ChatQuestions(source, encoder, leave_out=True)
+    assert data[Draw(0, np.arange(7))].prompts.samples.tolist() == [3, 6, 1, 0]
