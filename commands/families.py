@@ -4,5 +4,12 @@ from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.temporal.datamodule import ResourceTimelines
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.temporal.module import TimelineReader
+from lightning_modules.vision_language.module import VisionLanguageModel
 
-__all__ = ["InteractionSequences", "ResourceTimelines", "SequentialRecommender", "TimelineReader"]
+__all__ = [
+    "InteractionSequences",
+    "ResourceTimelines",
+    "SequentialRecommender",
+    "TimelineReader",
+    "VisionLanguageModel",
+]

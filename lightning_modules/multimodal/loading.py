@@ -1,25 +1,28 @@
 """Builds a causal language model of transformers as its settings say; transformers is imported when one is built."""
 
-import difflib
 import logging
 import warnings
-from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from engine.hub import why_unreachable
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.precision import Precision, set_dtypes
+from lightning_modules.multimodal.pretrained import (
+    config_of,
+    few,
+    read_pretrained,
+    require_local_files,
+    switch_off_dropout,
+)
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 log = logging.getLogger("lockstep")
 
-_WEIGHTS = ("*.safetensors", "*.bin")
+_SECTION = "language_model"
 
 
 def load_language_model(
@@ -37,15 +40,16 @@ def load_language_model(
 
     config = _config(settings, vocabulary)
     if settings.trainable == "none":
-        _switch_off_dropout(config)
+        switch_off_dropout(config)
     dtype = precision.frozen if settings.trainable in ("none", "lora") else precision.trained
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": settings.attention}
     if settings.path is None:
         network = AutoModelForCausalLM.from_config(config, **options)
     else:
-        network, found = _read(AutoModelForCausalLM, settings.path, config=config, output_loading_info=True, **options)
+        options.update(config=config, output_loading_info=True)
+        network, found = read_pretrained(_SECTION, AutoModelForCausalLM, settings.path, **options)
         if found["missing_keys"]:  # transformers gives them random values
-            raise ValueError(f"language_model.path: {settings.path} lacks {_few(found['missing_keys'])}: is it whole?")
+            raise ValueError(f"language_model.path: {settings.path} lacks {few(found['missing_keys'])}: is it whole?")
     widened = _widen_vocabulary(network, vocabulary)
     # Pretrained models come in evaluation mode, in which transformers checkpoints no activations; Lightning leaves it.
     return network.train(), widened
@@ -78,76 +82,12 @@ def _config(settings: LanguageModelSettings, vocabulary: int) -> "PretrainedConf
     from transformers import AutoConfig
 
     if settings.path is not None:
-        _require_local_files(settings.path)
-        return _read(AutoConfig, settings.path)
-    given = dict(settings.config or {})
-    kind = given.pop("model_type", None)
-    if kind is None:
-        raise ValueError("language_model.config has no model_type, such as qwen2, qwen3 or llama")
+        require_local_files(_SECTION, settings.path)
+        return read_pretrained(_SECTION, AutoConfig, settings.path)
+    given = settings.config or {}
     if "vocab_size" in given:
         raise ValueError("language_model.config has a vocab_size; leave it out, it is the tokenizer's")
-    try:
-        known = AutoConfig.for_model(kind)
-    except ValueError:
-        raise ValueError(f"language_model.config.model_type is {kind!r}, which transformers does not know") from None
-    for key in given:
-        if not hasattr(known, key):  # transformers takes any key, a misspelt one without effect
-            near = difflib.get_close_matches(key, known.to_dict(), n=1)
-            raise ValueError(
-                f"language_model.config.{key}: {kind} has no such setting" + (f"; did you mean {near[0]}?" * bool(near))
-            )
-    return AutoConfig.for_model(kind, **given, vocab_size=vocabulary)
-
-
-def _require_local_files(path: str) -> None:
-    folder = Path(path).expanduser()
-    if folder.is_dir():
-        lacking = [] if (folder / "config.json").is_file() else ["config.json"]
-        if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
-            lacking.append("weights (*.safetensors)")
-        if lacking:
-            raise ValueError(
-                f"language_model.path: {path} has no {' and no '.join(lacking)}; "
-                "give a directory that save_pretrained of transformers has written"
-            )
-    elif folder.is_absolute() or path.startswith((".", "~")) or path.count("/") > 1:
-        raise ValueError(f"language_model.path: there is no directory {path}")
-
-
-def _read(auto: Any, path: str, **options: Any) -> Any:
-    from safetensors import SafetensorError
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()  # of every process, over the lines of the others
-    local = Path(path).expanduser()
-    options["trust_remote_code"] = False
-    try:
-        if local.is_dir():
-            return auto.from_pretrained(str(local), local_files_only=True, **options)
-        if why_unreachable():  # otherwise the cache would be asked after half a minute of attempts
-            options["local_files_only"] = True
-        return auto.from_pretrained(path, **options)
-    except (OSError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if local.is_dir():
-            raise ValueError(f"language_model.path: {path} cannot be loaded: {said}") from error
-        raise ValueError(
-            f"language_model.path: {path} is neither a local directory nor in the cache nor to be had from the hub: "
-            f"{why_unreachable() or said}. Fetch it where there is a network (hf download {path} --local-dir DIR) and "
-            "set language_model.path to DIR"
-        ) from error
-
-
-def _few(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more weights" if len(ordered) > 3 else "")
-
-
-def _switch_off_dropout(config: "PretrainedConfig") -> None:
-    # A frozen model stays in training mode (see above), so its dropout is taken out of its settings.
-    for key, value in config.to_dict().items():
-        if "drop" in key and isinstance(value, float):
-            setattr(config, key, 0.0)
+    return config_of(_SECTION, given, "qwen2, qwen3 or llama", vocab_size=vocabulary)
 
 
 @torch.no_grad()

@@ -38,6 +38,17 @@ class ProjectorSettings:
             if value is not None and value < 1:
                 raise ValueError(f"projector.{name} must be at least 1, got {value}")
 
+    def count(self, features: int) -> int:
+        """Embeddings that so many features become.
+
+        Raises:
+            ValueError: the projector does not take so many.
+        """
+        if self.kind != "pixel_shuffle":
+            return features
+        _require_squares(features, self.factor)
+        return features // self.factor**2
+
 
 class Projector(nn.Module):
     """[..., input_size] -> [..., output_size]; `pixel_shuffle` takes grids [S, N, C] and returns [S, N / factor^2, C].
@@ -74,10 +85,6 @@ class Projector(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         return self.layers(features)
 
-    def count(self, features: int) -> int:
-        """Embeddings that so many features become."""
-        return features // self.settings.factor**2 if self.settings.kind == "pixel_shuffle" else features
-
 
 class PixelShuffle(nn.Module):
     """Puts the features of each square of a grid side by side: [S, N, C] -> [S, N / factor^2, C factor^2].
@@ -95,8 +102,15 @@ class PixelShuffle(nn.Module):
             ValueError: the N features are no square grid whose edge is a multiple of the factor.
         """
         samples, count, width = grid.shape
-        edge, factor = math.isqrt(count), self.factor
-        if edge * edge != count or edge % factor:
-            raise ValueError(f"pixel_shuffle takes a square grid of edge n x {factor}, got {count} features")
+        factor = self.factor
+        edge = _require_squares(count, factor)
         squares = grid.view(samples, edge // factor, factor, edge // factor, factor, width).transpose(2, 3)
         return squares.reshape(samples, count // factor**2, factor**2 * width)
+
+
+def _require_squares(features: int, factor: int) -> int:
+    """The grid's edge."""
+    edge = math.isqrt(features)
+    if edge * edge != features or edge % factor:
+        raise ValueError(f"pixel_shuffle takes a square grid of edge n x {factor}, got {features} features")
+    return edge

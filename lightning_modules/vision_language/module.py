@@ -1,0 +1,107 @@
+"""The vision-language family's LightningModule: a language model that sees."""
+
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.multimodal.batch import ImageLayout, Images
+from lightning_modules.multimodal.language_model import LanguageModelSettings
+from lightning_modules.multimodal.module import Features, MultimodalModule
+from lightning_modules.multimodal.projector import ProjectorSettings
+from lightning_modules.multimodal.vision_tower import VisionTower, tower_shape
+from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+
+_PLACE_SCALE = 0.02  # standard deviation of language models' embeddings at the start
+
+
+class VisionLanguageModel(MultimodalModule):
+    """Answers questions about images, any number of them in a chat.
+
+    Where the data split images (`max_tiles` above 1), each view's features follow a learnt embedding that says where
+    in its image the view lies; it trains at the projector's rate.
+
+    Args:
+        language_model: the language model that reads the features.
+        vision_tower: makes features of an image's patches.
+        projector: from the tower's features to the language model's.
+        blind: train and evaluate on black images, as a baseline.
+        training: see MultimodalModule and LockstepModule; the parts that may have a rate of their own in `learning_rates` are vision_tower, projector and language_model.
+    """  # noqa: E501
+
+    encoder: VisionTower
+
+    def __init__(
+        self,
+        language_model: LanguageModelSettings,
+        vision_tower: VisionTowerSettings,
+        projector: ProjectorSettings | None = None,
+        blind: bool = False,
+        **training: Any,
+    ) -> None:
+        super().__init__(language_model, projector, **training)
+        self.vision_tower_settings, self.blind = vision_tower, blind
+
+    # -- sizes, for the data -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def image_layout(self) -> ImageLayout:
+        """Known before anything is built, so that data can be made on a machine of their own."""
+        shape = tower_shape(self.vision_tower_settings)
+        tokens = self.projector_settings.count(shape.patches)
+        return ImageLayout(shape.image_size, tokens, self.data.max_tiles)
+
+    # -- building ----------------------------------------------------------------------------------------------------
+
+    def build_encoder(self) -> nn.Module:
+        return VisionTower(self.vision_tower_settings, self.formats)
+
+    def encoder_description(self) -> dict[str, Any]:
+        tower = self.encoder
+        shape, normalisation = tower.shape._asdict(), tower.normalisation._asdict()
+        return {**asdict(self.vision_tower_settings), **shape, **normalisation, "max_tiles": self.data.max_tiles}
+
+    def configure_model(self) -> None:
+        if hasattr(self, "encoder"):
+            return
+        super().configure_model()
+        self.places: nn.Embedding | None = None
+        tiles = self.image_layout.max_tiles
+        if tiles > 1:
+            self.places = nn.Embedding(1 + tiles**2, self.language_model.hidden_size)
+            nn.init.normal_(self.places.weight, std=_PLACE_SCALE)
+
+    @property
+    def parts(self) -> dict[str, nn.Module]:
+        projection = nn.ModuleList([self.projector] if self.places is None else [self.projector, self.places])
+        return {"vision_tower": self.encoder, "projector": projection, "language_model": self.language_model}
+
+    # -- features ----------------------------------------------------------------------------------------------------
+
+    def features(self, modality: Images) -> Features:
+        counts = self.feature_counts(modality)
+        views = self.blinded(modality) if self.blind else modality
+        nothing = len(views.pixels) == 0
+        if nothing:
+            # Without an image, too, every weight takes part: other processes wait for its gradient.
+            views = self._black_view(views)
+        vectors = self.projector(self.encoder(views))
+        if self.places is not None:
+            where = self.places(views.places).unsqueeze(1).to(vectors.dtype)
+            vectors = torch.cat((where, vectors), dim=1)
+        vectors = vectors.flatten(0, 1)
+        return Features(vectors[:0] if nothing else vectors, counts)
+
+    def feature_counts(self, modality: Images) -> Tensor:
+        return modality.views * self.image_layout.view_tokens
+
+    def blinded(self, modality: Images) -> Images:
+        """Black images, as many as before."""
+        return modality._replace(pixels=torch.zeros_like(modality.pixels))
+
+    @staticmethod
+    def _black_view(nothing: Images) -> Images:
+        pixels, places = nothing.pixels, nothing.places
+        return nothing._replace(pixels=pixels.new_zeros((1, *pixels.shape[1:])), places=places.new_zeros(1))
