@@ -24,7 +24,9 @@ class BatchedDataset(Protocol):
     """A data set that assembles a whole micro-batch at once; FILLER indices give rows that weigh nothing.
 
     With an attribute `work`, an integer for each sample, processes get equal shares of it (see TrainSampler). With a
-    method `first`, a limited evaluation is of `first(number)`: of a set that has an order of its own a fair choice.
+    method `blocks`, which tells of an epoch which samples are cheap to read together, their order keeps to a window of
+    such blocks at a time. With a method `first`, a limited evaluation is of `first(number)`: of a set that has an
+    order of its own a fair choice.
     """
 
     def __len__(self) -> int: ...
@@ -99,6 +101,7 @@ class LockstepDataModule(LightningDataModule):
             resume=self._resume_point(),
             same_epoch=self.same_epoch,
             work=getattr(data, "work", None),
+            blocks=getattr(data, "blocks", lambda epoch: None),
             trained=None if self.trainer is None else self._micro_batches_trained,
         )
         if not isinstance(data, Stream):

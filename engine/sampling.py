@@ -13,12 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
-from engine.randomness import hash_permutation
+from engine.randomness import hash_bits, hash_permutation
 
 FILLER = -1
 """The index of a row that holds no sample: it keeps a process in step with the others and weighs nothing."""
 
 _ORDER = 1  # this stream's name beside those of the data sets, which hash the same seed
+_BLOCKS = 0xB10C  # and that of the order of blocks
+
+
+class Blocks(NamedTuple):
+    """Samples that are cheap to read together: those from where a block starts up to where the next one does."""
+
+    starts: NDArray[np.int64]  # [blocks] ascending from 0
+    window: int  # blocks, at least 1, whose samples are mixed with each other
 
 
 class Draw(NamedTuple):
@@ -29,10 +37,23 @@ class Draw(NamedTuple):
     number: int = 0  # of the global batch in the epoch, from 0
 
 
-def global_batches(num_samples: int, batch_size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
-    """The global batches of an epoch: every sample once, in random order; the last batch may be smaller."""
-    order = hash_permutation(num_samples, seed, epoch, _ORDER)
-    return [order[start : start + batch_size] for start in range(0, num_samples, batch_size)]
+def global_batches(
+    num_samples: int, batch_size: int, seed: int, epoch: int, blocks: Blocks | None = None
+) -> list[NDArray[np.int64]]:
+    """The global batches of an epoch: every sample once, in random order; the last batch may be smaller.
+
+    With `blocks` the order is random in two steps: of the blocks, and of the samples within each window of so many
+    blocks. So all samples of a block come within one window's length; in a batch they stand side by side.
+    """
+    starts = range(0, num_samples, batch_size)
+    if blocks is None:
+        order = hash_permutation(num_samples, seed, epoch, _ORDER)
+        return [order[start : start + batch_size] for start in starts]
+    places = np.argsort(hash_permutation(len(blocks.starts), seed, epoch, _BLOCKS))
+    place = np.repeat(places, np.diff(blocks.starts, append=num_samples))  # of each sample's block
+    order = np.lexsort((hash_bits(seed, epoch, _ORDER, np.arange(num_samples)), place // blocks.window))
+    batches = (order[start : start + batch_size] for start in starts)
+    return [batch[np.argsort(place[batch], kind="stable")] for batch in batches]
 
 
 class TrainSampler(Sampler[Draw]):
@@ -49,6 +70,9 @@ class TrainSampler(Sampler[Draw]):
         same_epoch: every iteration is the same epoch, to see whether a model learns a few batches by heart.
         work: about how long each sample takes, in any unit; the shares of a global batch are then dealt out equal in
             it, so that no process waits for one with longer samples. What a global batch holds does not change.
+        blocks: which samples of an epoch are cheap to read together; None where all are alike. Their order follows
+            `global_batches`, and the shares of a global batch are dealt out by block, so that each process mostly
+            reads blocks of its own. With `work`, the shares are dealt out by that instead.
         trained: how many micro-batches were trained so far. Lightning begins iterations that it then drops; one that
             nothing was trained of is begun again.
     """
@@ -65,6 +89,7 @@ class TrainSampler(Sampler[Draw]):
         resume: tuple[int, int] = (0, 0),
         same_epoch: bool = False,
         work: NDArray[np.integer] | None = None,
+        blocks: Callable[[int], Blocks | None] = lambda epoch: None,
         trained: Callable[[], int] | None = None,
     ) -> None:
         if num_samples is not None and num_samples < 1:
@@ -73,7 +98,7 @@ class TrainSampler(Sampler[Draw]):
         self.process, self.processes, self.accumulation = process, processes, accumulation
         self.epoch, self.done = resume
         self._stride = 0 if same_epoch else 1
-        self.work = work
+        self.work, self.blocks = work, blocks
         self._trained = trained or count().__next__
         self._begun: int | None = None
 
@@ -104,17 +129,21 @@ class TrainSampler(Sampler[Draw]):
 
     def _deal(self, epoch: int, number: int, batch: NDArray[np.int64], process: int) -> Iterator[Draw]:
         shares = self.processes * self.accumulation
-        if self.work is not None and shares > 1:
-            batch = _there_and_back(batch[np.argsort(-self.work[batch], kind="stable")], shares)
-        for micro in range(self.accumulation):
-            # Strided: of a smaller last batch, too, the shares differ by one sample at most.
-            yield Draw(epoch, _or_filler(batch[micro * self.processes + process :: shares]), number)
+        if self.work is None and self.blocks(epoch) is not None:
+            parts = np.array_split(batch, shares)[process * self.accumulation : (process + 1) * self.accumulation]
+        else:
+            if self.work is not None and shares > 1:
+                batch = _there_and_back(batch[np.argsort(-self.work[batch], kind="stable")], shares)
+            parts = [batch[micro * self.processes + process :: shares] for micro in range(self.accumulation)]
+        # Of a smaller last batch, too, the shares differ by one sample at most.
+        for part in parts:
+            yield Draw(epoch, _or_filler(part), number)
 
     def _global_batches(self, epoch: int, done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         if self.num_samples is None:
             size = self.batch_size
             return ((number, np.arange(number * size, (number + 1) * size)) for number in count(done))
-        batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch)
+        batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch, self.blocks(epoch))
         return zip(count(done), batches[done:], strict=False)
 
 

@@ -2,11 +2,9 @@
 
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.unusable import UnusableSample
+from engine.sampling import Blocks
 
 __all__ = ["MARKER", "ChatFile", "ImageChat", "UnusableSample"]
 
@@ -25,8 +23,8 @@ class ImageChat(NamedTuple):
 class ChatFile(Protocol):
     """Samples that can be read one by one, from a file or several of the same form."""
 
-    blocks: NDArray[np.int64] | None
-    """Where blocks of rows begin that are read at once (row groups); None where any row costs the same."""
+    blocks: Blocks | None
+    """Which rows are read at once (row groups); None where any row costs the same."""
 
     def __len__(self) -> int: ...
 
