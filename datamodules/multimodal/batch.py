@@ -29,6 +29,7 @@ class Counts(NamedTuple):
     real: int = 0  # not padding
     supervised: int = 0
     features: int = 0  # placeholders
+    pairs: int = 0  # of two tokens of the same chat, in either order
 
 
 class Rows(NamedTuple):
@@ -56,6 +57,7 @@ class LeftOut(NamedTuple):
 
     reason: Literal["unusable", "too_long"]
     what: str  # names it, with file and row where it has them, and says what is wrong
+    sample: int  # its number
 
 
 class Examples(NamedTuple):

@@ -106,7 +106,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
             f"{self.max_length}"
         )
         if self.too_long == "drop":
-            return LeftOut("too_long", what)
+            return LeftOut("too_long", what, index)
         raise ValueError(f"{what}; raise it, or leave such samples out: data.init_args.too_long drop")
 
 
@@ -186,7 +186,7 @@ def usable(
         except UnusableSample as error:
             if not leave_out:
                 raise
-            one = LeftOut("unusable", str(error))
+            one = LeftOut("unusable", str(error), index)
         if isinstance(one, LeftOut):
             left_out.append(one)
         else:

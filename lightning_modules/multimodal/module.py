@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows
 from engine.exact_mean import LossSum
@@ -22,7 +23,9 @@ from engine.gather import gathered_objects
 from engine.module import LockstepModule
 from lightning_modules.multimodal.base_identity import base_identity, check_base, folder_of
 from lightning_modules.multimodal.export import export
+from lightning_modules.multimodal.flops import language_model_flops
 from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
+from lightning_modules.multimodal.left_out import LeftOutOfEvaluation, LeftOutSamples, require_few
 from lightning_modules.multimodal.own_tokens import require_own_tokens
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
 from lightning_modules.multimodal.precision import Precision, device_has_bf16, precision_of
@@ -88,6 +91,7 @@ class MultimodalModule(LockstepModule):
         self.projector_settings = projector or ProjectorSettings()
         self.learning_rates = learning_rates or {}
         self.max_new_tokens = max_new_tokens
+        self.left_out, self.left_out_of_evaluation = LeftOutSamples(self.votes), LeftOutOfEvaluation()
         self.tallies = nn.ModuleDict()
         self.answers: list[Answer] = []
 
@@ -104,6 +108,10 @@ class MultimodalModule(LockstepModule):
     @abstractmethod
     def blinded(self, modality: Any) -> Any:
         """The same samples with nothing in them, with as many features."""
+
+    def feature_flops(self, examples: Examples) -> int | None:
+        """What encoder and projector take of a part, forward and backward, see flops.py; None: nobody has counted."""
+        return None
 
     def encoder_description(self) -> dict[str, Any]:
         """Its settings, for an export: numbers, strings and lists alone."""
@@ -129,6 +137,7 @@ class MultimodalModule(LockstepModule):
             require_own_tokens(path, folder_of(path), self.data.tokenizer_source, tokenizer.tokenizer.get_vocab())
         sizes = self.encoder.output_size, self.language_model.hidden_size
         self.projector = Projector(self.projector_settings, *sizes)
+        self._language_model_flops = language_model_flops(self.language_model.causal, behind_trained=True)
         outcomes = ["loss", *(f"{kind}/loss" for kind in self.data.kinds), *self.data.outcomes]
         systems = [MODEL, BLIND, *self.data.baselines]
         # Apple's GPUs have no double precision.
@@ -157,6 +166,34 @@ class MultimodalModule(LockstepModule):
 
     # -- training ----------------------------------------------------------------------------------------------------
 
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if stage == "fit":
+            self.left_out.open()
+
+    def on_train_batch_start(self, batch: Sequence[Examples], batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
+        self.left_out.cast(one for part in batch for one in part.left_out)
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        super().on_before_optimizer_step(optimizer)
+        if self.is_log_step:  # in others the counts are not waited for
+            for reason, total in self._require_few_left_out().items():
+                if self._may_leave_out[reason]:
+                    self.log(f"train/{reason}_samples", float(total), on_step=True, on_epoch=False, batch_size=1)
+
+    def on_train_epoch_end(self) -> None:
+        self._require_few_left_out()
+
+    def _require_few_left_out(self) -> dict[str, int]:
+        totals = self.left_out.totals
+        require_few(totals["unusable"], self.data.max_unusable, "the training")
+        return totals
+
+    @property
+    def _may_leave_out(self) -> dict[str, bool]:
+        return {"unusable": self.data.max_unusable > 0, "too_long": self.data.too_long == "drop"}
+
     def training_loss(self, batch: Sequence[Examples]) -> LossSum:
         """Of a micro-batch in parts."""
         scores = [self._score(part.rows, self.features(part.modality)) for part in batch]
@@ -164,13 +201,21 @@ class MultimodalModule(LockstepModule):
         return LossSum(total, count)
 
     def amounts(self, batch: Sequence[Examples]) -> dict[str, float]:
-        counts = [part.rows.counts for part in batch]
+        counts, flops = [part.rows.counts for part in batch], [self._flops(part) for part in batch]
         return {
             "tokens": sum(count.real for count in counts),
             "positions": sum(part.rows.tokens.numel() for part in batch),
             "supervised_tokens": sum(count.supervised for count in counts),
             self.features_name: sum(count.features for count in counts),
+            **({} if None in flops else {"flops": sum(flops)}),
         }
+
+    def _flops(self, examples: Examples) -> int | None:
+        features = self.feature_flops(examples)
+        if features is None or self._language_model_flops is None:
+            return None
+        apart = self.language_model_settings.attention == "flash_attention_2"
+        return features + self._language_model_flops.of(examples.rows, apart)
 
     def features(self, modality: Any) -> Features:
         return Features(self.projector(self.encoder(modality)), self.feature_counts(modality))
@@ -211,11 +256,13 @@ class MultimodalModule(LockstepModule):
 
     def _begin_evaluation(self) -> None:
         self.answers = []
+        self.left_out_of_evaluation.begin()
         for tally in self.tallies.values():
             tally.reset()
             tally.update({})  # a process may have no sample to count
 
     def _evaluate(self, batch: Questions) -> None:
+        self.left_out_of_evaluation.take(batch.left_out)
         texts = {}
         kinds: dict[str, list[int]] = {}
         for row, sample in enumerate(batch.rows.samples.tolist()):
@@ -248,6 +295,10 @@ class MultimodalModule(LockstepModule):
         return [tokenizer.decode(answer) for answer in answers]
 
     def _end_evaluation(self, stage: str) -> None:
+        if self.data.max_unusable:
+            unusable = self.left_out_of_evaluation.totals(self.device)["unusable"]
+            self.log(f"{stage}/unusable_samples", float(unusable), batch_size=1)
+            require_few(unusable, self.data.max_unusable, "the evaluation")
         for system in (MODEL, BLIND, *self.data.baselines):
             figures = self.tallies[_key(system)].compute()
             losses = {name: value for name, value in figures.items() if name.split("/")[-1] == "loss"}
@@ -261,10 +312,22 @@ class MultimodalModule(LockstepModule):
 
     # -- prediction --------------------------------------------------------------------------------------------------
 
+    def on_predict_epoch_start(self) -> None:
+        self.left_out_of_evaluation.begin()
+
+    def on_predict_epoch_end(self) -> None:
+        if self.data.max_unusable:
+            unusable = self.left_out_of_evaluation.totals(self.device)["unusable"]
+            require_few(unusable, self.data.max_unusable, "the questions")
+
     def predict_step(self, batch: Questions, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
+        self.left_out_of_evaluation.take(batch.left_out)
         texts = self._write(batch.prompts, self.features(batch.modality))
         answers = zip(batch.prompts.samples.tolist(), texts, strict=True)
-        return [(row, {**self.data.describe(row), "answer": text}) for row, text in answers if row >= 0]
+        said = [(row, {**self.data.describe(row), "answer": text}) for row, text in answers if row >= 0]
+        # Nobody must wonder which line an answer is to.
+        unanswered = ((row, {**self.data.describe(row), "answer": None, "why": why}) for _, why, row in batch.left_out)
+        return sorted([*said, *unanswered], key=lambda line: line[0])
 
     # -- checkpoints and other forms ---------------------------------------------------------------------------------
 
@@ -276,9 +339,12 @@ class MultimodalModule(LockstepModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
         checkpoint["base"] = self.base
+        if self._trainer is not None and self.trainer.state.fn == "fit":
+            checkpoint["left_out"] = self.left_out.totals
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_base(checkpoint.get("base"), self.base)
+        self.left_out.go_on_from(checkpoint.get("left_out", {}))
         super().on_load_checkpoint(checkpoint)
 
     def export(self, folder: Path, merge: bool) -> None:

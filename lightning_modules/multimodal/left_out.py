@@ -1,0 +1,108 @@
+"""Samples that were drawn and are in no batch: named where they were met, counted over all processes."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import torch
+
+from datamodules.multimodal.batch import LeftOut
+from engine.faults import AgreedFailure
+from engine.gather import gathered
+from engine.votes import Votes
+
+REASONS = ("unusable", "too_long")
+
+_NAMED = 20
+"""Unusable samples that each process names aloud."""
+
+log = logging.getLogger("lockstep")
+
+
+class LeftOutSamples:
+    """The samples that a training has left out. A sample is counted each time that it is drawn.
+
+    The counts travel with the step's votes, so they are at hand on every process and cost no collective; reading them
+    waits for the device.
+    """
+
+    def __init__(self, votes: Votes) -> None:
+        self._votes = votes
+        self._before = dict.fromkeys(REASONS, 0)
+        self._names = Names()
+
+    def open(self) -> None:
+        """On every process, before training."""
+        for reason in REASONS:
+            self._votes.open(_vote(reason))
+
+    def cast(self, left_out: Iterable[LeftOut]) -> None:
+        """Takes in those of a micro-batch; they are in the totals from the end of the step's backward pass on."""
+        for one in left_out:
+            self._names.say(one)
+            self._votes.cast(_vote(one.reason))
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Of all processes since the beginning of the training, before a resume, too; equal on all processes."""
+        return {reason: self._before[reason] + int(self._votes.total(_vote(reason))) for reason in REASONS}
+
+    def go_on_from(self, totals: Mapping[str, int]) -> None:
+        """Those that the checkpoint had when it was written."""
+        self._before = {reason: totals.get(reason, 0) for reason in REASONS}
+
+
+class LeftOutOfEvaluation:
+    """The samples that an evaluation has left out."""
+
+    def __init__(self) -> None:
+        self._names = Names()
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from nothing."""
+        self._counts = dict.fromkeys(REASONS, 0)
+
+    def take(self, left_out: Iterable[LeftOut]) -> None:
+        """Takes in those of a batch."""
+        for one in left_out:
+            self._names.say(one)
+            self._counts[one.reason] += 1
+
+    def totals(self, device: torch.device) -> dict[str, int]:
+        """Of all processes, each of which must ask."""
+        counts = gathered(torch.tensor(list(self._counts.values()), device=device)).sum(0)
+        return dict(zip(REASONS, counts.tolist(), strict=True))
+
+
+class Names:
+    """Says which samples are left out; on the process that has met them, as no other knows."""
+
+    def __init__(self) -> None:
+        self._said = 0
+
+    def say(self, one: LeftOut) -> None:
+        if one.reason == "too_long":
+            log.debug("left out: %s", one.what)
+            return
+        self._said += 1
+        # Of the other processes the console shows errors alone.
+        level = logging.ERROR if self._said <= _NAMED else logging.DEBUG
+        log.log(level, "left out: %s", one.what)
+        if self._said == _NAMED:
+            log.error("further samples of this process that cannot be used are only counted (.../unusable_samples)")
+
+
+def require_few(unusable: int, most: int, where: str) -> None:
+    """
+    Raises:
+        AgreedFailure: more samples than `most` are unusable; on all processes alike, as the counts are.
+    """
+    if unusable > most:
+        raise AgreedFailure(
+            f"{unusable} samples of {where} cannot be used, but data.init_args.max_unusable is {most}. They are named "
+            "above, each by the process that met it: mend the data, or raise max_unusable"
+        )
+
+
+def _vote(reason: str) -> str:
+    return f"left_out/{reason}"
