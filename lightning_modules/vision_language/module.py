@@ -31,7 +31,10 @@ class VisionLanguageModel(MultimodalModule):
         training: see MultimodalModule and LockstepModule; the parts that may have a rate of their own in `learning_rates` are vision_tower, projector and language_model.
     """  # noqa: E501
 
+    features_name = "image_tokens"
+
     encoder: VisionTower
+    places: nn.Embedding | None
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class VisionLanguageModel(MultimodalModule):
         if hasattr(self, "encoder"):
             return
         super().configure_model()
-        self.places: nn.Embedding | None = None
+        self.places = None
         tiles = self.image_layout.max_tiles
         if tiles > 1:
             self.places = nn.Embedding(1 + tiles**2, self.language_model.hidden_size)

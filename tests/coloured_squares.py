@@ -1,0 +1,110 @@
+"""The vision-language family at its smallest: chats about no image, one or two of one colour each."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from datamodules.multimodal.batch import ImageLayout, Images
+from datamodules.multimodal.chat_sets import ChatItem
+from datamodules.multimodal.images import Views, collate_views, joined, views_of
+from datamodules.vision_language.datamodule import ImageDataModule
+
+COLOURS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "white": (240, 240, 240)}
+
+TOWER = {
+    "model_type": "siglip_vision_model", "image_size": 16, "patch_size": 8, "hidden_size": 16, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "intermediate_size": 24,
+}  # fmt: skip
+LANGUAGE_MODEL = {
+    "model_type": "qwen2", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 48, "initializer_range": 0.08, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+class ColouredSquares(ImageDataModule):
+    """`images` is how many each chat has; a list for chats in turn."""
+
+    outcomes = ("exact",)
+
+    def __init__(
+        self, images: list[int] | None = None, num_samples: int = 64, edge: int = 16, **batches: Any
+    ) -> None:
+        super().__init__(**batches)
+        self.number, self.num_samples, self.edge = images or [1], num_samples, edge
+
+    def setup(self, stage: str) -> None:
+        source = Squares(self.number, self.num_samples, self.edge, self.image_layout)
+        self.train_set = self.examples(source)
+        self.validation_set = self.test_set = self.questions(source)
+        self.predict_set = self.questions(source, in_order=True)
+
+    def texts(self) -> Iterator[str]:
+        yield from ("what colours ?", "none", *COLOURS)
+
+    def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
+        return {"exact": (float(text.strip() == self.right_answer(sample)), 1.0)}
+
+    def describe(self, row: int) -> dict[str, Any]:
+        return {"sample": row}
+
+    def images(self, sample: int) -> list[Any]:
+        return self.evaluated.pictures(sample)
+
+
+class Squares:
+    def __init__(self, images: list[int], size: int, edge: int, layout: ImageLayout) -> None:
+        self.images, self.size, self.edge, self.layout = images, size, edge, layout
+
+    def __len__(self) -> int:
+        return self.size
+
+    def name(self, index: int) -> str:
+        return str(index)
+
+    def colours(self, index: int) -> list[str]:
+        number = self.images[index % len(self.images)]
+        return list(np.random.default_rng(index).choice(list(COLOURS), number))
+
+    def pictures(self, index: int) -> list[Any]:
+        from PIL import Image
+
+        return [Image.new("RGB", (self.edge, self.edge), COLOURS[colour]) for colour in self.colours(index)]
+
+    def item(self, epoch: int, index: int) -> ChatItem:
+        views = [views_of(picture, self.layout) for picture in self.pictures(index)]
+        answer = " ".join(self.colours(index)) or "none"
+        question = "<image>" * len(views) + "what colours ?"
+        messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        counts = tuple(len(view.places) * self.layout.view_tokens for view in views)
+        return ChatItem(messages, counts, joined(views, self.layout))
+
+    def collate(self, items: Sequence[Views]) -> Images:
+        return collate_views(items, self.layout)
+
+
+def write_config(folder: Path, **model: Any) -> list[str]:
+    """The options of a run that takes a second."""
+    config = {
+        "model": {
+            "class_path": "VisionLanguageModel",
+            "init_args": {
+                "language_model": {"config": LANGUAGE_MODEL},
+                "vision_tower": {"config": TOWER, "trainable": "full"},
+                "learning_rate": 3e-3,
+                "max_new_tokens": 4,
+                **model,
+            },
+        },
+        "data": {"class_path": "tests.coloured_squares.ColouredSquares", "init_args": {"batch_size": 16}},
+        "trainer": {
+            "max_steps": 2, "accelerator": "cpu", "enable_progress_bar": False, "log_every_n_steps": 1,
+            "num_sanity_val_steps": 0,
+        },
+        "best_checkpoint": {"monitor": "val/exact", "mode": "max"},
+    }  # fmt: skip
+    path = folder / "vision_language.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return ["--config", str(path)]
