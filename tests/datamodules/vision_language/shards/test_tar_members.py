@@ -7,8 +7,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from datamodules.vision_language import tar_members
-from datamodules.vision_language.tar_members import members
+from datamodules.vision_language.shards import tar_members
+from datamodules.vision_language.shards.tar_members import members
 from engine.randomness import hash_bits
 
 FILES = {"000.jpg": b"j" * 700, "000.json": b"{}", "empty.txt": b"", "ü" * 80 + "/" + "n" * 120 + ".png": b"p" * 512}

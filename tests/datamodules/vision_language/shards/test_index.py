@@ -1,0 +1,102 @@
+"""Shards are looked at once; what has changed since is looked at again, or refused."""
+
+import json
+
+import pytest
+
+from datamodules.vision_language.shards import index as module
+from datamodules.vision_language.shards.index import Known, Shard, ShardIndex
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Names of the shards that are opened."""
+    names, open_shard = [], module.open_shard
+    monkeypatch.setattr(module, "open_shard", lambda name: (names.append(name), open_shard(name))[1])
+    return names
+
+
+@pytest.fixture
+def shards(write_shard):
+    return [
+        str(write_shard(f"{shard}.tar", {f"{shard}-{n}.txt": b"x" * n for n in range(size)}))
+        for shard, size in enumerate((3, 0, 5))
+    ]
+
+
+def test_shards_are_looked_at_once(shards, tmp_path, opened):
+    told = []
+    ShardIndex(tmp_path / "root/index.json").add(shards, lambda *numbers: told.append(numbers))
+    assert told == [(1, 3), (2, 3), (3, 3)] and set(opened) == set(shards)
+    opened.clear()
+    index = ShardIndex(tmp_path / "root/index.json")
+    index.add(shards)
+    known = [shard.known for shard in index.shards(shards)]
+    assert [one.samples for one in known] == [3, 0, 5] and len({one.files for one in known}) == 3
+    assert opened == []
+    assert [path.name for path in (tmp_path / "root").iterdir()] == ["index.json"], "nothing is left of the writing"
+
+
+def test_the_same_shard_is_found_from_another_folder(shards, tmp_path, monkeypatch):
+    index = ShardIndex(tmp_path / "index.json")
+    index.add(shards)
+    monkeypatch.chdir(tmp_path)
+    assert index.shards(["0.tar"])[0].known == index.shards(shards)[0].known is not None
+
+
+def test_a_shard_of_another_size_is_looked_at_again_or_refused(shards, tmp_path, write_shard, opened):
+    index = ShardIndex(tmp_path / "index.json")
+    index.add(shards)
+    before = index.shards(shards)
+    write_shard("2.tar", {f"other-{n}.txt": b"y" * 600 for n in range(9)})
+    with pytest.raises(ValueError, match="2.tar: found .* bytes, but .* when it was looked at"):
+        list(before[2].samples())
+    opened.clear()
+    index.add(shards)
+    assert {*opened} == {shards[2]}
+    assert len(list(index.shards(shards)[2].samples())) == 9
+
+
+def test_other_files_have_another_hash_whatever_the_archive_is_called(write_shard, tmp_path):
+    index = ShardIndex(tmp_path / "index.json")
+    files = {"1.txt": b"abc", "2.txt": b"de"}
+    others = [files, files, {"1.txt": b"ab", "2.txt": b"cde"}, {"1.txt": b"abc", "3.txt": b"de"}]
+    names = [str(write_shard(f"{number}/x.tar", one)) for number, one in enumerate(others)]
+    index.add(names)
+    first, same, *rest = (shard.known.files for shard in index.shards(names))
+    assert first == same and len({first, *rest}) == 3
+
+
+def test_another_number_of_samples_than_known_is_refused(shards):
+    for name in (shards[0], f"file://{shards[0]}"):
+        with pytest.raises(ValueError, match="0.tar: found 3 samples, but 4 when it was looked at"):
+            list(Shard(name, Known(None, 4, "")).samples())
+
+
+def test_a_damaged_shard_is_not_entered(shards, tmp_path):
+    with open(shards[2], "r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(ValueError, match="2.tar: the archive ends"):
+        ShardIndex(tmp_path / "index.json").add(shards)
+    assert not (tmp_path / "index.json").exists()
+
+
+def test_what_is_not_among_the_files_is_known_without_its_place(shards, tmp_path):
+    index = ShardIndex(tmp_path / "index.json")
+    index.add([f"file://{shards[2]}"])
+    [shard] = ShardIndex(tmp_path / "index.json").shards([f"file://{shards[2]}"])
+    assert shard.known.samples == 5
+    assert [sample.files["txt"].data for sample in shard.samples()] == [b"x" * n for n in range(5)]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"shards": {"a": {}}}', '{"shards": {"a": {"size": "x"}}}'])
+def test_another_file_is_no_index(tmp_path, text):
+    (tmp_path / "index.json").write_text(text)
+    with pytest.raises(ValueError, match="index.json: not an index of shards .*delete it"):
+        ShardIndex(tmp_path / "index.json")
+
+
+def test_the_index_can_be_read(shards, tmp_path):
+    ShardIndex(tmp_path / "index.json").add(shards[:1])
+    entries = json.loads((tmp_path / "index.json").read_text())["shards"]
+    assert list(entries) == shards[:1] and entries[shards[0]].keys() == {"size", "samples", "files"}

@@ -1,0 +1,90 @@
+"""Samples of WebDataset's layout: what belongs together, images in order, chats in every form, captions."""
+
+import pytest
+
+from datamodules.vision_language.image_chat import ImageChat, UnusableSample
+from datamodules.vision_language.shards import tar_members, tar_samples
+from datamodules.vision_language.shards.index import Shard
+from datamodules.vision_language.shards.tar_chats import read_sample
+
+LLAVA = {"id": "7", "image": "x.jpg", "conversations": [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A dog."}]}  # fmt: skip  # noqa: E501
+
+
+def said(*contents):
+    return [{"role": role, "content": text} for role, text in zip(("user", "assistant") * 9, contents, strict=False)]
+
+
+def read(path):
+    return [read_sample(sample) for sample in Shard(str(path)).samples()]
+
+
+def test_every_form_of_a_sample(write_shard):
+    path = write_shard("a.tar", {
+        "000012.jpg": b"one", "000012.json": LLAVA,
+        "many.10.PNG": b"ten", "many.2.png": b"two", "many.json": {"messages": said("Compare.", "No.")},
+        "folder/caption.txt": b" a dog\n", "folder/caption.webp": b"dog",
+        "__notes__.json": {}, ".hidden.json": {}, "folder/._caption.jpg": b"",
+        "text.cls": b"7", "text.json": said("Hello?", "Hi."),
+        "crawled.json": {"url": "http://a", "width": 3}, "crawled.txt": "ü".encode(), "crawled.jpeg": b"j",
+    })  # fmt: skip
+    assert read(path) == [
+        ImageChat(f"000012 ({path}, sample 0)", said("<image>\nWhat?", "A dog."), [b"one"]),
+        ImageChat(f"many ({path}, sample 1)", said("<image>\n<image>\nCompare.", "No."), [b"two", b"ten"]),
+        ImageChat(f"folder/caption ({path}, sample 2)", said("<image>", "a dog"), [b"dog"]),
+        ImageChat(f"text ({path}, sample 3)", said("Hello?", "Hi."), []),
+        ImageChat(f"crawled ({path}, sample 4)", said("<image>", "ü"), [b"j"]),
+    ]
+
+
+def test_what_is_read_on_has_its_contents_with_it(write_shard):
+    path = write_shard("a.tar", {"1.jpg": b"one", "1.txt": b"a dog"})
+    [kept] = list(Shard(f"file://{path}").samples())
+    path.unlink()
+    assert read_sample(kept) == ImageChat(f"1 (file://{path}, sample 0)", said("<image>", "a dog"), [b"one"])
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"1.jpg": b"j"}, "expected a .json with one of messages.* found jpg"),
+        ({"1.jpg": b"j", "1.json": {"url": ""}}, "found jpg, json"),
+        ({"1.txt": b"a dog"}, "an image and a .txt"),
+        ({"1.jpg": b"j", "1.txt": b" "}, "its .txt is empty"),
+        ({"1.jpg": b"j", "1.txt": b"\xff"}, "its .txt is not UTF-8"),
+        ({"1.jpg": b"j", "1.json": b"{"}, "its .json is not JSON"),
+        ({"1.jpg": b"j", "1.json": b"[" * 100_000}, "its .json is not JSON"),
+        ({"1.jpg": b"j", "1.json": 7}, "1 .*a.tar, sample 0"),
+        ({"1.jpg": b"j", "1.json": {"messages": said("<image><image>", "a")}}, "<image> stands 2 times"),
+        ({"1.jpg": b"j" * 2000, "1.txt": b"a dog"}, "1.jpg has 2,000 bytes, expected at most 1,000"),
+    ],
+)
+def test_a_sample_that_cannot_be_used_is_named(write_shard, monkeypatch, files, message):
+    if b"j" * 2000 in files.values():
+        for module in (tar_members, tar_samples):
+            monkeypatch.setattr(module, "MOST_BYTES", 1000)
+    path = write_shard("a.tar", files)
+    for name in (path, f"file://{path}"):
+        with pytest.raises(UnusableSample, match=message) as error:
+            read(name)
+        assert f"1 ({name}, sample 0)" in str(error.value)
+
+
+def test_a_file_that_stands_there_twice_is_a_fault_of_the_shard(write_shard):
+    path = write_shard("a.tar", {"1.jpg": b"j", "1.JPG": b"j"})
+    with pytest.raises(ValueError, match="a.tar: 1.JPG stands there twice in sample 0") as error:
+        read(path)
+    assert not isinstance(error.value, UnusableSample)
+
+
+def test_a_sample_has_no_end_of_files(write_shard):
+    with pytest.raises(ValueError, match="has more than 1000 files"):
+        read(write_shard("a.tar", {f"1.{number}.jpg": b"" for number in range(1001)}))
+
+
+def test_a_shard_that_has_become_shorter_is_no_fault_of_a_sample(write_shard):
+    path = write_shard("a.tar", {"1.jpg": b"j" * 2000, "1.txt": b"a dog"})
+    [sample] = list(Shard(str(path)).samples())
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="a.tar: ends in 1.") as error:
+        read_sample(sample)
+    assert not isinstance(error.value, UnusableSample)
