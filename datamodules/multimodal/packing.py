@@ -118,6 +118,7 @@ def _assembled(
     order = np.array([item for row in rows for item in row], np.int64)
     placeholders = torch.tensor([chats[item].placeholders for item in order], dtype=torch.int64)
     taken = np.asarray(samples, np.int64)[order]
-    real = sum(len(chats[item].tokens) for item in order)
-    counts = Counts(real, int((labels != IGNORE).sum()), int(placeholders.sum()))
+    lengths = [len(chats[item].tokens) for item in order]
+    pairs = sum(length**2 for length in lengths)
+    counts = Counts(sum(lengths), int((labels != IGNORE).sum()), int(placeholders.sum()), pairs)
     return Rows(*map(torch.from_numpy, (tokens, labels, positions, taken)), placeholders, counts), order

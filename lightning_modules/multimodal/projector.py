@@ -6,7 +6,11 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-ProjectorKind = Literal["linear", "mlp", "deep_mlp", "pixel_shuffle"]
+from lightning_modules.multimodal.flops import stack_flops
+
+from lightning_modules.multimodal.resampler import Resampler
+
+ProjectorKind = Literal["linear", "mlp", "deep_mlp", "pixel_shuffle", "resampler"]
 
 
 @dataclass(frozen=True)
@@ -14,26 +18,32 @@ class ProjectorSettings:
     """How features become embeddings; the sizes at both ends are the encoder's and the language model's.
 
     Args:
-        kind: `linear`; `mlp` (two layers, as in LLaVA 1.5); `deep_mlp` (`depth` layers with norms); `pixel_shuffle` (squares of factor x factor features of a grid become one, then linear, as in nanoVLM).
-        hidden_size: inner width of `mlp` and `deep_mlp`; null is the language model's width.
-        depth: linear layers of `deep_mlp`.
+        kind: `linear`; `mlp` (two layers, as in LLaVA 1.5); `deep_mlp` (`depth` layers with norms); `pixel_shuffle` (squares of factor x factor features of a grid become one, then linear, as in nanoVLM); `resampler` (`queries` learnt vectors look up what they need, in `depth` layers, as in Flamingo).
+        hidden_size: inner width of `mlp`, `deep_mlp` and `resampler`; null is the language model's width.
+        depth: linear layers of `deep_mlp`, layers of `resampler`.
         factor: edge of the squares of `pixel_shuffle`.
+        queries: embeddings that `resampler` makes of an image, however large.
+        heads: attention heads of `resampler`.
         dropout: share of the inner activations of `mlp` and `deep_mlp` dropped in training.
         layer_norm: end with a LayerNorm.
         layer_norm_scale: what its weights begin at: at 1 a feature is some 30 times as long as a token's embedding.
+        trainable: false to keep the projector as it is.
     """  # noqa: E501
 
     kind: ProjectorKind = "mlp"
     hidden_size: int | None = None
     depth: int = 3
     factor: int = 2
+    queries: int = 64
+    heads: int = 8
     dropout: float = 0.0
     layer_norm: bool = True
     layer_norm_scale: float = 0.1
+    trainable: bool = True
 
     def check(self) -> None:
         """Raises ValueError when a size is none."""
-        for name in ("hidden_size", "depth", "factor"):
+        for name in ("hidden_size", "depth", "factor", "queries", "heads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"projector.{name} must be at least 1, got {value}")
@@ -44,6 +54,8 @@ class ProjectorSettings:
         Raises:
             ValueError: the projector does not take so many.
         """
+        if self.kind == "resampler":
+            return self.queries
         if self.kind != "pixel_shuffle":
             return features
         _require_squares(features, self.factor)
@@ -51,7 +63,7 @@ class ProjectorSettings:
 
 
 class Projector(nn.Module):
-    """[..., input_size] -> [..., output_size]; `pixel_shuffle` takes grids [S, N, C] and returns [S, N / factor^2, C].
+    """[..., input_size] -> [..., output_size]; `pixel_shuffle` and `resampler` take [S, N, C] and return fewer: [S, count(N), C].
 
     Args:
         input_size: width of the encoder's features.
@@ -68,6 +80,9 @@ class Projector(nn.Module):
             layers = [nn.Linear(input_size, output_size)]
         elif settings.kind == "pixel_shuffle":
             layers = [PixelShuffle(settings.factor), nn.Linear(input_size * settings.factor**2, output_size)]
+        elif settings.kind == "resampler":
+            layers = [Resampler(input_size, hidden, settings.queries, settings.depth, settings.heads)]
+            layers += [nn.Linear(hidden, output_size)]
         elif settings.kind == "mlp":
             layers = [nn.Linear(input_size, hidden), nn.GELU(), nn.Dropout(settings.dropout)]
             layers += [nn.Linear(hidden, output_size)]
@@ -80,10 +95,14 @@ class Projector(nn.Module):
         if settings.layer_norm:
             layers.append(nn.LayerNorm(output_size))
             nn.init.constant_(layers[-1].weight, settings.layer_norm_scale)
-        self.layers = nn.Sequential(*layers)
+        self.layers = nn.Sequential(*layers).requires_grad_(settings.trainable)
 
     def forward(self, features: Tensor) -> Tensor:
         return self.layers(features)
+
+    def flops(self, features: int, behind_trained: bool) -> int:
+        """What it takes to map so many features, forward and backward; see flops.py."""
+        return self.settings.count(features) * stack_flops(self.layers, behind_trained)
 
 
 class PixelShuffle(nn.Module):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.multimodal.batch import Images
+from lightning_modules.multimodal.flops import view_flops
 from lightning_modules.multimodal.precision import Precision, set_dtypes
 from lightning_modules.multimodal.vision_loading import (
     KINDS,
@@ -71,6 +72,13 @@ class VisionTower(nn.Module):
             features = self.network(**self._inputs(images.pixels)).last_hidden_state[:, self.own_tokens :]
         features = features[:, : self.shape.patches]  # all of them, but for the ablation
         return features.to(self.precision.trained)
+
+    def flops(self) -> int:
+        """What it takes of a view, forward and backward; see flops.py."""
+        config = self.network.config
+        layers = self.network.get_submodule(KINDS[config.model_type].layers)
+        patches = shape_of(config).patches
+        return view_flops(self.network, layers, self.output_size, patches, patches + self.own_tokens)
 
     def train(self, mode: bool = True) -> "VisionTower":
         super().train(mode)

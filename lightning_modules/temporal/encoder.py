@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.temporal.batch import Series, SeriesLayout
+from lightning_modules.multimodal.flops import products
 
 Pooling = Literal["mean", "max"]
 
@@ -114,6 +115,16 @@ class SeriesEncoder(nn.Module):
             patches = patches.unflatten(0, (-1, self.layout.channels)) + self.channel.weight[:, None]
             there = there[:, None].expand(patches.shape[:3])
         return patches[there]
+
+    def flops(self, series: Series) -> int:
+        """What it takes when it trains, forward and backward; see multimodal/flops.py."""
+        samples, channels, steps = series.values.shape
+        rows, patches = samples * (channels if self.apart else 1), -(-steps // self.layout.patch)
+        total = rows * steps * (products(self.enter, back=False) + products(self.layers, back=True))
+        if self.layout.tokens == "pooled":
+            return total + rows * products(self.read_out, back=True) + steps * products(self.time, back=False)
+        total += rows * patches * (products(self.read_out, back=True) + products(self.raw, back=False))
+        return total + patches * products(self.time, back=False)
 
     def _moment(self, steps: Tensor) -> Tensor:
         """[N] numbers of steps to what is added there, [N, H] or [N, C]."""

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from datamodules.multimodal.batch import Examples
 from datamodules.temporal.batch import Series
 from lightning_modules.multimodal.language_model import LanguageModelSettings
 from lightning_modules.multimodal.module import Answer, Features, MultimodalModule
@@ -42,8 +43,9 @@ class TimelineReader(MultimodalModule):
         **training: Any,
     ) -> None:
         super().__init__(language_model, projector, **training)
-        if self.projector_settings.kind == "pixel_shuffle":
-            raise ValueError("model.init_args.projector.kind is pixel_shuffle, for grids of pictures; a series is none")
+        kind = self.projector_settings.kind
+        if kind in ("pixel_shuffle", "resampler"):
+            raise ValueError(f"model.init_args.projector.kind is {kind}, for features of pictures; a series is none")
         self.blind = blind
         self.encoder_settings: dict[str, Any] = {
             "output_size": feature_size,
@@ -61,6 +63,10 @@ class TimelineReader(MultimodalModule):
 
     def features(self, modality: Series) -> Features:
         return super().features(self.blinded(modality) if self.blind else modality)
+
+    def feature_flops(self, examples: Examples) -> int:
+        projected = examples.rows.counts.features * self.projector.flops(1, behind_trained=True)
+        return self.encoder.flops(examples.modality) + projected
 
     def feature_counts(self, modality: Series) -> Tensor:
         counts = self.data.layout.count(modality.lengths)

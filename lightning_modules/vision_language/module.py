@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from datamodules.multimodal.batch import ImageLayout, Images
+from datamodules.multimodal.batch import Examples, ImageLayout, Images
 from lightning_modules.multimodal.language_model import LanguageModelSettings
 from lightning_modules.multimodal.module import Features, MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
@@ -70,6 +70,8 @@ class VisionLanguageModel(MultimodalModule):
         if hasattr(self, "encoder"):
             return
         super().configure_model()
+        patches, trains = self.encoder.shape.patches, not self.encoder.frozen
+        self._flops_of_a_view = self.encoder.flops() + self.projector.flops(patches, behind_trained=trains)
         self.places = None
         tiles = self.image_layout.max_tiles
         if tiles > 1:
@@ -96,6 +98,9 @@ class VisionLanguageModel(MultimodalModule):
             vectors = torch.cat((where, vectors), dim=1)
         vectors = vectors.flatten(0, 1)
         return Features(vectors[:0] if nothing else vectors, counts)
+
+    def feature_flops(self, examples: Examples) -> int:
+        return len(examples.modality.pixels) * self._flops_of_a_view
 
     def feature_counts(self, modality: Images) -> Tensor:
         return modality.views * self.image_layout.view_tokens

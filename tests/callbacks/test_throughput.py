@@ -177,7 +177,7 @@ def test_a_run_of_a_family_that_counts(lockstep):
         for name in ("tokens_per_second", "supervised_tokens_per_second", "feature_tokens_per_second", "tflops", "mfu",
                      "real_tokens")  # fmt: skip
     )
-    assert len(tokens) == len(real) == 3
+    assert len(tokens) == len(real) == len(flops) == 3
     assert all(all_of > some + other > 0 for all_of, some, other in zip(tokens, supervised, features, strict=True))
     assert all(0.5 < part <= 1 for part in real)
     assert share == pytest.approx([1000 * figure for figure in flops])

@@ -44,7 +44,8 @@ def check(rows, order, chats, samples):
         used[row] = used.get(row, 0) + len(tokens)
     assert not expected
     supervised = int((rows.labels != IGNORE).sum())
-    assert rows.counts == (sum(used.values()), supervised, int(rows.placeholders.sum()))
+    pairs = sum(len(chats[place].tokens) ** 2 for place in order)
+    assert rows.counts == (sum(used.values()), supervised, int(rows.placeholders.sum()), pairs)
     return used
 
 
@@ -104,7 +105,7 @@ def test_without_a_chat_there_is_a_row_that_weighs_nothing():
     for rows in (*(padded for padded, _ in parts), pack([], none, 64, PAD)[0], one_per_row([], none, PAD)):
         assert rows.tokens.shape == (1, 2) and (rows.labels == IGNORE).all() and rows.positions.tolist() == [[0, 1]]
         assert len(rows.samples) == len(rows.placeholders) == 0 and rows.samples.dtype == torch.int64
-        assert rows.counts == (0, 0, 0)
+        assert rows.counts == (0, 0, 0, 0)
     asked = prompts([], none, PAD)
     assert asked.tokens.tolist() == [[PAD]] and asked.mask.all() and asked.samples.tolist() == [FILLER]
 
