@@ -7,7 +7,6 @@ from typing import Literal
 from torch import Tensor, nn
 
 from lightning_modules.multimodal.flops import stack_flops
-
 from lightning_modules.multimodal.resampler import Resampler
 
 ProjectorKind = Literal["linear", "mlp", "deep_mlp", "pixel_shuffle", "resampler"]
@@ -63,7 +62,7 @@ class ProjectorSettings:
 
 
 class Projector(nn.Module):
-    """[..., input_size] -> [..., output_size]; `pixel_shuffle` and `resampler` take [S, N, C] and return fewer: [S, count(N), C].
+    """[..., input_size] -> [..., output_size]; `pixel_shuffle` and `resampler` take [S, N, C], return [S, count(N), C].
 
     Args:
         input_size: width of the encoder's features.

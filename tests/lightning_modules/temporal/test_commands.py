@@ -90,7 +90,7 @@ def test_training_from_a_cache_is_the_same_training(lockstep):
         ("data.init_args.easy_epochs", "-1", "easy_epochs is a number of epochs"),
         ("data.init_args.cached_epochs", "-1", "cached_epochs is a number of epochs"),
         ("model.init_args.max_new_tokens", "0", "max_new_tokens must be at least 1"),
-        ("model.init_args.projector.kind", "pixel_shuffle", "pixel_shuffle, for grids of pictures"),
+        ("model.init_args.projector.kind", "pixel_shuffle", "pixel_shuffle, for features of pictures"),
     ],
 )
 def test_sizes_that_are_none(lockstep, key, value, said):
