@@ -1,0 +1,132 @@
+"""The embedded scenes as a DataModule."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datamodules.multimodal.batch import IGNORE, ImageLayout
+from datamodules.vision_language.rendered_scenes import RenderedScenes
+from datamodules.vision_language.scenes.questions import KINDS
+from datamodules.vision_language.scenes.samples import SceneTasks, Tasks
+from datamodules.vision_language.scenes.scenes import Split, World
+from engine.sampling import Draw
+
+
+def _data(**settings: Any) -> RenderedScenes:
+    data = RenderedScenes(**{"batch_size": 8, "num_samples": 64, "validation_size": 20, "test_size": 50, **settings})
+    data.image_layout = ImageLayout(size=32, tokens=16, max_tiles=data.max_tiles)
+    return data
+
+
+def _evaluated(data: RenderedScenes, stage: str) -> RenderedScenes:
+    data.setup(stage)
+    state = SimpleNamespace(stage=SimpleNamespace(value=stage))
+    data.trainer = SimpleNamespace(state=state)  # type: ignore[assignment]
+    return data
+
+
+def test_a_batch_holds_pictures_and_what_is_said_about_them() -> None:
+    data = _data(row_tokens=256)
+    data.setup("fit")
+    (batch,) = data.train_set[Draw(0, np.arange(8))]
+    rows, images = batch.rows, batch.modality
+    assert images.pixels.shape == (8, 3, 32, 32)
+    assert images.views.tolist() == [1] * 8
+    assert rows.placeholders.tolist() == [16] * 8
+    assert int((rows.tokens == data.tokenizer.placeholder).sum()) == 8 * 16
+    scenes = SceneTasks(World(), Tasks(), 0)
+    answers = sorted(scenes.sample(Split.TRAIN, 0, index).answer for index in range(8))
+    turns = data.tokenizer.tokenizer.decode(rows.labels[rows.labels != IGNORE]).split("<|im_end|>")
+    assert sorted(turn.strip() for turn in turns if turn.strip()) == answers
+    for place, index in enumerate(rows.samples.tolist()):
+        picture = scenes.picture(scenes.sample(Split.TRAIN, 0, index))
+        assert np.array_equal(images.pixels[place].permute(1, 2, 0).numpy(), np.asarray(picture))
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_another_epoch_has_other_samples_if_wished(fresh: bool) -> None:
+    data = _data(fresh_samples=fresh)
+    data.setup("fit")
+    source = data.train_set.source
+    assert (source.sample(0, 3) == source.sample(1, 3)) is not fresh
+
+
+def test_larger_pictures_are_split_and_smaller_ones_stretched() -> None:
+    data = _data(world=World(size=64), max_tiles=2)
+    data.setup("fit")
+    item = data.train_set.source.item(0, 0)
+    assert item.modality.places.tolist() == [0, 1, 2, 3, 4]
+    assert item.counts == (5 * 17,)
+    data = _data(world=World(size=24))
+    data.setup("fit")
+    assert data.train_set.source.item(0, 0).modality.pixels.shape == (1, 3, 32, 32)
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_what_reports_ask_for(stage: str) -> None:
+    data = _evaluated(_data(), stage)
+    split = Split.VALIDATION if stage == "validate" else Split.TEST
+    for index in range(5):
+        sample = data.scenes.sample(split, 0, index)
+        assert data.question(index) == sample.question.removesuffix("\n<image>")
+        assert data.right_answer(index) == sample.answer
+        assert data.kind(index) == sample.kind
+        assert [np.asarray(image).tolist() for image in data.images(index)] == [
+            np.asarray(data.scenes.picture(sample)).tolist()
+        ]
+        assert data.grade(index, sample.answer).get("exact", (1.0, 1.0)) == (1.0, 1.0)
+        assert data.describe(index)["right_answer"] == sample.answer
+        assert data.evaluated.name(index).startswith(f"{index} (")
+
+
+def test_all_stages_of_a_training_have_the_same_tokens() -> None:
+    captions = _data(tasks=Tasks(caption_share=1.0), seed=1)
+    questions = _data(tasks=Tasks(caption_share=0.0), world=World(grid=3), seed=2)
+    assert captions.tokenizer.identity == questions.tokenizer.identity
+
+
+def test_every_word_is_one_token_and_unseen_wordings_are_of_tokens_that_training_has() -> None:
+    data = _data()
+    encode = data.tokenizer.encode
+    trained = set()
+    for kind in KINDS:
+        tasks = SceneTasks(World(), Tasks(caption_share=0, question_mix={kind: 1.0}))
+        for index in range(150):
+            sample = tasks.sample(Split.TRAIN, 0, index)
+            question = sample.question.removesuffix("\n<image>")
+            tokens = encode(question)
+            trained.update(tokens)
+            assert len(tokens) <= len(question.split()) + 1, question
+            assert len(encode(sample.answer)) == len(sample.answer.split())
+    for kind in KINDS:
+        tasks = SceneTasks(World(), Tasks(caption_share=0, question_mix={kind: 1.0}, unseen_wordings=1.0))
+        for index in range(30):
+            question = tasks.sample(Split.TEST, 0, index).question.removesuffix("\n<image>")
+            assert set(encode(question)) <= trained, question
+
+
+def test_the_order_belongs_to_the_scenes_it_was_made_of() -> None:
+    def ordered(**settings: Any) -> Any:
+        data = _data(**settings)
+        data.setup("fit")
+        return data._what_is_ordered()["scenes"]
+
+    assert ordered() == ordered()
+    assert ordered() != ordered(tasks=Tasks(caption_share=0.5))
+    assert ordered() != ordered(seed=3)
+
+
+def test_chance_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="lockstep"):
+        _data().setup("fit")
+    assert "chance without the picture: colour_at 0.250" in caplog.text
+    assert "all questions 0.333" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["num_samples", "validation_size", "test_size", "max_tiles"])
+def test_sizes_that_are_none_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        _data(**{name: 0})

@@ -1,0 +1,273 @@
+"""The embedded scenes: what is asked, what is right, what it looks like, and that nobody can tell without looking."""
+
+import colorsys
+import re
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from datamodules.vision_language.image_chat import MARKER
+from datamodules.vision_language.scenes.captions import caption, located, object_f1
+from datamodules.vision_language.scenes.drawing import RGB
+from datamodules.vision_language.scenes.grading import OUTCOMES, grade
+from datamodules.vision_language.scenes.questions import KINDS
+from datamodules.vision_language.scenes.samples import CAPTION, SceneSample, SceneTasks, Tasks
+from datamodules.vision_language.scenes.scenes import COLOURS, SHAPES, Scene, Split, Thing, World, places
+
+WORLD = World()
+
+
+def _questions(kind: str, number: int, split: Split = Split.TRAIN, world: World = WORLD) -> list[SceneSample]:
+    tasks = SceneTasks(world, Tasks(caption_share=0, question_mix={kind: 1.0}, unseen_wordings=0.3))
+    return [tasks.sample(split, 0, index) for index in range(number)]
+
+
+# What is right, found again: from the words of the question and the picture's cells alone.
+
+
+def _right_answer(question: str, scene: Scene) -> str:
+    words = question.replace(MARKER, "").strip()
+    names = places(scene.grid)
+    cells = dict(zip(names, scene.cells, strict=True))
+    things = [(place, thing) for place, thing in cells.items() if thing]
+    said = [Thing(*found) for found in re.findall(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})", words)]
+    colours = [colour for colour in COLOURS if re.search(rf"\b{colour}\b", words)]
+    shapes = [shape for shape in SHAPES if re.search(rf"\b{shape}s?\b", words)]
+    named = [name for name in names if re.search(rf"\b{name}\b", words)]
+    place = named[0] if named else ""
+    yes = {True: "yes", False: "no"}
+    if len(said) == 2:
+        (one,), (other,) = ([names.index(place) for place, thing in things if thing == what] for what in said)
+        (row, column), (other_row, other_column) = divmod(one, scene.grid), divmod(other, scene.grid)
+        lies = {
+            "left of": column < other_column,
+            "right of": column > other_column,
+            "above": row < other_row,
+            "below": row > other_row,
+        }
+        (direction,) = (direction for direction in lies if direction in words)
+        return yes[lies[direction]]
+    if said:
+        found = [place for place, thing in things if thing == said[0]]
+        if "where" in words or "place" in words:
+            (place,) = found
+            return place
+        return yes[bool(found)]
+    if "empty" in words or "nothing" in words:
+        return yes[cells[place] is None]
+    if "how many" in words or "count" in words:
+        counted = [t for _, t in things if t.colour in (colours or COLOURS) and t.shape in (shapes or SHAPES)]
+        return str(len(counted))
+    if place:
+        thing = cells[place]
+        assert thing is not None
+        if "colour of" in words or re.search("(what|which) colour (is|are)", words):
+            return thing.colour
+        return thing.shape if re.search("shape (is )?at", words) and "colour" not in words else str(thing)
+    if words.startswith("is "):
+        return yes[any(thing.colour == colours[0] for _, thing in things)]
+    (match,) = (thing for _, thing in things if thing.colour in colours or thing.shape in shapes)
+    return match.shape if colours else match.colour
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("split", Split)
+def test_the_answer_is_what_the_scene_says(kind: str, split: Split) -> None:
+    for sample in _questions(kind, 150, split) + _questions(kind, 50, split, World(3, 6, 5, 6, 48)):
+        assert _right_answer(sample.question, sample.scene) == sample.answer, sample
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_the_best_guess_from_the_question_alone_is_at_chance(kind: str, split: Split) -> None:
+    # Which answer each wording has most often is learnt from one half and tried on the other.
+    samples = _questions(kind, 4000, split)
+    known: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    by_kind: Counter[str] = Counter()
+    for sample in samples[::2]:
+        known[sample.question][sample.answer] += 1
+        by_kind[sample.answer] += 1
+    guesses = {question: answers.most_common(1)[0][0] for question, answers in known.items()}
+    fallback = by_kind.most_common(1)[0][0]
+    hits = [guesses.get(sample.question, fallback) == sample.answer for sample in samples[1::2]]
+    chance = KINDS[kind].chance(WORLD)
+    assert chance == 1 / len(by_kind)
+    assert abs(np.mean(hits) - chance) < 0.02
+
+
+def test_chance_over_all_questions_is_the_mix_of_the_kinds() -> None:
+    mix = {"empty": 1.0, "thing_at": 3.0}
+    assert SceneTasks(WORLD, Tasks(question_mix=mix)).chance() == pytest.approx(0.25 / 2 + 0.75 / 12)
+
+
+def test_the_share_of_each_kind_is_the_mix() -> None:
+    tasks = SceneTasks(WORLD, Tasks(caption_share=0.5, question_mix={"empty": 1.0, "where": 3.0}))
+    kinds = Counter(tasks.sample(Split.TRAIN, 0, index).kind for index in range(4000))
+    expected = {CAPTION: 2000, "where": 1500, "empty": 500}
+    assert kinds.keys() == expected.keys()
+    assert all(abs(kinds[kind] - number) < 120 for kind, number in expected.items())
+
+
+def test_no_scene_is_in_two_splits() -> None:
+    seen: dict[Split, set[Scene]] = {}
+    for split in Split:
+        tasks = SceneTasks(WORLD, Tasks(), seed=split)
+        seen[split] = {tasks.sample(split, epoch, index).scene for epoch in range(2) for index in range(1500)}
+    assert all(len(scenes) > 300 for scenes in seen.values())
+    assert not seen[Split.TRAIN] & seen[Split.VALIDATION] | seen[Split.TRAIN] & seen[Split.TEST]
+    assert not seen[Split.VALIDATION] & seen[Split.TEST]
+
+
+def test_about_the_share_that_is_held_out() -> None:
+    random = np.random.default_rng(0)
+    splits = Counter(WORLD.split_of(WORLD.completed(random, {}, 3)) for _ in range(4000))
+    assert abs(splits[Split.TRAIN] - 3200) < 150
+    assert abs(splits[Split.TEST] - 400) < 100
+
+
+def test_unseen_wordings_are_in_the_test_alone() -> None:
+    tasks = SceneTasks(WORLD, Tasks(caption_share=0))
+    for split in Split:
+        samples = [tasks.sample(split, 0, index) for index in range(1000)]
+        unseen = [sample for sample in samples if not sample.seen_wording]
+        assert len(unseen) == 0 if split != Split.TEST else abs(len(unseen) - 200) < 50
+    trained = _skeletons(sample for kind in KINDS for sample in _questions(kind, 100))
+    tested = _skeletons(s for kind in KINDS for s in _questions(kind, 100, Split.TEST) if not s.seen_wording)
+    assert len(tested) == len(KINDS)
+    assert not trained & tested
+
+
+def _skeletons(samples) -> set[str]:  # noqa: ANN001
+    """Questions without colours, shapes, places and directions."""
+    variable = [*COLOURS, *(f"{shape}s?" for shape in SHAPES), *places(2), "left of", "right of", "above", "below"]
+    return {re.sub(rf"\b({'|'.join(variable)})\b", "_", sample.question) for sample in samples}
+
+
+@pytest.mark.parametrize("world", [WORLD, World(3, 6, 5, 5, 48)], ids=["easy", "hard"])
+def test_the_picture_shows_the_scene(world: World) -> None:
+    tasks = SceneTasks(world, Tasks(caption_share=1.0))
+    edge = world.size // world.grid
+    for index in range(100):
+        sample = tasks.sample(Split.TRAIN, 0, index)
+        pixels = np.asarray(tasks.picture(sample))
+        assert pixels.shape == (world.size, world.size, 3)
+        for cell, thing in enumerate(sample.scene.cells):
+            row, column = divmod(cell, world.grid)
+            inside = pixels[row * edge : (row + 1) * edge, column * edge : (column + 1) * edge].reshape(-1, 3)
+            coloured = inside[np.ptp(inside.astype(int), axis=1) > 70]
+            assert (len(coloured) > 0) == (thing is not None), (index, cell)
+            if thing is not None:
+                assert _nearest(np.median(coloured, axis=0)) == thing.colour, (index, cell)
+                assert 0.1 < len(coloured) / edge**2 < 0.6
+
+
+def _nearest(colour: np.ndarray) -> str:
+    hues = {name: colorsys.rgb_to_hsv(*rgb)[0] for name, rgb in RGB.items()}
+    hue = colorsys.rgb_to_hsv(*colour)[0]
+    return min(hues, key=lambda name: abs((hues[name] - hue + 0.5) % 1 - 0.5))
+
+
+def test_shapes_can_be_told_apart_by_their_pixels() -> None:
+    # A square fills its box, a diamond half of it; a ring is open, a triangle is narrow at the top.
+    tasks = SceneTasks(World(1, 2, 5, 1, 48), Tasks(caption_share=1.0))
+    for index in range(60):
+        sample = tasks.sample(Split.TRAIN, 0, index)
+        shown = np.ptp(np.asarray(tasks.picture(sample)).astype(int), axis=2) > 70
+        rows, columns = np.nonzero(shown)
+        box = shown[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+        middle = box[len(box) // 2, box.shape[1] // 2]
+        top, bottom = box[: len(box) // 4].mean(), box[-(len(box) // 4) :].mean()
+        found = (
+            "ring" if not middle
+            else "triangle" if bottom - top > 0.3
+            else "square" if box.mean() > 0.9
+            else "circle" if box.mean() > 0.65
+            else "diamond"
+        )  # fmt: skip
+        assert found == sample.scene.things[0].shape
+
+
+def test_a_sample_depends_on_its_coordinates_alone() -> None:
+    def sample(seed: int = 0, split: Split = Split.TRAIN, epoch: int = 0, index: int = 7) -> tuple[SceneSample, bytes]:
+        tasks = SceneTasks(WORLD, Tasks(), seed)
+        found = tasks.sample(split, epoch, index)
+        return found, tasks.picture(found).tobytes()
+
+    assert sample() == sample()
+    others = [sample(seed=1), sample(split=Split.TEST), sample(epoch=1), sample(index=8)]
+    assert len({picture for _, picture in (sample(), *others)}) == 5
+
+
+def test_the_same_scene_never_looks_the_same_twice() -> None:
+    tasks = SceneTasks(WORLD, Tasks())
+    sample = tasks.sample(Split.TRAIN, 0, 0)
+    assert tasks.picture(sample).tobytes() != tasks.picture(sample._replace(drawn_by=1)).tobytes()
+
+
+def test_where_the_image_stands_in_the_question() -> None:
+    first = SceneTasks(WORLD, Tasks(image_position="image_first")).sample(Split.TRAIN, 0, 0)
+    last = SceneTasks(WORLD, Tasks(image_position="question_first")).sample(Split.TRAIN, 0, 0)
+    assert first.question == f"{MARKER}\n{last.question.removesuffix(MARKER).strip()}"
+
+
+def test_a_caption_says_what_lies_where_and_can_be_read_again() -> None:
+    scene = Scene((None, Thing("red", "circle"), Thing("blue", "square"), None))
+    text = caption(scene)
+    assert text == "red circle top right, blue square bottom left"
+    assert located(text) == Counter(
+        {(Thing("red", "circle"), "top right"): 1, (Thing("blue", "square"), "bottom left"): 1}
+    )
+    assert object_f1(text, text) == 1
+    assert object_f1("red circle top right", text) == pytest.approx(2 / 3)
+    assert object_f1("red circle top left, blue square bottom left", text) == pytest.approx(1 / 2)
+    assert object_f1("red circle top right, " * 4, text) == pytest.approx(2 / 6)
+    assert object_f1("nonsense", text) == 0
+
+
+def test_grading() -> None:
+    scene = Scene((Thing("red", "circle"), None, None, None))
+    described = SceneSample(scene, CAPTION, True, "", "red circle top left", 0)
+    assert grade(described, " Red circle  top left.") == dict.fromkeys(
+        ["exact", "captions/exact", "captions/object_f1"], (1.0, 1.0)
+    )
+    asked = described._replace(kind="colour_of", answer="red")
+    assert grade(asked, "red") == dict.fromkeys(
+        ["exact", "questions/exact", "colour_of/exact", "binding/exact"], (1.0, 1.0)
+    )
+    assert grade(asked, "red circle")["exact"] == (0.0, 1.0)
+    assert grade(asked._replace(seen_wording=False), "red") == {"unseen_wording/exact": (1.0, 1.0)}
+    for kind in (CAPTION, *KINDS):
+        assert grade(described._replace(kind=kind), "").keys() <= set(OUTCOMES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"grid": 4}, "world.grid"),
+        ({"colours": 7}, "world.colours"),
+        ({"shapes": 1}, "world.shapes"),
+        ({"max_objects": 5}, "world.max_objects"),
+        ({"size": 8}, "world.size"),
+        ({"held_out": 1.0}, "world.held_out"),
+    ],
+)
+def test_worlds_that_cannot_be_are_refused_by_name(settings: dict[str, int], named: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(named)):
+        World(**settings)
+
+
+def test_tasks_that_cannot_be_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"tasks\.question_mix: found .*colour_at, shape_at"):
+        Tasks(question_mix={"color_at": 1.0})
+    with pytest.raises(ValueError, match=r"tasks\.caption_share"):
+        Tasks(caption_share=1.2)
+    with pytest.raises(ValueError, match="relation needs scenes with 2 things, world.max_objects is 1"):
+        SceneTasks(World(max_objects=1), Tasks(question_mix={"relation": 1.0}))
+    assert "relation" not in SceneTasks(World(max_objects=1), Tasks()).shares
+
+
+def test_a_world_too_small_for_its_splits_says_so() -> None:
+    tasks = SceneTasks(World(1, 2, 2, 1, held_out=0.01), Tasks(caption_share=1.0))
+    with pytest.raises(ValueError, match="caption: found no such scene for the test.*world.held_out"):
+        tasks.sample(Split.TEST, 0, 0)
