@@ -78,10 +78,12 @@ def remove(path: Path) -> None:
         log.warning("could not delete %s: %s", path, error)
 
 
-def remove_leftovers(folder: Path) -> list[str]:
-    """Deletes what killed writers left in a folder, and nothing that somebody may still be writing; names of it."""
+def remove_leftovers(folder: Path, kind: str = ".ckpt") -> list[str]:
+    """Deletes what killed writers left in a folder of files of a kind, and nothing that somebody may still be writing;
+    names of it.
+    """
     removed = []
-    for path in folder.glob(f".*.ckpt.*.*{_SUFFIX}") if folder.is_dir() else ():
+    for path in folder.glob(f".*{kind}.*.*{_SUFFIX}") if folder.is_dir() else ():
         host, process = path.name.removesuffix(_SUFFIX).rsplit(".", 2)[1:]
         if not process.isdigit() or _being_written(path, host, int(process)):
             continue
@@ -101,6 +103,8 @@ def _being_written(path: Path, host: str, process: int) -> bool:
 
 class _Watched:
     """A file that remembers the first error."""
+
+    closed = False  # whoever writes may ask
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.error = file, None

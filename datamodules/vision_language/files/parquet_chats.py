@@ -1,0 +1,178 @@
+"""Chats with images in Parquet files: minimind-v's form, The Cauldron's and FineVision's."""
+
+from glob import glob
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datamodules.multimodal.unusable import UnusableSample
+from datamodules.vision_language.files.forms import CHAT_FIELDS, IMAGE_FIELDS, first_of, marked, messages_of
+from datamodules.vision_language.files.image_folder import ImageFolder
+from datamodules.vision_language.files.row_groups import KEPT, RowGroups, outline, read_footer
+from datamodules.vision_language.files.small_groups import rewritten, too_large, write_small_groups
+from datamodules.vision_language.image_chat import MARKER, ImageChat
+from engine.sampling import Blocks
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+
+_MOST_BLOCKS = 64
+"""Row groups that are mixed with each other, if so many can be kept."""
+
+_BLANK = 8  # pixels of the edges of what minimind-v puts in the place of an image
+
+
+class ParquetChats:
+    """A ChatFile of one Parquet file, of all in a folder, or of those that a pattern names.
+
+    Args:
+        path: a file, a folder (with all below it), or a pattern as ``data/train-*.parquet``.
+        root: folder where `prepare` writes files whose row groups are too large to be read in parts.
+        images: folder of the images that are named by path instead of being in the file.
+
+    Raises:
+        ValueError: a file is none, has not the columns that are needed, or must be prepared first.
+        OSError: a file or folder is missing or cannot be read.
+    """
+
+    def __init__(self, path: str | Path, root: str | Path, images: str | Path | None = None) -> None:
+        self.paths = parquet_files(path)
+        self._chat, self._image = columns_of(self.paths[0], read_footer(self.paths[0]))
+        columns = [column for column in (self._chat, self._image) if column is not None]
+        files, outlines = [], []
+        for source in self.paths:
+            footer = read_footer(source)
+            missing = set(columns) - set(footer.schema.to_arrow_schema().names)
+            if missing:
+                raise ValueError(f"{source}: lacks the column {', '.join(sorted(missing))} that {self.paths[0]} has")
+            found = outline(footer, columns)
+            if too_large(found):
+                source = rewritten(source, root)
+                found = outline(read_footer(source), columns)
+            files.append(source)
+            outlines.append(found)
+        self._rows = RowGroups(files, columns, outlines)
+        self._images = ImageFolder(self.paths[0].parent if images is None else images)
+        largest = max((int(found.sizes.max(initial=1)) for found in outlines), default=1)
+        # What is mixed must be kept, or each sample would read a row group. It depends on the files alone, as the
+        # order of the samples does.
+        self.blocks = Blocks(self._rows.starts, max(1, min(_MOST_BLOCKS, KEPT // largest)))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def groups_read(self) -> int:
+        """Row groups that this process read so far."""
+        return self._rows.groups_read
+
+    def name(self, row: int) -> str:
+        file, number = self._rows.place(row)
+        return f"{self.paths[file]}, row {number}"
+
+    def read(self, row: int) -> ImageChat:
+        name, fields = self.name(row), self._rows.row(row)
+        found = [] if self._image is None or fields[self._image] is None else fields[self._image]
+        images = [self._bytes(name, image) for image in (found if isinstance(found, list) else [found])]
+        messages = messages_of(name, fields[self._chat])
+        if len(images) == 1 and _blank(images[0]) and not any(MARKER in message["content"] for message in messages):
+            images = []
+        return ImageChat(name, marked(name, messages, len(images)), images)
+
+    def _bytes(self, name: str, image: Any) -> bytes:
+        if isinstance(image, dict):
+            image = image["path"] if image.get("bytes") is None else image["bytes"]
+        if image is None or image == b"":
+            raise UnusableSample(f"{name}: one of its images in the column {self._image} is empty")
+        return image if isinstance(image, bytes) else self._images.read(name, image)
+
+
+def parquet_files(path: str | Path) -> list[Path]:
+    """The file, those below the folder, or those that the pattern names; in the order of their names.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    path = Path(path)
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        found = path.rglob("*.parquet")
+    else:
+        found = (Path(name) for name in glob(str(path), recursive=True) if Path(name).is_file())
+    files = sorted(file for file in found if not file.name.startswith("."))
+    if not files:
+        what = "a folder without a .parquet file below it" if path.is_dir() else "no file, no folder and no pattern"
+        raise FileNotFoundError(f"{path}: {what}")
+    return files
+
+
+def columns_of(path: Path, footer: "FileMetaData") -> tuple[str, str | None]:
+    """The columns of a file's chats and, if it has any, of its images.
+
+    Raises:
+        ValueError: it has no column of chats, or one of another type.
+    """
+    from pyarrow import types
+
+    schema = footer.schema.to_arrow_schema()
+    chat, image = first_of(CHAT_FIELDS, schema.names), first_of(IMAGE_FIELDS, schema.names)
+    if chat is None:
+        raise ValueError(
+            f"{path}: expected chats in one of the columns {', '.join(CHAT_FIELDS)} and images in one of "
+            f"{', '.join(IMAGE_FIELDS)}; found {', '.join(schema.names)}"
+        )
+    turns = schema.field(chat).type
+    if not (_is_text(turns) or (_is_list(turns) and types.is_struct(turns.value_type))):
+        raise ValueError(f"{path}: the column {chat} must be JSON text or a list of turns, found {turns}")
+    if image is not None:
+        kind = schema.field(image).type
+        kind = kind.value_type if _is_list(kind) else kind
+        named = types.is_struct(kind) and {"bytes", "path"} & {field.name for field in kind}
+        if not (_is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind) or named):
+            raise ValueError(
+                f"{path}: the column {image} must hold an image's bytes, a path or both (bytes, path), or a list of "
+                f"such; found {schema.field(image).type}"
+            )
+    return chat, image
+
+
+def prepare_parquet(path: str | Path, root: str | Path) -> list[Path]:
+    """Writes each file whose row groups are too large again, in small ones; those that were written now.
+
+    It may be repeated, interrupted, and called by several processes at once.
+
+    Raises:
+        ValueError, OSError: as of ParquetChats; and the disk did not take what is written.
+    """
+    files = parquet_files(path)
+    columns = [column for column in columns_of(files[0], read_footer(files[0])) if column is not None]
+    large = [file for file in files if too_large(outline(read_footer(file), columns))]
+    return [written for file in large if (written := write_small_groups(file, root, columns)) is not None]
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_string(kind) or types.is_large_string(kind)
+
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_list(kind) or types.is_large_list(kind)
+
+
+def _blank(image: bytes) -> bool:
+    """Whether it is what minimind-v has where there is no image: a tiny black one."""
+    from PIL import Image
+
+    if len(image) > 2048:
+        return False
+    try:
+        with Image.open(BytesIO(image), formats=("PNG", "JPEG")) as opened:
+            if max(opened.size) > _BLANK:
+                return False
+            return opened.convert("RGB").getbbox() is None
+    except (OSError, ValueError, SyntaxError):
+        return False  # whoever decodes it says what is wrong with it

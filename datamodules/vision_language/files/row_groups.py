@@ -1,0 +1,152 @@
+"""Rows of Parquet files, read by row groups: never a file as a whole.
+
+A row group is the least of a Parquet file that can be read. So a sample costs its whole group, unless the group is
+still there from another sample: reading is cheap in an order that stays among a few groups for a while (see `Blocks`).
+"""
+
+import mmap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.vision_language.files.recent import Recent
+
+if TYPE_CHECKING:
+    from pyarrow import Table
+    from pyarrow.parquet import FileMetaData, ParquetFile
+
+KEPT = 256 * 2**20
+"""Bytes of row groups that each process, and each of its loaders, keeps at most."""
+
+_OPEN_FILES = 64
+
+
+class Outline(NamedTuple):
+    """The g row groups of a file that are not empty, as its footer tells them."""
+
+    groups: NDArray[np.int64]  # [g] their numbers in the file
+    rows: NDArray[np.int64]  # [g]
+    sizes: NDArray[np.int64]  # [g] bytes of the columns that are read, uncompressed
+
+
+def read_footer(path: Path) -> "FileMetaData":
+    """What a Parquet file says of itself.
+
+    Raises:
+        ValueError: it is no Parquet file.
+        OSError: it cannot be read.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.read_metadata(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path}: not a Parquet file, or one that was cut off: {error}") from error
+
+
+def outline(footer: "FileMetaData", columns: Sequence[str]) -> Outline:
+    """The row groups of a file, as far as some of its columns go."""
+    leaves = [
+        leaf for leaf in range(footer.num_columns) if footer.schema.column(leaf).path.split(".")[0] in columns
+    ]
+    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+    sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
+    rows, sizes = np.array([group.num_rows for group in groups], np.int64), np.array(sizes, np.int64)
+    return Outline(np.flatnonzero(rows), rows[rows > 0], sizes[rows > 0])
+
+
+class RowGroups:
+    """The rows of several files, one file after the other.
+
+    It can be pickled and inherited by a fork: files are opened where they are read.
+
+    Args:
+        paths: the files.
+        columns: what is read of them.
+        outlines: of each file.
+        kept: bytes of row groups that are kept at most; the one in use is kept in any case.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], columns: Sequence[str], outlines: Sequence[Outline], kept: int = KEPT
+    ) -> None:
+        self.paths, self.columns, self.kept = list(paths), list(columns), kept
+        self._file = np.repeat(np.arange(len(self.paths)), [len(outline.rows) for outline in outlines])
+        self._group = np.concatenate([outline.groups for outline in outlines])
+        self._ends = np.cumsum(np.concatenate([outline.rows for outline in outlines]))
+        self.starts = self._ends - np.concatenate([outline.rows for outline in outlines])
+        self.groups_read = 0
+        self._forget()
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def place(self, row: int) -> tuple[int, int]:
+        """The file that a row is in, and its number there."""
+        file = int(self._file[self._of(row)])
+        return file, row - int(self.starts[np.searchsorted(self._file, file)])
+
+    def row(self, row: int) -> dict[str, Any]:
+        """The columns of a row.
+
+        Raises:
+            OSError: the row group cannot be read.
+        """
+        group = self._of(row)
+        table = self._tables.get(group, lambda: self._read(group))
+        return {column: table.column(column)[row - int(self.starts[group])].as_py() for column in self.columns}
+
+    def _of(self, row: int) -> int:
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        return int(np.searchsorted(self._ends, row, side="right"))
+
+    def _read(self, group: int) -> "Table":
+        import pyarrow
+
+        path, number = self.paths[self._file[group]], int(self._group[group])
+        try:
+            opened = self._files.get(path, lambda: _Mapped(path))
+            table = opened.read(number, self.columns)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise OSError(f"{path}, row group {number}: cannot be read: {error}") from error
+        self.groups_read += 1
+        return table
+
+    def _forget(self) -> None:
+        self._tables: Recent[Any] = Recent(self.kept, lambda table: table.nbytes)
+        self._files: Recent[_Mapped] = Recent(_OPEN_FILES)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_tables", "_files")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
+
+
+class _Mapped:
+    """A file that is mapped into memory."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        with path.open("rb") as file:
+            self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._file: ParquetFile = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(pyarrow.py_buffer(self._memory)))
+        # Without the hint the pages that were read stay counted as this process's memory: of each loader, until all
+        # of them together seem to hold the file many times.
+        self._let_go: Callable[[], None] = lambda: None
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._let_go = lambda: self._memory.madvise(mmap.MADV_DONTNEED)
+
+    def read(self, group: int, columns: Sequence[str]) -> "Table":
+        # Without threads: they do not survive a fork, and loaders are processes already.
+        table = self._file.read_row_group(group, columns=list(columns), use_threads=False)
+        self._let_go()
+        return table
