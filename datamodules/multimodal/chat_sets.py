@@ -37,7 +37,7 @@ class ChatSource(Protocol):
 
     def __len__(self) -> int: ...
 
-    def name(self, index: int) -> str:
+    def name(self, index: int, epoch: int = 0) -> str:
         """The sample's number, and the file and row that it comes from if it does: names it in messages."""
         ...
 
@@ -97,7 +97,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         return (examples[0]._replace(left_out=left_out), *examples[1:])
 
     def _made(self, epoch: int, index: int) -> tuple[ChatItem, Chat] | LeftOut:
-        item, name = self.source.item(epoch, index), self.source.name(index)
+        item, name = self.source.item(epoch, index), self.source.name(index, epoch)
         chat = encoded(self.encoder.chat, item, name)
         if self.max_length is None or len(chat.tokens) <= self.max_length:
             return item, chat

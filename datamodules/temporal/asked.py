@@ -50,7 +50,7 @@ class AskedTimelines:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def name(self, index: int) -> str:
+    def name(self, index: int, epoch: int = 0) -> str:
         return f"{index} ({self.rows[index].where})"
 
     def item(self, epoch: int, index: int) -> ChatItem:

@@ -54,7 +54,7 @@ class TimelineQuestions:
             self._kept[index] = self.timelines.sample(self.split, 0, index)
         return self._kept[index]
 
-    def name(self, index: int) -> str:
+    def name(self, index: int, epoch: int = 0) -> str:
         return str(index)
 
     def item(self, epoch: int, index: int) -> ChatItem:

@@ -24,7 +24,7 @@ class Letters:
     def __len__(self):
         return 7
 
-    def name(self, index):
+    def name(self, index, epoch=0):
         return f"{index} (letters.json, row {index})"
 
     def item(self, epoch, index):
