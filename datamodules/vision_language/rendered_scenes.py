@@ -144,7 +144,7 @@ class SceneSamples:
     def __len__(self) -> int:
         return self.size
 
-    def name(self, index: int) -> str:
+    def name(self, index: int, epoch: int = 0) -> str:
         """The sample in messages."""
         return f"{index} ({self.split.name.lower()} scenes of seed {self.scenes.seed})"
 
