@@ -101,7 +101,11 @@ class Projector(nn.Module):
 
     def flops(self, features: int, behind_trained: bool) -> int:
         """What it takes to map so many features, forward and backward; see flops.py."""
-        return self.settings.count(features) * stack_flops(self.layers, behind_trained)
+        count, layers = self.settings.count(features), self.layers
+        if not isinstance(layers[0], Resampler):
+            return count * stack_flops(layers, behind_trained)
+        resampled = layers[0].flops(features, behind_trained)
+        return resampled + count * stack_flops(layers[1:], behind_trained or self.settings.trainable)
 
 
 class PixelShuffle(nn.Module):

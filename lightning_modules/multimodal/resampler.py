@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lightning_modules.multimodal.flops import attention, products
+
 
 class Resampler(nn.Module):
     """Learnt queries look the features up: [S, N, input_size] -> [S, Q, width].
@@ -32,6 +34,12 @@ class Resampler(nn.Module):
             queries = layer(queries, features)
         return queries
 
+    def flops(self, features: int, behind_trained: bool) -> int:
+        """What it takes of so many features of a view, forward and backward; see flops.py."""
+        queries, back = len(self.queries), behind_trained or self.queries.requires_grad
+        layers = sum(layer.flops(features, queries, back) for layer in self.layers)
+        return features * products(self.enter, behind_trained) + layers
+
 
 class ResamplerLayer(nn.Module):
     """Attention from queries [S, Q, C] to features [S, N, C] and queries, and a feed-forward network, both residual."""
@@ -55,3 +63,10 @@ class ResamplerLayer(nn.Module):
         found = F.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2)
         queries = queries + self.leave(found)
         return queries + self.feed_forward(self.norm(queries))
+
+    def flops(self, features: int, queries: int, back: bool) -> int:
+        """See flops.py; `back`: gradients pass through."""
+        of_queries = sum(products(part, back) for part in (self.ask, self.leave, self.feed_forward))
+        looked_at = features + queries
+        pairs = queries * looked_at * attention(self.ask.in_features, back)
+        return queries * of_queries + looked_at * products(self.answer, back) + pairs

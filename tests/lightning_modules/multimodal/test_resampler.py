@@ -73,3 +73,14 @@ def test_heads_share_the_width():
 def test_a_projector_that_does_not_train():
     frozen = projector(ProjectorSettings(kind="resampler", heads=2, hidden_size=8, trainable=False))
     assert not any(parameter.requires_grad for parameter in frozen.parameters())
+
+
+def test_operations_are_counted_as_they_are_done():
+    """Against PyTorch's own counter, forward; three times as many when everything trains."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    frozen = projector(ProjectorSettings(**{**SETTINGS.__dict__, "trainable": False}))
+    with FlopCounterMode(display=False) as counter:
+        frozen(torch.randn(1, 9, 6))
+    assert frozen.flops(9, behind_trained=False) == counter.get_total_flops() > 0
+    assert projector().flops(9, behind_trained=True) == 3 * counter.get_total_flops()
