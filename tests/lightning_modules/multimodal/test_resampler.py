@@ -77,10 +77,11 @@ def test_a_projector_that_does_not_train():
 
 def test_operations_are_counted_as_they_are_done():
     """Against PyTorch's own counter, forward; three times as many when everything trains."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
     frozen = projector(ProjectorSettings(**{**SETTINGS.__dict__, "trainable": False}))
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):  # others it does not count
         frozen(torch.randn(1, 9, 6))
     assert frozen.flops(9, behind_trained=False) == counter.get_total_flops() > 0
     assert projector().flops(9, behind_trained=True) == 3 * counter.get_total_flops()
