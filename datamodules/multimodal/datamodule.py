@@ -1,12 +1,13 @@
 """The base of the multimodal families' DataModules: one tokenizer, chats in rows, answers that can be graded."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from typing import Any
 
 from datamodules.multimodal.chat import ChatEncoder
 from datamodules.multimodal.chat_sets import ChatExamples, ChatQuestions, ChatSource, TooLong
+from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
 from datamodules.multimodal.tokenizer import ChatTokenizer, load_tokenizer
 from engine.datamodule import LockstepDataModule
 
@@ -36,7 +37,7 @@ class MultimodalDataModule(LockstepDataModule):
     baselines: tuple[str, ...] = ()
     """Names of others that answer, beside the model and the model that is blind."""
 
-    train_set: ChatExamples
+    train_set: ChatExamples | ChatStream[Any]
     validation_set: ChatQuestions
     test_set: ChatQuestions
     predict_set: ChatQuestions
@@ -97,8 +98,23 @@ class MultimodalDataModule(LockstepDataModule):
 
     def examples(self, source: ChatSource) -> ChatExamples:
         """A source to train on."""
-        rows = self.row_tokens, self.length_groups, self.max_length, self.too_long
-        return ChatExamples(source, self.chat_encoder, *rows, leave_out=self.max_unusable > 0)
+        return self._make_examples(source)
+
+    def stream(self, source: ChatRecords[Any]) -> ChatStream[Any]:
+        """A source to train on that has an order, but neither a length nor random access."""
+        return ChatStream(source, self._make_examples)
+
+    @property
+    def _make_examples(self) -> Callable[[ChatSource], ChatExamples]:
+        return partial(
+            ChatExamples,
+            encoder=self.chat_encoder,
+            row_tokens=self.row_tokens,
+            length_groups=self.length_groups,
+            max_length=self.max_length,
+            too_long=self.too_long,
+            leave_out=self.max_unusable > 0,
+        )
 
     def questions(self, source: ChatSource, in_order: bool = False) -> ChatQuestions:
         """A source to evaluate, or to predict: then `in_order`."""

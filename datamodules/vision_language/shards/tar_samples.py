@@ -28,7 +28,7 @@ class TarSample(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.key} ({self.shard}, sample {self.number})"
+        return f"{self.shard}, sample {self.number} ({self.key})"
 
 
 def tar_samples(file: BinaryIO, shard: str, keep: bool) -> Iterator[TarSample]:

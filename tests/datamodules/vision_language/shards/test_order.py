@@ -1,4 +1,4 @@
-"""The order of a stream of shards: each sample once, the same from anywhere, other shards unopened, little in memory."""
+"""A stream of shards: each sample once, in the same order from anywhere, other shards unopened, little in memory."""
 
 import weakref
 

@@ -28,11 +28,11 @@ def test_every_form_of_a_sample(write_shard):
         "crawled.json": {"url": "http://a", "width": 3}, "crawled.txt": "ü".encode(), "crawled.jpeg": b"j",
     })  # fmt: skip
     assert read(path) == [
-        ImageChat(f"000012 ({path}, sample 0)", said("<image>\nWhat?", "A dog."), [b"one"]),
-        ImageChat(f"many ({path}, sample 1)", said("<image>\n<image>\nCompare.", "No."), [b"two", b"ten"]),
-        ImageChat(f"folder/caption ({path}, sample 2)", said("<image>", "a dog"), [b"dog"]),
-        ImageChat(f"text ({path}, sample 3)", said("Hello?", "Hi."), []),
-        ImageChat(f"crawled ({path}, sample 4)", said("<image>", "ü"), [b"j"]),
+        ImageChat(f"{path}, sample 0 (000012)", said("<image>\nWhat?", "A dog."), [b"one"]),
+        ImageChat(f"{path}, sample 1 (many)", said("<image>\n<image>\nCompare.", "No."), [b"two", b"ten"]),
+        ImageChat(f"{path}, sample 2 (folder/caption)", said("<image>", "a dog"), [b"dog"]),
+        ImageChat(f"{path}, sample 3 (text)", said("Hello?", "Hi."), []),
+        ImageChat(f"{path}, sample 4 (crawled)", said("<image>", "ü"), [b"j"]),
     ]
 
 
@@ -40,7 +40,7 @@ def test_what_is_read_on_has_its_contents_with_it(write_shard):
     path = write_shard("a.tar", {"1.jpg": b"one", "1.txt": b"a dog"})
     [kept] = list(Shard(f"file://{path}").samples())
     path.unlink()
-    assert read_sample(kept) == ImageChat(f"1 (file://{path}, sample 0)", said("<image>", "a dog"), [b"one"])
+    assert read_sample(kept) == ImageChat(f"file://{path}, sample 0 (1)", said("<image>", "a dog"), [b"one"])
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_is_read_on_has_its_contents_with_it(write_shard):
         ({"1.jpg": b"j", "1.txt": b"\xff"}, "its .txt is not UTF-8"),
         ({"1.jpg": b"j", "1.json": b"{"}, "its .json is not JSON"),
         ({"1.jpg": b"j", "1.json": b"[" * 100_000}, "its .json is not JSON"),
-        ({"1.jpg": b"j", "1.json": 7}, "1 .*a.tar, sample 0"),
+        ({"1.jpg": b"j", "1.json": 7}, "a.tar, sample 0 .1."),
         ({"1.jpg": b"j", "1.json": {"messages": said("<image><image>", "a")}}, "<image> stands 2 times"),
         ({"1.jpg": b"j" * 2000, "1.txt": b"a dog"}, "1.jpg has 2,000 bytes, expected at most 1,000"),
     ],
@@ -66,7 +66,7 @@ def test_a_sample_that_cannot_be_used_is_named(write_shard, monkeypatch, files, 
     for name in (path, f"file://{path}"):
         with pytest.raises(UnusableSample, match=message) as error:
             read(name)
-        assert f"1 ({name}, sample 0)" in str(error.value)
+        assert f"{name}, sample 0 (1)" in str(error.value)
 
 
 def test_a_file_that_stands_there_twice_is_a_fault_of_the_shard(write_shard):
