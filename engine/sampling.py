@@ -26,7 +26,8 @@ class Blocks(NamedTuple):
     """Samples that are cheap to read together: those from where a block starts up to where the next one does."""
 
     starts: NDArray[np.int64]  # [blocks] ascending from 0
-    window: int  # blocks, at least 1, whose samples are mixed with each other
+    sizes: NDArray[np.int64]  # [blocks] what it takes to keep each, in any unit; 0 for nothing
+    window: int  # in the same unit: so much, and at most a block more, is mixed
 
 
 class Draw(NamedTuple):
@@ -42,18 +43,20 @@ def global_batches(
 ) -> list[NDArray[np.int64]]:
     """The global batches of an epoch: every sample once, in random order; the last batch may be smaller.
 
-    With `blocks` the order is random in two steps: of the blocks, and of the samples within each window of so many
-    blocks. So all samples of a block come within one window's length; in a batch they stand side by side.
+    With `blocks` the order is random in two steps: of the blocks, and of the samples within each window of blocks. So
+    all samples of a block come within one window, whose blocks can be kept; in a batch they stand side by side.
     """
     starts = range(0, num_samples, batch_size)
     if blocks is None:
         order = hash_permutation(num_samples, seed, epoch, _ORDER)
         return [order[start : start + batch_size] for start in starts]
-    places = np.argsort(hash_permutation(len(blocks.starts), seed, epoch, _BLOCKS))
-    place = np.repeat(places, np.diff(blocks.starts, append=num_samples))  # of each sample's block
-    order = np.lexsort((hash_bits(seed, epoch, _ORDER, np.arange(num_samples)), place // blocks.window))
-    batches = (order[start : start + batch_size] for start in starts)
-    return [batch[np.argsort(place[batch], kind="stable")] for batch in batches]
+    in_turn = hash_permutation(len(blocks.starts), seed, epoch, _BLOCKS)
+    sizes, lengths = blocks.sizes[in_turn], np.diff(blocks.starts, append=num_samples)[in_turn]
+    samples = np.repeat(blocks.starts[in_turn] - np.cumsum(lengths) + lengths, lengths) + np.arange(num_samples)
+    windows = np.repeat((np.cumsum(sizes) - sizes) // blocks.window, lengths)
+    places = np.lexsort((hash_bits(seed, epoch, _ORDER, samples), windows))
+    # Samples in turn lie block by block, so their places tell which block comes first.
+    return [samples[np.sort(places[start : start + batch_size])] for start in starts]
 
 
 class TrainSampler(Sampler[Draw]):

@@ -16,8 +16,8 @@ from engine.sampling import Blocks
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
-_MOST_BLOCKS = 64
-"""Row groups that are mixed with each other, if so many can be kept."""
+WINDOW = KEPT // 2
+"""Bytes of the row groups that are mixed with each other. With the one more that is begun they can all be kept."""
 
 _BLANK = 8  # pixels of the edges of what minimind-v puts in the place of an image
 
@@ -53,18 +53,12 @@ class ParquetChats:
             outlines.append(found)
         self._rows = RowGroups(files, columns, outlines)
         self._images = ImageFolder(self.paths[0].parent if images is None else images)
-        largest = max((int(found.sizes.max(initial=1)) for found in outlines), default=1)
-        # What is mixed must be kept, or each sample would read a row group. It depends on the files alone, as the
-        # order of the samples does.
-        self.blocks = Blocks(self._rows.starts, max(1, min(_MOST_BLOCKS, KEPT // largest)))
+        # What is mixed must be kept, or each sample would read a row group. The order of the samples depends on the
+        # files alone, whatever a process has kept.
+        self.blocks = Blocks(self._rows.starts, self._rows.sizes, WINDOW)
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    @property
-    def groups_read(self) -> int:
-        """Row groups that this process read so far."""
-        return self._rows.groups_read
 
     def name(self, row: int) -> str:
         file, number = self._rows.place(row)

@@ -15,9 +15,9 @@ class Recent(Generic[Value]):
         size: of a value, in the budget's unit.
     """
 
-    def __init__(self, budget: int, size: Callable[[Value], int] = lambda value: 1) -> None:
+    def __init__(self, budget: int, size: Callable[[Value], int]) -> None:
         self.budget, self.size = budget, size
-        self.used = 0
+        self.used = self.made = 0
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
@@ -26,6 +26,7 @@ class Recent(Generic[Value]):
             self._values.move_to_end(key)
             return self._values[key]
         value = self._values[key] = make()
+        self.made += 1
         self.used += self.size(value)
         while self.used > self.budget and len(self._values) > 1:
             self.used -= self.size(self._values.popitem(last=False)[1])

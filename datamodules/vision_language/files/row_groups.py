@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData, ParquetFile
 
 KEPT = 256 * 2**20
-"""Bytes of row groups that each process, and each of its loaders, keeps at most."""
+"""Bytes of row groups that each process, and each of its loaders, keeps at most, whatever it reads."""
 
 _OPEN_FILES = 64
 
@@ -68,19 +68,21 @@ class RowGroups:
         paths: the files.
         columns: what is read of them.
         outlines: of each file.
-        kept: bytes of row groups that are kept at most; the one in use is kept in any case.
+
+    Raises:
+        OSError: the first row group cannot be read.
     """
 
-    def __init__(
-        self, paths: Sequence[Path], columns: Sequence[str], outlines: Sequence[Outline], kept: int = KEPT
-    ) -> None:
-        self.paths, self.columns, self.kept = list(paths), list(columns), kept
+    def __init__(self, paths: Sequence[Path], columns: Sequence[str], outlines: Sequence[Outline]) -> None:
+        self.paths, self.columns = list(paths), list(columns)
         self._file = np.repeat(np.arange(len(self.paths)), [len(outline.rows) for outline in outlines])
         self._group = np.concatenate([outline.groups for outline in outlines])
         self._ends = np.cumsum(np.concatenate([outline.rows for outline in outlines]))
         self.starts = self._ends - np.concatenate([outline.rows for outline in outlines])
-        self.groups_read = 0
-        self._forget()
+        self.sizes = np.concatenate([outline.sizes for outline in outlines])
+        if len(self):
+            # A file that says each value once tells less than what is kept; how much less, its first group shows.
+            self.sizes = np.ceil(self.sizes * max(1.0, self._table(0).nbytes / max(1, self.sizes[0]))).astype(np.int64)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -97,7 +99,7 @@ class RowGroups:
             OSError: the row group cannot be read.
         """
         group = self._of(row)
-        table = self._tables.get(group, lambda: self._read(group))
+        table = self._table(group)
         return {column: table.column(column)[row - int(self.starts[group])].as_py() for column in self.columns}
 
     def _of(self, row: int) -> int:
@@ -105,28 +107,17 @@ class RowGroups:
             raise IndexError(f"row {row} of {len(self)}")
         return int(np.searchsorted(self._ends, row, side="right"))
 
-    def _read(self, group: int) -> "Table":
+    def _table(self, group: int) -> "Table":
         import pyarrow
 
         path, number = self.paths[self._file[group]], int(self._group[group])
         try:
-            opened = self._files.get(path, lambda: _Mapped(path))
-            table = opened.read(number, self.columns)
+            return tables.get(
+                (path, number, *self.columns),
+                lambda: _files.get(path, lambda: _Mapped(path)).read(number, self.columns),
+            )
         except (pyarrow.ArrowException, OSError) as error:
             raise OSError(f"{path}, row group {number}: cannot be read: {error}") from error
-        self.groups_read += 1
-        return table
-
-    def _forget(self) -> None:
-        self._tables: Recent[Any] = Recent(self.kept, lambda table: table.nbytes)
-        self._files: Recent[_Mapped] = Recent(_OPEN_FILES)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_tables", "_files")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._forget()
 
 
 class _Mapped:
@@ -150,3 +141,9 @@ class _Mapped:
         table = self._file.read_row_group(group, columns=list(columns), use_threads=False)
         self._let_go()
         return table
+
+
+tables: "Recent[Table]" = Recent(KEPT, lambda table: table.nbytes)
+"""The row groups that this process keeps: of all data sets together."""
+
+_files: Recent[_Mapped] = Recent(_OPEN_FILES, lambda file: 1)

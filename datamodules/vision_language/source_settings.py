@@ -1,0 +1,99 @@
+"""What a configuration says of one file of chats, or of several of the same form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from datamodules.vision_language.files.json_chats import JsonChats
+from datamodules.vision_language.files.parquet_chats import ParquetChats, prepare_parquet
+from datamodules.vision_language.image_chat import ChatFile
+
+FileFormat = Literal["auto", "llava", "jsonl", "parquet"]
+
+_ENDINGS: dict[str, FileFormat] = {".json": "llava", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """Chats with images, in a file or several.
+
+    Args:
+        path: a file; of Parquet also a folder, or a pattern as data/train-*.parquet.
+        format: `llava` (a JSON list of records), `jsonl` (a record a line), `parquet`; `auto` goes by the file's ending, and takes a folder to be of Parquet files.
+        images: folder that images' paths begin in; null for the folder of the file.
+        weight: how often each sample is seen in an epoch; 0.25 is another quarter of the samples in each.
+        first: only so many samples, from the first on; null for all.
+        system: system message of chats that have none; null for none.
+    """  # noqa: E501
+
+    path: str
+    format: FileFormat = "auto"
+    images: str | None = None
+    weight: float = 1.0
+    first: int | None = None
+    system: str | None = None
+
+    def check(self, name: str = "") -> None:
+        """
+        Args:
+            name: of these settings, for errors.
+
+        Raises:
+            ValueError: a value cannot be used.
+        """
+        if not 0 < self.weight <= 1000:
+            raise ValueError(f"{name}weight of {self.path} must be above 0 and at most 1000, got {self.weight}")
+        if self.first is not None and self.first < 1:
+            raise ValueError(f"{name}first of {self.path} must be at least 1, or null for all; got {self.first}")
+        _ = self.form
+
+    @property
+    def form(self) -> Literal["llava", "jsonl", "parquet"]:
+        """The format, found out if it is `auto`.
+
+        Raises:
+            ValueError: the path does not tell.
+        """
+        if self.format != "auto":
+            return self.format
+        path = Path(self.path)
+        found = _ENDINGS.get(path.suffix.lower()) or ("parquet" if path.is_dir() else None)
+        if found is None:
+            raise ValueError(
+                f"{self.path}: cannot tell its format from its ending; name it (format: llava, jsonl or parquet)"
+            )
+        return found
+
+    def open(self, root: str | Path) -> ChatFile:
+        """The file's chats.
+
+        Args:
+            root: folder of what `prepare` wrote.
+
+        Raises:
+            ValueError: the file is not of its form, or must be prepared first.
+            OSError: it cannot be read.
+        """
+        if self.form == "parquet":
+            return ParquetChats(self.path, root, self.images)
+        return JsonChats(self.path, lines=self.form == "jsonl", images=self.images)
+
+    def prepare(self, root: str | Path) -> list[Path]:
+        """Writes into `root` what `open` needs besides the file itself; the paths of what was written now."""
+        return prepare_parquet(self.path, root) if self.form == "parquet" else []
+
+
+def check_sources(sources: Sequence[SourceSettings], name: str) -> None:
+    """
+    Args:
+        sources: of one set.
+        name: its key, for errors.
+
+    Raises:
+        ValueError: there are none, or one cannot be used.
+    """
+    if not sources:
+        raise ValueError(f"{name} names no file; expected a list of sources, each with a path")
+    for place, source in enumerate(sources):
+        source.check(f"{name}[{place}].")
