@@ -12,7 +12,7 @@ from datamodules.multimodal.batch import Chat, Examples, LeftOut, Questions
 from datamodules.multimodal.chat import ChatEncoder, Message
 from datamodules.multimodal.packing import one_per_row, pack, pad_rows, prompts
 from datamodules.multimodal.unusable import UnusableSample
-from engine.sampling import FILLER, Draw
+from engine.sampling import Blocks, FILLER, Blocks, Draw
 
 TooLong = Literal["stop", "drop"]
 """What becomes of a chat that is longer than `max_length`. It is never cut: that could be in the middle of an image."""
@@ -32,7 +32,8 @@ class ChatSource(Protocol):
     """A family's samples.
 
     Where it is dear to make a sample, a method `length(index)` says about how many tokens the prompt of one has,
-    without making it; questions are then ordered by this.
+    without making it; questions are then ordered by this. A method `blocks(epoch)` tells which are cheap to read
+    together; see BatchedDataset.
     """
 
     def __len__(self) -> int: ...
@@ -83,6 +84,11 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def blocks(self, epoch: int) -> Blocks | None:
+        """As the source tells them; see BatchedDataset."""
+        tell = getattr(self.source, "blocks", None)
+        return None if tell is None else tell(epoch)
 
     def __getitem__(self, draw: Draw) -> tuple[Examples, ...]:
         made, indices, left_out = usable(drawn(draw), lambda index: self._made(draw.epoch, index), self.leave_out)
