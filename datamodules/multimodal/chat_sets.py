@@ -12,7 +12,7 @@ from datamodules.multimodal.batch import Chat, Examples, LeftOut, Questions
 from datamodules.multimodal.chat import ChatEncoder, Message
 from datamodules.multimodal.packing import one_per_row, pack, pad_rows, prompts
 from datamodules.multimodal.unusable import UnusableSample
-from engine.sampling import Blocks, FILLER, Blocks, Draw
+from engine.sampling import FILLER, Blocks, Draw
 
 TooLong = Literal["stop", "drop"]
 """What becomes of a chat that is longer than `max_length`. It is never cut: that could be in the middle of an image."""
