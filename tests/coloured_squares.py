@@ -61,7 +61,7 @@ class Squares:
     def __len__(self) -> int:
         return self.size
 
-    def name(self, index: int) -> str:
+    def name(self, index: int, epoch: int = 0) -> str:
         return str(index)
 
     def colours(self, index: int) -> list[str]:

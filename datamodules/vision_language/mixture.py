@@ -1,7 +1,7 @@
 """Several files of chats as the samples of one epoch, each as often as its weight says."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,14 +64,21 @@ class Mixture:
         sources: the files and how often their samples are seen.
         root: folder of what `prepare` wrote.
         seed: of which part of a source comes first, where an epoch takes part of it.
+        part: what is taken of each file; all of it unless told otherwise.
 
     Raises:
         ValueError, OSError: see SourceSettings.open; or a file holds no sample.
     """
 
-    def __init__(self, sources: Sequence[SourceSettings], root: str | Path, seed: int = 0) -> None:
+    def __init__(
+        self,
+        sources: Sequence[SourceSettings],
+        root: str | Path,
+        seed: int = 0,
+        part: Callable[[ChatFile], ChatFile] = lambda file: file,
+    ) -> None:
         self.settings = tuple(sources)
-        self.files = [settings.open(root) for settings in self.settings]
+        self.files = [part(settings.open(root)) for settings in self.settings]
         numbered = enumerate(zip(self.files, self.settings, strict=True))
         self._rounds = [_Round(file, settings, seed, number) for number, (file, settings) in numbered]
         self._ends = np.cumsum([one.samples for one in self._rounds])
