@@ -23,11 +23,11 @@ _GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 # Llama 3.2 writes today's date into each chat unless told one. A sample must be the same when a run is resumed on
 # another day: this is the date that its predecessors wrote.
-_TEMPLATE_ARGUMENTS = {"date_string": "26 Jul 2024"}
+TEMPLATE_ARGUMENTS = {"date_string": "26 Jul 2024"}
 
 # Qwen3 writes an empty train of thought before the last answer of a chat, which so belongs to the prompt and need not
 # be generated, but none before earlier answers.
-_PROMPT_ARGUMENTS = ({"enable_thinking": False}, {"enable_thinking": True})
+PROMPT_ARGUMENTS = ({"enable_thinking": False}, {"enable_thinking": True})
 
 
 class Message(TypedDict):
@@ -86,7 +86,7 @@ class ChatEncoder:
         if self.tokenizer.builtin:
             tokens = np.concatenate([self._joined(turns)[0], self._frames["assistant"][0]])
         else:
-            tokens = self._rendered(turns, sample, add_generation_prompt=True, **_PROMPT_ARGUMENTS[0])
+            tokens = self._rendered(turns, sample, add_generation_prompt=True, **PROMPT_ARGUMENTS[0])
         return self._expanded(tokens, np.zeros(len(tokens), np.bool_), counts, sample)
 
     def _checked(self, messages: Sequence[Message], counts: Sequence[int], sample: object) -> list[Message]:
@@ -141,7 +141,7 @@ class ChatEncoder:
             if turn["role"] != "assistant":
                 continue
             unclear = f"sample {sample}: cannot tell what the assistant says in message {number + 1}"
-            for arguments in _PROMPT_ARGUMENTS:
+            for arguments in PROMPT_ARGUMENTS:
                 prefix = self._rendered(turns[:number], sample, add_generation_prompt=True, **arguments)
                 start = len(prefix)
                 if np.array_equal(tokens[:start], prefix):
@@ -169,7 +169,7 @@ class ChatEncoder:
         from jinja2 import TemplateError
 
         try:
-            return self.tokenizer.tokenizer.apply_chat_template(turns, **_TEMPLATE_ARGUMENTS, **arguments)
+            return self.tokenizer.tokenizer.apply_chat_template(turns, **TEMPLATE_ARGUMENTS, **arguments)
         except TemplateError as error:
             roles = ", ".join(turn["role"] for turn in turns)
             raise ValueError(

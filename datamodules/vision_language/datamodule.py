@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.multimodal.exported_tokenizer import exported_tokenizer
 from datamodules.vision_language.image_chat import MARKER
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from transformers import PreTrainedTokenizerFast
 
 
 class ImageDataModule(MultimodalDataModule):
@@ -33,6 +35,10 @@ class ImageDataModule(MultimodalDataModule):
     def image_layout(self) -> ImageLayout:
         """What vision tower and projector, which are the module's, make of a view. Known from `setup` on."""
         return self.trainer.lightning_module.image_layout
+
+    def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
+        """The tokenizer for other programs, whose chat template takes images."""
+        return exported_tokenizer(self.tokenizer, self.marker)
 
     # -- of the set that is evaluated: what the reports show of a sample ---------------------------------------------
 

@@ -9,7 +9,8 @@
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,23 +52,36 @@ def export(
         ValueError: the adapters are of no use without the language model, which has no files.
     """
     from safetensors.torch import save_model
-    from transformers.utils import logging as transformers_logging
 
-    transformers_logging.disable_progress_bar()
-    if folder.exists():
-        raise FileExistsError(f"{folder} is there already; export writes a new directory")
     _require_base(language_model, merge)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    hidden = beside(folder)
-    remove(hidden)
-    (hidden / MODALITY).mkdir(parents=True)
-    try:
+    with new_directory(folder) as hidden:
+        (hidden / MODALITY).mkdir()
         _write_language_model(language_model, hidden, end_of_turn, merge)
         tokenizer.save_pretrained(hidden)
         for name, network in networks.items():
             save_model(network, str(hidden / MODALITY / f"{name}.safetensors"))
         text = json.dumps(settings, indent=2, ensure_ascii=False)
         (hidden / MODALITY / "settings.json").write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def new_directory(folder: Path) -> Iterator[Path]:
+    """Gives a folder to write to, which becomes `folder` when all is on the disk; nothing of it stays otherwise.
+
+    Raises:
+        FileExistsError: there is something at `folder` already.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    if folder.exists():
+        raise FileExistsError(f"{folder} is there already; export writes a new directory")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    hidden = beside(folder)
+    remove(hidden)
+    hidden.mkdir()
+    try:
+        yield hidden
         _flush(hidden)
         os.rename(hidden, folder)
     except BaseException:

@@ -52,10 +52,10 @@ def language_model_flops(causal: "PreTrainedModel", behind_trained: bool) -> Lan
     config = causal.config.get_text_config()
     heads = config.num_attention_heads
     width = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
-    back = behind_trained or _trains(causal.get_input_embeddings())
+    back = behind_trained or trains(causal.get_input_embeddings())
     token, pair = 0, 0
     for layer in decoder.layers:
-        back = back or _trains(layer)
+        back = back or trains(layer)
         token += products(layer, back)
         pair += attention(width, back)
     token += sum(products(part, back) for part in decoder.children() if part is not decoder.layers)
@@ -71,9 +71,9 @@ def view_flops(network: nn.Module, layers: Iterable[nn.Module], width: int, patc
         patches: of the view.
         tokens: that the layers read, with class and register tokens.
     """
-    total, back = patches * products(network.embeddings, back=False), _trains(network.embeddings)
+    total, back = patches * products(network.embeddings, back=False), trains(network.embeddings)
     for layer in layers:
-        back = back or _trains(layer)
+        back = back or trains(layer)
         total += tokens * products(layer, back) + tokens**2 * attention(width, back)
     return total
 
@@ -83,7 +83,7 @@ def stack_flops(layers: Iterable[nn.Module], behind_trained: bool) -> int:
     total, back = 0, behind_trained
     for layer in layers:
         total += products(layer, back)
-        back = back or _trains(layer)
+        back = back or trains(layer)
     return total
 
 
@@ -119,5 +119,6 @@ def _layers_alone(network: nn.Module) -> bool:
     return all(weight.ndim < 2 for part in others for weight in part.parameters(recurse=False))
 
 
-def _trains(network: nn.Module) -> bool:
+def trains(network: nn.Module) -> bool:
+    """Whether any of its weights do."""
     return any(weight.requires_grad for weight in network.parameters())

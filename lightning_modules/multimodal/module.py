@@ -23,7 +23,7 @@ from engine.gather import gathered_objects
 from engine.module import LockstepModule
 from lightning_modules.multimodal.base_identity import base_identity, check_base, folder_of
 from lightning_modules.multimodal.export import export
-from lightning_modules.multimodal.flops import language_model_flops
+from lightning_modules.multimodal.flops import LanguageModelFlops, language_model_flops, trains
 from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
 from lightning_modules.multimodal.left_out import LeftOutOfEvaluation, LeftOutSamples, require_few
 from lightning_modules.multimodal.own_tokens import require_own_tokens
@@ -137,7 +137,6 @@ class MultimodalModule(LockstepModule):
             require_own_tokens(path, folder_of(path), self.data.tokenizer_source, tokenizer.tokenizer.get_vocab())
         sizes = self.encoder.output_size, self.language_model.hidden_size
         self.projector = Projector(self.projector_settings, *sizes)
-        self._language_model_flops = language_model_flops(self.language_model.causal, behind_trained=True)
         outcomes = ["loss", *(f"{kind}/loss" for kind in self.data.kinds), *self.data.outcomes]
         systems = [MODEL, BLIND, *self.data.baselines]
         # Apple's GPUs have no double precision.
@@ -209,6 +208,11 @@ class MultimodalModule(LockstepModule):
             self.features_name: sum(count.features for count in counts),
             **({} if None in flops else {"flops": sum(flops)}),
         }
+
+    @cached_property
+    def _language_model_flops(self) -> LanguageModelFlops | None:
+        before = (part for name, part in self.parts.items() if name != "language_model")
+        return language_model_flops(self.language_model.causal, behind_trained=any(map(trains, before)))
 
     def _flops(self, examples: Examples) -> int | None:
         features = self.feature_flops(examples)
@@ -355,8 +359,13 @@ class MultimodalModule(LockstepModule):
             "encoder": {"class": type(self.encoder).__name__, **self.encoder_description()},
             "projector": {**asdict(self.projector_settings), "input_size": self.projector.input_size},
         }
-        networks = {"encoder": self.encoder, "projector": self.projector}
-        export(folder, self.language_model, tokenizer.tokenizer, tokenizer.end_of_turn, networks, settings, merge)
+        end = tokenizer.end_of_turn
+        export(folder, self.language_model, tokenizer.tokenizer, end, self.own_networks, settings, merge)
+
+    @property
+    def own_networks(self) -> dict[str, nn.Module]:
+        """What makes features, by name, for an export."""
+        return {"encoder": self.encoder, "projector": self.projector}
 
 
 def _key(system: str) -> str:

@@ -1,18 +1,24 @@
 """The vision-language family's LightningModule: a language model that sees."""
 
+import logging
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from datamodules.multimodal.batch import Examples, ImageLayout, Images
+from lightning_modules.multimodal.export import new_directory
 from lightning_modules.multimodal.language_model import LanguageModelSettings
 from lightning_modules.multimodal.module import Features, MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
 from lightning_modules.multimodal.vision_tower import VisionTower, tower_shape
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.vision_language import llava_export
+
+log = logging.getLogger("lockstep")
 
 _PLACE_SCALE = 0.02  # standard deviation of language models' embeddings at the start
 
@@ -70,8 +76,6 @@ class VisionLanguageModel(MultimodalModule):
         if hasattr(self, "encoder"):
             return
         super().configure_model()
-        patches, trains = self.encoder.shape.patches, not self.encoder.frozen
-        self._flops_of_a_view = self.encoder.flops() + self.projector.flops(patches, behind_trained=trains)
         self.places = None
         tiles = self.image_layout.max_tiles
         if tiles > 1:
@@ -102,6 +106,11 @@ class VisionLanguageModel(MultimodalModule):
     def feature_flops(self, examples: Examples) -> int:
         return len(examples.modality.pixels) * self._flops_of_a_view
 
+    @cached_property
+    def _flops_of_a_view(self) -> int:
+        projected = self.projector.flops(self.encoder.shape.patches, behind_trained=not self.encoder.frozen)
+        return self.encoder.flops() + projected
+
     def feature_counts(self, modality: Images) -> Tensor:
         return modality.views * self.image_layout.view_tokens
 
@@ -113,3 +122,24 @@ class VisionLanguageModel(MultimodalModule):
     def _black_view(nothing: Images) -> Images:
         pixels, places = nothing.pixels, nothing.places
         return nothing._replace(pixels=pixels.new_zeros((1, *pixels.shape[1:])), places=places.new_zeros(1))
+
+    # -- other forms -------------------------------------------------------------------------------------------------
+
+    @property
+    def own_networks(self) -> dict[str, nn.Module]:
+        return {**super().own_networks, **({} if self.places is None else {"places": self.places})}
+
+    def export(self, folder: Path, merge: bool) -> None:
+        """Writes a LlavaForConditionalGeneration of transformers where the parts allow it, else the parts."""
+        tokenizer = self.data.tokenizer
+        parts = llava_export.Parts(
+            self.encoder, self.projector, self.language_model, self.image_layout, tokenizer.placeholder
+        )
+        obstacles = llava_export.obstacles(parts, merge)
+        if obstacles:
+            log.info("as parts, not as a LlavaForConditionalGeneration of transformers: %s", "; ".join(obstacles))
+            super().export(folder, merge)
+            return
+        log.info("as a LlavaForConditionalGeneration of transformers")
+        with new_directory(folder) as new:
+            llava_export.write(parts, new, self.data.exported_tokenizer(), tokenizer.end_of_turn, tokenizer.pad)
