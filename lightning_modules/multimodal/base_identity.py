@@ -7,13 +7,14 @@ model it was, and what of it is another.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 
 _MAY_CHANGE = ("_name_or_path", "dtype", "torch_dtype", "transformers_version", "use_cache")
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -29,30 +30,50 @@ def base_identity(settings: LanguageModelSettings, tokenizer: str) -> dict[str, 
     Args:
         tokenizer: what identifies the tokenizer.
     """
-    if settings.path is None:
-        config, folder = dict(settings.config or {}), None
-    else:
-        folder = folder_of(settings.path)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    bound = {key: value for key, value in config.items() if key not in _MAY_CHANGE}
     adapters = {key: value for key, value in asdict(settings.lora).items() if key != "dropout"}
     return {
-        "name": settings.path or f"random {config.get('model_type')}",
-        "architecture": hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest(),
-        # Where all weights train, the checkpoint holds them all, whatever they began as.
-        "weights": None if folder is None or settings.trainable == "full" else _hash_of_weights(folder),
+        **_network_identity(settings.path, settings.config, settings.trainable == "full"),
         "lora": json.dumps(adapters, sort_keys=True) if settings.trainable == "lora" else None,
         "tokenizer": tokenizer,
     }
+
+
+def tower_identity(settings: VisionTowerSettings) -> dict[str, Any]:
+    """Name, architecture and weights of the vision tower, in the same way."""
+    used = {"feature_layer": settings.feature_layer, "first_patch_only": settings.first_patch_only}
+    return _network_identity(settings.path, settings.config, settings.trainable == "full", **used)
+
+
+def weights_identity(path: str | None) -> str | None:
+    """The hash of a pretrained model's weights, in whatever format they are used; None of one from a config."""
+    return None if path is None else _hash_of_weights(folder_of(path))
+
+
+def _network_identity(path: str | None, config: Mapping[str, Any] | None, whole: bool, **used: Any) -> dict[str, Any]:
+    if path is not None:
+        config = json.loads((folder_of(path) / "config.json").read_text(encoding="utf-8"))
+    config = config or {}
+    bound = {key: value for key, value in config.items() if key not in _MAY_CHANGE} | used
+    return {
+        "name": path or f"random {config.get('model_type')}",
+        "architecture": hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest(),
+        # Where all weights train, the checkpoint holds them all, whatever they began as.
+        "weights": None if whole else weights_identity(path),
+    }
+
+
+def differences(saved: Mapping[str, Any], own: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """What of two identities is not the same, with both values; nothing where all is."""
+    others = [key for key in keys if saved.get(key) != own[key]]
+    return "; ".join(f"{key} {_short(saved.get(key))}, here {_short(own[key])}" for key in others)
 
 
 def check_base(saved: Mapping[str, Any] | None, own: Mapping[str, Any]) -> None:
     """Raises ValueError when a checkpoint was trained on another language model than the configured one."""
     if saved is None:
         raise ValueError("the checkpoint does not say which language model it was trained on; it is of another family")
-    differences = [key for key in own if key != "name" and saved.get(key) != own[key]]
-    if differences:
-        figures = "; ".join(f"{key} {_short(saved.get(key))}, here {_short(own[key])}" for key in differences)
+    figures = differences(saved, own, [key for key in own if key != "name"])
+    if figures:
         raise ValueError(
             f"the checkpoint was trained on the language model {saved.get('name')}, the config has {own['name']}, and "
             f"these differ: {figures}. Set model.init_args.language_model (and data.init_args.tokenizer) to what the "
