@@ -58,6 +58,20 @@ def decode(data: bytes, name: str, max_pixels: int, needed: int | None = None) -
     )
 
 
+def size_of(data: bytes) -> tuple[int, int] | None:
+    """Width and height as the header has them, in pixels; None of what is no image of these formats."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return Image.open(io.BytesIO(data), formats=FORMATS).size
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001  (see above; `decode` says what is wrong)
+            return None
+
+
 def _upright(image: "Image", needed: int | None) -> "Image":
     """Decoded, and turned as its EXIF data say; the camera's sensor lay as the file has it."""
     from PIL.Image import Transpose

@@ -1,11 +1,12 @@
 """The base of the vision-language family's DataModules: chats with images in them."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.chat_sets import ChatItem
+from datamodules.multimodal.chat import Message
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.multimodal.exported_tokenizer import exported_tokenizer
 from datamodules.vision_language.image_chat import MARKER
@@ -48,13 +49,13 @@ class ImageDataModule(MultimodalDataModule):
 
     def question(self, sample: int) -> str:
         """What the user says, without the markers; of several turns, one a line."""
-        turns = (message["content"] for message in self._item(sample).messages if message["role"] == "user")
+        turns = (message["content"] for message in self._messages(sample) if message["role"] == "user")
         return "\n".join(turn.replace(self.marker, "").strip() for turn in turns)
 
     def right_answer(self, sample: int) -> str:
         """What the assistant should say last; nothing where that is not known."""
-        last = self._item(sample).messages[-1]
-        return last["content"] if last["role"] == "assistant" else ""
+        messages = self._messages(sample)
+        return messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
 
-    def _item(self, sample: int) -> ChatItem:
-        return self.evaluated.item(0, sample)
+    def _messages(self, sample: int) -> Sequence[Message]:
+        return self.evaluated.item(0, sample).messages

@@ -1,0 +1,104 @@
+"""Questions that somebody asks about images of their own: what `predict` answers."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from datamodules.multimodal.batch import Images
+from datamodules.multimodal.chat import Message
+from datamodules.multimodal.chat_sets import ChatItem
+from datamodules.multimodal.images import Views, collate_views
+from datamodules.vision_language.files.forms import marked
+from datamodules.vision_language.files.image_folder import ImageFolder
+from datamodules.vision_language.image_chat import ImageChat, UnusableSample
+from datamodules.vision_language.image_chat_samples import Cutting
+
+_FIELDS = {"question", "image", "images", "id"}
+
+
+class Asked(NamedTuple):
+    """A line of the file."""
+
+    where: str  # file and line
+    record: dict[str, Any]  # as it was written
+    messages: list[Message]
+    images: list[str]  # paths
+
+
+class AskedImages:
+    """The lines of a JSONL file, in order.
+
+    A line is an object with `question`, and `image`, a path, or `images`, a list of paths (absolute, or relative to
+    the file), or neither. Where an image belongs in the question stands `<image>`; without any they come first. An
+    `id` is written beside the answer, as everything on the line is.
+
+    Args:
+        path: the file.
+        cutting: of the images.
+        system: system message; None for none.
+
+    Raises:
+        ValueError: names file and line of what cannot be read.
+    """
+
+    def __init__(self, path: Path, cutting: Cutting, system: str | None = None) -> None:
+        self.path, self.cutting, self.system = path, cutting, system
+        if not path.is_file():
+            raise ValueError(f"data.init_args.questions: {path} is not a file; expected lines of JSON with a question")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        self.rows = [self._line(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+        if not self.rows:
+            raise ValueError(f"{path}: found no line, expected a question on each")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def name(self, index: int, epoch: int = 0) -> str:
+        return f"{index} ({self.rows[index].where})"
+
+    def item(self, epoch: int, index: int) -> ChatItem:
+        return self.cutting.item(self._read(index))
+
+    def pictures(self, index: int) -> list[Any]:
+        """A question's images, as they are."""
+        return self.cutting.pictures(self._read(index))
+
+    def messages(self, index: int) -> list[Message]:
+        return self.rows[index].messages
+
+    def collate(self, items: Sequence[Views]) -> Images:
+        return collate_views(items, self.cutting.layout)
+
+    def _read(self, index: int) -> ImageChat:
+        row = self.rows[index]
+        # Whoever asks owns the file and may name any image; the folder takes care of what is no file or too large.
+        paths = (self.path.parent / image for image in row.images)
+        try:
+            images = [ImageFolder(path.parent).read(row.where, path.name) for path in paths]
+        except NotADirectoryError as error:
+            raise UnusableSample(f"{row.where}: {error}") from error
+        return ImageChat(row.where, row.messages, images)
+
+    def _line(self, line: str, where: str) -> Asked:
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{where}: not JSON ({error})") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{where}: found {type(record).__name__}, expected an object with a question")
+        unknown = record.keys() - _FIELDS
+        if unknown:
+            raise ValueError(f"{where}: found {', '.join(sorted(unknown))}, expected {', '.join(sorted(_FIELDS))}")
+        question = record.get("question")
+        if not isinstance(question, str) or not question.strip():
+            raise ValueError(f"{where}: question is {question!r}, expected a text")
+        if "image" in record and "images" in record:
+            raise ValueError(f"{where}: expected either image, a path, or images, a list of paths")
+        images = record.get("images", [record["image"]] if record.get("image") is not None else [])
+        if not isinstance(images, list) or not all(isinstance(image, str) and image for image in images):
+            raise ValueError(f"{where}: expected image, a path, or images, a list of paths; found {images!r}")
+        messages = marked(where, [Message(role="user", content=question)], len(images))
+        if self.system is not None:
+            messages = [Message(role="system", content=self.system), *messages]
+        return Asked(where, record, messages, images)

@@ -1,0 +1,54 @@
+"""Some of the rows of a file: what is held out for validation, and the rest."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.vision_language.image_chat import ChatFile, ImageChat
+from engine.randomness import hash_uniform
+from engine.sampling import Blocks
+
+_HELD_OUT = 0x4E1D  # the same rows in every run, whatever its seed
+
+
+class Part:
+    """A ChatFile of some rows of another.
+
+    Args:
+        file: the other.
+        rows: which, ascending.
+    """
+
+    def __init__(self, file: ChatFile, rows: NDArray[np.int64]) -> None:
+        self.file, self.rows = file, rows
+        self.blocks = None
+        if file.blocks is not None:
+            starts = np.unique(np.searchsorted(rows, file.blocks.starts))
+            self.blocks = Blocks(starts[starts < len(rows)], file.blocks.window)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def name(self, row: int) -> str:
+        return self.file.name(int(self.rows[row]))
+
+    def read(self, row: int) -> ImageChat:
+        return self.file.read(int(self.rows[row]))
+
+
+def held_out(file: ChatFile, share: float) -> NDArray[np.bool_]:
+    """[rows] which are for validation: about this share of them, at least one and not all.
+
+    It goes by the row's number alone, so that a row is never trained by one run and held out by the next.
+
+    Raises:
+        ValueError: there are less than two rows.
+    """
+    if len(file) < 2:
+        raise ValueError(
+            f"{len(file)} samples ({file.name(0) if len(file) else 'none'}) cannot be shared between training and "
+            "validation: give data.init_args.validation files of its own"
+        )
+    numbers = hash_uniform(_HELD_OUT, np.arange(len(file)))
+    held = numbers < share
+    held[numbers.argmin()], held[numbers.argmax()] = True, False
+    return held
