@@ -6,9 +6,9 @@
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +18,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from datamodules.multimodal.batch import Examples, Prompts, Questions, Rows
+from engine.checkpoint_file import head
 from engine.exact_mean import LossSum
+from engine.frozen_weights import frozen_fingerprints
 from engine.gather import gathered_objects
 from engine.module import LockstepModule
-from lightning_modules.multimodal.base_identity import base_identity, check_base, folder_of
+from lightning_modules.multimodal.base_identity import base_identity, check_base, folder_of, weights_identity
+from lightning_modules.multimodal.earlier_stage import Origin, take_over
 from lightning_modules.multimodal.export import export
 from lightning_modules.multimodal.flops import LanguageModelFlops, language_model_flops, trains
 from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
@@ -29,6 +32,7 @@ from lightning_modules.multimodal.left_out import LeftOutOfEvaluation, LeftOutSa
 from lightning_modules.multimodal.own_tokens import require_own_tokens
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
 from lightning_modules.multimodal.precision import Precision, device_has_bf16, precision_of
+from lightning_modules.multimodal.pretrained import few
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.splice import splice
 from lightning_modules.multimodal.tally import Tally
@@ -64,10 +68,14 @@ class MultimodalModule(LockstepModule):
         projector: from the encoder's features to the language model's.
         learning_rates: peak rates of the parts encoder, projector and language_model that have another one than `learning_rate`.
         max_new_tokens: where an answer that is written in an evaluation ends at the latest.
+        init_from: what a fit begins with the weights of, and nothing but the weights: a checkpoint, a run (its name or folder: its best checkpoint, else its last), or a config (its newest run). Not needed any more when the fit is resumed.
         training: see LockstepModule.
     """  # noqa: E501
 
     terms_per_sample = 32  # tokens of an answer
+
+    may_be_new: tuple[str, ...] = ()
+    """Beginnings of the names of weights that an earlier stage need not have had."""
 
     features_name = "feature_tokens"
     """What Throughput calls the tokens in which features stand."""
@@ -82,6 +90,7 @@ class MultimodalModule(LockstepModule):
         projector: ProjectorSettings | None = None,
         learning_rates: dict[str, float] | None = None,
         max_new_tokens: int = 64,
+        init_from: str | None = None,
         **training: Any,
     ) -> None:
         super().__init__(**training)
@@ -91,6 +100,7 @@ class MultimodalModule(LockstepModule):
         self.projector_settings = projector or ProjectorSettings()
         self.learning_rates = learning_rates or {}
         self.max_new_tokens = max_new_tokens
+        self.init_from = init_from
         self.left_out, self.left_out_of_evaluation = LeftOutSamples(self.votes), LeftOutOfEvaluation()
         self.tallies = nn.ModuleDict()
         self.answers: list[Answer] = []
@@ -129,6 +139,12 @@ class MultimodalModule(LockstepModule):
     def configure_model(self) -> None:
         if hasattr(self, "encoder"):
             return
+        self.build()
+        if self.init_from is not None and self.trainer.state.fn == "fit" and self.trainer.ckpt_path is None:
+            self._take_over(Path(self.init_from))
+
+    def build(self) -> None:
+        """Makes the networks. A family that has others overrides this and calls it."""
         tokenizer = self.data.tokenizer
         self.encoder = self.build_encoder()
         self.language_model = LanguageModel(self.language_model_settings, tokenizer.vocabulary_size, self.formats)
@@ -142,6 +158,32 @@ class MultimodalModule(LockstepModule):
         # Apple's GPUs have no double precision.
         precise = torch.float32 if self.trainer.strategy.root_device.type == "mps" else torch.float64
         self.tallies = nn.ModuleDict({_key(system): Tally(outcomes, precise) for system in systems})
+
+    def _take_over(self, path: Path) -> None:
+        if path.is_dir():
+            raise ValueError(
+                f"model.init_args.init_from: {path} is a sharded checkpoint; only a file can be begun with: train the "
+                "earlier stage with trainer.strategy.init_args.state_dict_type full"
+            )
+        earlier = head(path)
+        if self._leaves_out_frozen():  # what is frozen and was trained earlier must be saved
+            self._frozen_as_built = frozen_fingerprints(self)
+        try:
+            weights = take_over(self, earlier, self.origins(earlier), self.may_be_new)
+        except ValueError as error:
+            raise ValueError(f"model.init_args.init_from: {path} does not fit this model: {error}") from error
+        log.info("begun with %d weights of %s (step %s)", len(weights.taken), path, earlier.get("global_step"))
+        if weights.new:
+            log.info("not in it, new here: %s", few(weights.new))
+
+    def origins(self, earlier: Mapping[str, Any]) -> dict[str, Origin]:
+        """What this model and that of a checkpoint are built from, by the beginnings of their weights' names."""
+        saved, settings = earlier.get("base") or {}, self.language_model_settings
+        alike = ["architecture", "tokenizer"]
+        if saved.get("lora") and self.base["lora"]:
+            alike.append("lora")
+        weights = partial(weights_identity, settings.path)
+        return {"language_model": Origin(saved, self.base, tuple(alike), weights)}
 
     @property
     def formats(self) -> Precision:

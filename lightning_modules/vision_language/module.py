@@ -1,8 +1,9 @@
 """The vision-language family's LightningModule: a language model that sees."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.multimodal.batch import Examples, ImageLayout, Images
+from lightning_modules.multimodal.base_identity import differences, tower_identity, weights_identity
+from lightning_modules.multimodal.earlier_stage import Origin
 from lightning_modules.multimodal.export import new_directory
 from lightning_modules.multimodal.language_model import LanguageModelSettings
 from lightning_modules.multimodal.module import Features, MultimodalModule
@@ -38,6 +41,7 @@ class VisionLanguageModel(MultimodalModule):
     """  # noqa: E501
 
     features_name = "image_tokens"
+    may_be_new = ("places.",)
 
     encoder: VisionTower
     places: nn.Embedding | None
@@ -72,10 +76,32 @@ class VisionLanguageModel(MultimodalModule):
         shape, normalisation = tower.shape._asdict(), tower.normalisation._asdict()
         return {**asdict(self.vision_tower_settings), **shape, **normalisation, "max_tiles": self.data.max_tiles}
 
-    def configure_model(self) -> None:
-        if hasattr(self, "encoder"):
-            return
-        super().configure_model()
+    @cached_property
+    def tower(self) -> dict[str, Any]:
+        """What identifies the vision tower that this one is built on."""
+        return tower_identity(self.vision_tower_settings)
+
+    def origins(self, earlier: Mapping[str, Any]) -> dict[str, Origin]:
+        weights = partial(weights_identity, self.vision_tower_settings.path)
+        tower = Origin(earlier.get("vision_tower") or {}, self.tower, ("architecture",), weights)
+        return {**super().origins(earlier), "encoder": tower}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["vision_tower"] = self.tower
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        saved = checkpoint.get("vision_tower") or {}
+        if problem := differences(saved, self.tower, ("architecture", "weights")):
+            raise ValueError(
+                f"the checkpoint was trained with the vision tower {saved.get('name')}, the config has "
+                f"{self.tower['name']}, and these differ: {problem}. Set model.init_args.vision_tower to what the "
+                "checkpoint was trained with, or train anew under another --run_name"
+            )
+        super().on_load_checkpoint(checkpoint)
+
+    def build(self) -> None:
+        super().build()
         self.places = None
         tiles = self.image_layout.max_tiles
         if tiles > 1:
