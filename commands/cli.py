@@ -34,6 +34,7 @@ from commands.run_folder import (
     RUNS,
     claim_run_name,
     config_stem,
+    earlier_stage,
     in_slurm_job,
     is_of_a_run,
     newest_run,
@@ -130,6 +131,10 @@ class LockstepCLI(LightningCLI):
             raise ValueError("several nodes without torchrun or srun: give the processes of all nodes one --run_name")
         folder = RUNS / self._run_name(config)
         checkpoint = agreed("checkpoint", lambda: self._checkpoint(config.ckpt_path, folder))
+        model = config.model.get("init_args") or Namespace()
+        if model.get("init_from"):
+            begins = self.subcommand == "fit" and not checkpoint
+            model.init_from = agreed("init_from", lambda: str(earlier_stage(model.init_from))) if begins else None
         part_from_earlier_lives(os.environ)
         config.run_name, config.ckpt_path = folder.name, checkpoint or None
         config.trainer.default_root_dir = str(folder)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, candidates, newest_verified, saved_at
+from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, candidates, newest_verified, saved_at, verify
 
 log = logging.getLogger("lockstep")
 
@@ -107,6 +107,33 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path) -> Path | None:
         others = _listing(folder)
         hint = f"but in {folder} there is {others}: name one with --ckpt_path FILE" if others else "nor any other"
         raise FileNotFoundError(f"checkpoint {path} does not exist, {hint}")
+    return path
+
+
+def earlier_stage(given: str, runs: Path = RUNS) -> Path:
+    """The checkpoint that `init_from` means: itself, or the best (else the last) one of a run or a config's newest run.
+
+    Raises:
+        FileNotFoundError: there is none.
+        DamagedCheckpoint: it is not whole.
+    """
+    path = Path(given)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise FileNotFoundError(f"model.init_args.init_from: there is no config {path}")
+        path = runs / newest_run(config_stem(path, runs), runs)
+    elif not path.exists() and len(path.parts) == 1:
+        path = runs / path
+    if (path / CHECKPOINTS).is_dir():
+        kept = [path / CHECKPOINTS / name for name in ("best.ckpt", "last.ckpt")]
+        path = next((checkpoint for checkpoint in kept if checkpoint.exists()), kept[0])
+    if not path.exists() or path.is_dir() and path.parent.name != CHECKPOINTS:
+        there = ", ".join(sorted({file.parent.parent.name for file in runs.glob(f"*/{CHECKPOINTS}/*.ckpt")})) or "none"
+        raise FileNotFoundError(
+            f"model.init_args.init_from: {given} is no checkpoint, no run with checkpoints and no config; runs that "
+            f"have checkpoints: {there}"
+        )
+    verify(path)
     return path
 
 

@@ -32,7 +32,7 @@ class TakenOver(NamedTuple):
     """What became of the model's weights: their names."""
 
     taken: list[str]
-    new: list[str]  # begin here
+    new: list[str]  # begin here; of adapters one name for all
 
 
 def canonical(name: str) -> str:
@@ -83,7 +83,7 @@ def take_over(
         raise ValueError("; ".join(said))
     for name, weight in saved.items():
         own[name].copy_(weight)
-    return TakenOver(list(saved), allowed)
+    return TakenOver(list(saved), sorted({"adapters" if _ADAPTER in name else name for name in allowed}))
 
 
 def _others(own: Mapping[str, Tensor], left_out: Mapping[str, int], origins: Mapping[str, Origin]) -> list[str]:

@@ -32,7 +32,6 @@ from lightning_modules.multimodal.left_out import LeftOutOfEvaluation, LeftOutSa
 from lightning_modules.multimodal.own_tokens import require_own_tokens
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
 from lightning_modules.multimodal.precision import Precision, device_has_bf16, precision_of
-from lightning_modules.multimodal.pretrained import few
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.splice import splice
 from lightning_modules.multimodal.tally import Tally
@@ -101,6 +100,7 @@ class MultimodalModule(LockstepModule):
         self.learning_rates = learning_rates or {}
         self.max_new_tokens = max_new_tokens
         self.init_from = init_from
+        self._base_has_changed = False
         self.left_out, self.left_out_of_evaluation = LeftOutSamples(self.votes), LeftOutOfEvaluation()
         self.tallies = nn.ModuleDict()
         self.answers: list[Answer] = []
@@ -174,7 +174,7 @@ class MultimodalModule(LockstepModule):
             raise ValueError(f"model.init_args.init_from: {path} does not fit this model: {error}") from error
         log.info("begun with %d weights of %s (step %s)", len(weights.taken), path, earlier.get("global_step"))
         if weights.new:
-            log.info("not in it, new here: %s", few(weights.new))
+            log.info("not in it, new here: %s", ", ".join(weights.new))
 
     def origins(self, earlier: Mapping[str, Any]) -> dict[str, Origin]:
         """What this model and that of a checkpoint are built from, by the beginnings of their weights' names."""
@@ -390,10 +390,23 @@ class MultimodalModule(LockstepModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_base(checkpoint.get("base"), self.base)
+        self._base_has_changed = self._holds_another_base(checkpoint)
         self.left_out.go_on_from(checkpoint.get("left_out", {}))
         super().on_load_checkpoint(checkpoint)
 
+    def _holds_another_base(self, checkpoint: Mapping[str, Any]) -> bool:
+        """Whether an earlier stage has trained what is frozen now, so that its files are not what is meant."""
+        frozen = (name for name, weight in self.named_parameters() if not weight.requires_grad)
+        saved, own = checkpoint.get("state_dict", {}), self.state_dict()
+        names = [name for name in frozen if name in saved and name.startswith("language_model.")]
+        return any(saved[name].shape == own[name].shape and (saved[name] != own[name]).any() for name in names)
+
     def export(self, folder: Path, merge: bool) -> None:
+        if self._base_has_changed and not merge:
+            raise ValueError(
+                f"the language model has been trained in an earlier stage, so what was trained since does not belong "
+                f"to {self.base['name']} as its files have it: export the whole model with --merge"
+            )
         tokenizer = self.data.tokenizer
         settings = {
             "language_model": {**self.base, "trainable": self.language_model_settings.trainable},
