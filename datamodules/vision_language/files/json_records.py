@@ -20,7 +20,8 @@ LONGEST = 64 * 2**20
 
 _CHUNK = 4 * 2**20
 _SPACE = re.compile(r"[ \t\n\r]*")
-_SHORT = 16  # bytes; no chat is as short, so whether a line is blank need be asked of shorter ones alone
+_AFTER = tuple(", \t\n\r]")
+_SHORT = 16  # bytes; only shorter lines are asked whether they are blank, as no chat is; longer ones are read as chats
 
 
 class Extents(NamedTuple):
@@ -101,7 +102,7 @@ class _Text:
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file, self._path, self._decoder = file, path, json.JSONDecoder()
         self._text, self.at, self._begin = "", 0, 0
-        self._more(_CHUNK)
+        self._more(max(_CHUNK, 3))
         if self._text.startswith("\xef\xbb\xbf"):  # the byte-order mark
             self.at = 3
 
@@ -125,8 +126,9 @@ class _Text:
                 wrong: Exception | None = None
             except (ValueError, RecursionError) as error:
                 end, wrong = len(self._text), error
-            # A value that ends where the piece ends may go on: 1 may be 12.
-            if (wrong is None and end < len(self._text)) or not self._more(max(_CHUNK, len(self._text) - self.at)):
+            # A number that ends where the piece does, or nearly, may go on: 1 and 1. may be 1.5.
+            ended = wrong is None and self._text[end : end + 1] in _AFTER
+            if ended or not self._more(max(_CHUNK, len(self._text) - self.at)):
                 break
         if wrong is not None:
             raise self.error(f"record {number} is not JSON, or longer than {LONGEST} bytes ({wrong})") from wrong

@@ -75,6 +75,7 @@ class RowGroups:
 
     def __init__(self, paths: Sequence[Path], columns: Sequence[str], outlines: Sequence[Outline]) -> None:
         self.paths, self.columns = list(paths), list(columns)
+        self._stamps = [_stamp(path) for path in self.paths]
         self._file = np.repeat(np.arange(len(self.paths)), [len(outline.rows) for outline in outlines])
         self._group = np.concatenate([outline.groups for outline in outlines])
         self._ends = np.cumsum(np.concatenate([outline.rows for outline in outlines]))
@@ -110,23 +111,31 @@ class RowGroups:
     def _table(self, group: int) -> "Table":
         import pyarrow
 
-        path, number = self.paths[self._file[group]], int(self._group[group])
+        file, number = int(self._file[group]), int(self._group[group])
+        path, stamp = self.paths[file], self._stamps[file]
         try:
             return tables.get(
-                (path, number, *self.columns),
-                lambda: _files.get(path, lambda: _Mapped(path)).read(number, self.columns),
+                (path, stamp, number, *self.columns),
+                lambda: _files.get((path, stamp), lambda: _Mapped(path, stamp)).read(number, self.columns),
             )
         except (pyarrow.ArrowException, OSError) as error:
             raise OSError(f"{path}, row group {number}: cannot be read: {error}") from error
 
 
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
 class _Mapped:
     """A file that is mapped into memory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, stamp: tuple[int, int]) -> None:
         import pyarrow
         import pyarrow.parquet
 
+        if _stamp(path) != stamp:
+            raise OSError("it was written to since the run began")
         with path.open("rb") as file:
             self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._file: ParquetFile = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(pyarrow.py_buffer(self._memory)))

@@ -1,0 +1,224 @@
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamodules.multimodal.unusable import UnusableSample
+from datamodules.vision_language.files import json_records
+from datamodules.vision_language.files.json_chats import JsonChats
+from datamodules.vision_language.files.json_records import elements_of, lines_of, record
+from tests.vision_language_files import Sample, coloured, png, write_jsonl, write_llava
+
+SAMPLES = [
+    coloured(0),
+    Sample([("system", "Sei kurz."), ("user", "Wie? [,]{\"}\\ é 图"), ("assistant", "Schön.")], []),
+    Sample(
+        [("user", "<image> or <image>?"), ("assistant", "Red."), ("user", "Sure?"), ("assistant", "Yes.")],
+        [png((255, 0, 0)), png((0, 255, 0))],
+    ),
+    Sample([("user", "Say hello.")], []),
+]
+
+
+def as_sample(chat):
+    return Sample([(message["role"], message["content"]) for message in chat.messages], chat.images)
+
+
+@pytest.mark.parametrize(("write", "lines"), [(write_llava, False), (write_jsonl, True)])
+@pytest.mark.parametrize("chunk", [7, 4 * 2**20])
+def test_what_was_written_is_read(tmp_path, monkeypatch, write, lines, chunk):
+    monkeypatch.setattr(json_records, "_CHUNK", chunk)
+    chats = JsonChats(write(tmp_path / "chats", SAMPLES), lines)
+    assert len(chats) == len(SAMPLES) and chats.blocks is None
+    for copy in (chats, pickle.loads(pickle.dumps(chats))):
+        assert [as_sample(copy.read(row)) for row in (2, 0, 3, 1)] == [SAMPLES[row] for row in (2, 0, 3, 1)]
+    for row in range(len(chats)):
+        expected = f"line {row + 1}" if lines else f"record {row}"
+        assert chats.name(row) == chats.read(row).name == f"{tmp_path / 'chats'}, {expected}"
+
+
+def test_images_of_another_folder(tmp_path):
+    write_llava(tmp_path / "chats.json", SAMPLES, tmp_path / "elsewhere")
+    assert JsonChats(tmp_path / "chats.json", False, tmp_path / "elsewhere").read(0).images == SAMPLES[0].images
+    with pytest.raises(UnusableSample, match="record 0: its image .*000000-0.png cannot be read: No such file"):
+        JsonChats(tmp_path / "chats.json", False).read(0)
+    with pytest.raises(NotADirectoryError, match="absent"):
+        JsonChats(tmp_path / "chats.json", False, tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        {"texts": [{"user": "a", "assistant": "b"}, {"user": "c", "assistant": "d"}]},
+        {"messages": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}] + [
+            {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}
+        ]},
+        {"conversations": [{"role": role, "content": [{"type": "text", "text": text}]}
+                           for role, text in zip(["user", "assistant"] * 2, "abcd", strict=True)]},
+    ],
+)  # fmt: skip
+def test_the_forms_of_turns(tmp_path, turns):
+    (tmp_path / "chats.jsonl").write_text(json.dumps(turns))
+    turns = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")]
+    assert as_sample(JsonChats(tmp_path / "chats.jsonl", True).read(0)) == Sample(turns, [])
+
+
+def test_a_marker_is_put_where_there_is_none(tmp_path):
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(png((1, 2, 3)))
+    ask = [{"role": "system", "content": "s"}, {"role": "user", "content": "Why?"}]
+    in_parts = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Why?"}]}]
+    lines = [
+        {"messages": ask, "images": ["a.png", "b.png"]},
+        {"messages": ask, "images": "a.png"},
+        {"messages": ask, "image": [{"path": "b.png"}]},
+        {"messages": in_parts, "image": "a.png"},
+    ]
+    (tmp_path / "chats.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    chats = JsonChats(tmp_path / "chats.jsonl", True)
+    texts = [chats.read(row).messages[-1]["content"] for row in range(4)]
+    assert texts == ["<image>\n<image>\nWhy?", *["<image>\nWhy?"] * 3]
+    assert [len(chats.read(row).images) for row in range(4)] == [2, 1, 1, 1]
+
+
+USER = {"role": "user", "content": "<image>"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"messages": [', "not JSON"),
+        ('{"messages": "\udcff"}', "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[1]", "expected an object with one of messages, conversations, texts; found list"),
+        ({"chat": [], "id": 1}, "found the keys chat, id"),
+        ({"messages": []}, "a list of at least one turn, found \\[\\]"),
+        ({"messages": "hello"}, "its chat is not JSON"),
+        ({"messages": None}, "at least one turn, found null"),
+        ({"messages": [{"role": "robot", "content": ""}]}, 'turn 1: expected .* found {"role": "robot"'),
+        ({"messages": [{"from": "human", "content": "a"}]}, "turn 1: its content must be a text, found null"),
+        ({"messages": [{"role": ["user"], "content": "a"}]}, "turn 1: expected"),
+        ({"messages": ["hello"]}, "turn 1: expected"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "a part must be a text or an image"),
+        ({"texts": [{"user": None, "assistant": None}]}, "a chat begins with"),
+        ({"messages": [{"role": "assistant", "content": "a"}]}, "a chat begins with"),
+        ({"messages": [USER, {"role": "assistant", "content": "<image>"}]}, "message 2 .assistant. holds <image>"),
+        ({"messages": [USER]}, "<image> stands 1 times in the user's text, but it has 0 images"),
+        ({"messages": [USER], "image": ["a.png"] * 2}, "stands 1 times .* has 2 images"),
+        ({"messages": [{"role": "system", "content": "a"}], "image": "a.png"}, "stands 0 times .* has 1 images"),
+        ({"messages": [USER], "image": "../a.png"}, "inside .*, without .."),
+        ({"messages": [USER], "image": "b/../../a.png"}, "inside .*, without .."),
+        ({"messages": [USER], "image": "b\\..\\..\\a.png"}, "inside .*, without .."),
+        ({"messages": [USER], "image": "/etc/passwd"}, "inside .*, without .."),
+        ({"messages": [USER], "image": "C:\\a.png"}, "inside .*, without .."),
+        ({"messages": [USER], "image": "\\\\host\\a.png"}, "inside .*, without .."),
+        ({"messages": [USER], "image": "a\0.png"}, "inside .*, without .."),
+        ({"messages": [USER], "image": 7}, "must be a path in .*, found 7"),
+        ({"messages": [USER], "image": ""}, "must be a path in .*, found ''"),
+        ({"messages": [USER], "image": "absent.png"}, "absent.png cannot be read: No such file"),
+        ({"messages": [USER], "image": "a.png/b.png"}, "b.png cannot be read: Not a directory"),
+        ({"messages": [USER], "image": "."}, "is not a file"),
+    ],
+)
+def test_a_line_that_is_no_chat_is_named(tmp_path, line, said):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/a.png").write_bytes(png((1, 2, 3)))
+    (tmp_path / "a.png").write_bytes(png((1, 2, 3)))
+    line = line if isinstance(line, str) else json.dumps(line)
+    good = json.dumps({"messages": [USER], "image": "a.png"})
+    (tmp_path / "chats.jsonl").write_bytes(f"{good}\n\n{line}\n{good}".encode(errors="surrogateescape"))
+    chats = JsonChats(tmp_path / "chats.jsonl", True, tmp_path / "images")
+    assert len(chats) == 3 and chats.read(0).images == chats.read(2).images
+    with pytest.raises(UnusableSample, match=f"chats.jsonl, line 3: (?s:.*){said}"):
+        chats.read(1)
+
+
+def test_a_link_in_the_folder_leads_where_its_owner_wants(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "large.png").write_bytes(png((1, 2, 3)))
+    (tmp_path / "images/a.png").symlink_to(tmp_path / "large.png")
+    (tmp_path / "chats.jsonl").write_text(json.dumps({"messages": [USER], "image": "a.png"}))
+    assert JsonChats(tmp_path / "chats.jsonl", True, tmp_path / "images").read(0).images == [png((1, 2, 3))]
+
+
+def test_a_folder_that_is_gone_is_no_fault_of_a_row(tmp_path):
+    chats = JsonChats(write_llava(tmp_path / "chats.json", SAMPLES, tmp_path / "a"), False, tmp_path / "a")
+    (tmp_path / "a").rename(tmp_path / "b")
+    with pytest.raises(NotADirectoryError):
+        chats.read(0)
+
+
+def test_a_file_that_became_shorter_is_no_fault_of_a_row(tmp_path):
+    chats = JsonChats(write_llava(tmp_path / "chats.json", SAMPLES), False)
+    (tmp_path / "chats.json").write_text("[]")
+    with pytest.raises(OSError, match="chats.json: ends before byte"):
+        chats.read(3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "expected a list of records.*found the end of the file"),
+        ('{"messages": []}', "expected a list of records"),
+        ("[", "record 0 is not JSON"),
+        ('[{"a": 1}, {"a": ]', "record 1 is not JSON.* at byte 11"),
+        ('[{"a": 1} {"a": 2}]', "expected , or \\] after record 0 at byte 10"),
+        ('[{"a": 1},', "record 1 is not JSON"),
+        ('[{"a": 1}', "expected , or \\] after record 0 at byte 9; found the end of the file"),
+        ("[" * 100_000, "record 0 is not JSON"),
+    ],
+)
+@pytest.mark.parametrize("chunk", [3, 4 * 2**20])
+def test_a_list_that_is_none_is_refused_with_its_place(tmp_path, monkeypatch, text, said, chunk):
+    monkeypatch.setattr(json_records, "_CHUNK", chunk)
+    (tmp_path / "chats.json").write_text(text)
+    with pytest.raises(ValueError, match=f"chats.json: {said}"):
+        JsonChats(tmp_path / "chats.json", False)
+
+
+def test_a_record_without_an_end_is_not_read_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_records, "_CHUNK", 64)
+    monkeypatch.setattr(json_records, "LONGEST", 1000)
+    (tmp_path / "chats.json").write_text('["' + "a" * 100_000)
+    text = json_records._Text
+    most = []
+    more = text._more
+    monkeypatch.setattr(text, "_more", lambda self, size: most.append(len(self._text)) or more(self, size))
+    with pytest.raises(ValueError, match="record 0 is not JSON, or longer than 1000 bytes"):
+        elements_of(tmp_path / "chats.json")
+    assert max(most) < 5000
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(values, max_size=8), st.booleans(), st.sampled_from([None, 1, 4]), st.integers(1, 40), st.booleans())
+def test_every_element_lies_where_it_is_said_to(tmp_path_factory, found, ascii_only, indent, chunk, mark):
+    path = tmp_path_factory.mktemp("list") / "list.json"
+    text = json.dumps(found, ensure_ascii=ascii_only, indent=indent)
+    path.write_bytes(b"\xef\xbb\xbf" * mark + text.encode(errors="surrogatepass") + b"\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_records, "_CHUNK", chunk)
+        extents = elements_of(path)
+    assert [record(path, start, end) for start, end in zip(extents.starts, extents.ends, strict=True)] == found
+
+
+@given(st.lists(st.sampled_from([b"", b" ", b"\t\r", b"1", b'{"a": 1}', b" " * 20]), max_size=12), st.integers(1, 40))
+def test_every_line_that_is_not_blank_is_found(tmp_path_factory, lines, chunk):
+    path = tmp_path_factory.mktemp("lines") / "lines.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_records, "_CHUNK", chunk)
+        extents = lines_of(path)
+    numbers = np.arange(len(extents.starts)) if extents.numbers is None else extents.numbers
+    expected = [number for number, line in enumerate(lines) if line.strip() or len(line) >= 16]
+    assert numbers.tolist() == expected
+    found = [path.read_bytes()[start:end] for start, end in zip(extents.starts, extents.ends, strict=True)]
+    assert [line.strip() for line in found] == [lines[number].strip() for number in expected]

@@ -1,0 +1,309 @@
+import json
+import multiprocessing
+import os
+import pickle
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from datamodules.multimodal.unusable import UnusableSample
+from datamodules.vision_language.files import parquet_chats, row_groups, small_groups
+from datamodules.vision_language.files.parquet_chats import ParquetChats, columns_of, parquet_files, prepare_parquet
+from datamodules.vision_language.files.recent import Recent
+from datamodules.vision_language.files.row_groups import read_footer
+from engine.durable_file import beside
+from tests.vision_language_files import (
+    Sample,
+    coloured,
+    encoded,
+    png,
+    write_finevision_parquet,
+    write_minimind_parquet,
+)
+
+SEVERAL = Sample(
+    [("user", "<image>\n<image>\nSame?"), ("assistant", "No."), ("user", "Sure?"), ("assistant", "Yes.")],
+    [png((255, 0, 0)), png((0, 255, 0))],
+)
+TEXT = Sample([("user", "Sag hallo."), ("assistant", "Hallo.")], [])
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch):
+    """An empty memory, as of a process that has just begun."""
+    tables = Recent(row_groups.KEPT, lambda table: table.nbytes)
+    monkeypatch.setattr(row_groups, "tables", tables)
+    monkeypatch.setattr(row_groups, "_files", Recent(64, lambda file: 1))
+    return tables
+
+
+def as_sample(chat):
+    return Sample([(message["role"], message["content"]) for message in chat.messages], list(chat.images))
+
+
+def same(sample):
+    return Sample(list(sample.turns), list(sample.images))
+
+
+@pytest.mark.parametrize("write", [write_minimind_parquet, write_finevision_parquet])
+@pytest.mark.parametrize("others", [[], [SEVERAL]], ids=["one image", "a list of images"])
+def test_what_was_written_is_read(tmp_path, write, others):
+    samples = [*map(coloured, range(7)), TEXT, *others]
+    path = write(tmp_path / "train.parquet", samples, row_group_size=3)
+    chats = ParquetChats(path, tmp_path)
+    assert len(chats) == len(samples) and chats.blocks.starts.tolist() == [0, 3, 6]
+    for copy in (chats, pickle.loads(pickle.dumps(chats))):
+        for row in np.random.default_rng(0).permutation(len(samples)).tolist():
+            assert as_sample(copy.read(row)) == same(samples[row])
+            assert copy.read(row).name == copy.name(row) == f"{path}, row {row}"
+    with pytest.raises(IndexError):
+        chats.read(len(samples))
+
+
+def test_files_of_a_folder_and_of_a_pattern_are_one_source(tmp_path):
+    (tmp_path / "b").mkdir()
+    write_minimind_parquet(tmp_path / "b/train-1.parquet", [coloured(2), coloured(3)], 1)
+    write_minimind_parquet(tmp_path / "a.parquet", [coloured(0), coloured(1)])
+    empty = pyarrow.parquet.read_table(tmp_path / "a.parquet").slice(0, 0)
+    pyarrow.parquet.write_table(empty, tmp_path / "b/train-0.parquet")
+    (tmp_path / ".hidden.parquet").write_text("half of a file")
+    (tmp_path / "README.md").write_text("none")
+    chats = ParquetChats(tmp_path, tmp_path)
+    assert [as_sample(chats.read(row)) for row in range(len(chats))] == [same(coloured(row)) for row in range(4)]
+    assert chats.name(1) == f"{tmp_path / 'a.parquet'}, row 1"
+    assert chats.name(3) == f"{tmp_path / 'b/train-1.parquet'}, row 1"
+    assert chats.blocks.starts.tolist() == [0, 2, 3]
+    assert len(ParquetChats(tmp_path / "b" / "train-*.parquet", tmp_path)) == 2
+    assert len(parquet_files(str(tmp_path / "**/*-1.parquet"))) == 1
+    for nothing in ("absent.parquet", "absent-*.parquet"):
+        with pytest.raises(FileNotFoundError, match="absent"):
+            ParquetChats(tmp_path / nothing, tmp_path)
+
+
+def written(path, **columns):
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def test_columns_that_are_not_needed_are_not_read(tmp_path, kept):
+    path = written(
+        tmp_path / "a.parquet", texts=[[{"user": "a", "assistant": "b"}]] * 2, rest=["x" * 1_000_000, "y" * 1_000_000]
+    )
+    assert len(as_sample(ParquetChats(path, tmp_path).read(1)).turns) == 2
+    assert 0 < kept.used < 1000
+
+
+def test_images_by_path_and_images_that_are_lists(tmp_path):
+    (tmp_path / "red.png").write_bytes(png((255, 0, 0)))
+    chat = json.dumps([{"role": "user", "content": "Which?"}])
+    for images in (["red.png"], [{"bytes": None, "path": "red.png"}], ["red.png"]):
+        path = written(tmp_path / "a.parquet", messages=[chat], images=[images])
+        assert ParquetChats(path, tmp_path).read(0).images == [png((255, 0, 0))]
+    path = written(tmp_path / "a.parquet", messages=[chat] * 3, image=["../red.png", "absent.png", None])
+    chats = ParquetChats(path, tmp_path)
+    for row, said in enumerate(["without ..", "No such file"]):
+        with pytest.raises(UnusableSample, match=f"a.parquet, row {row}: .*{said}"):
+            chats.read(row)
+    assert chats.read(2).images == []
+
+
+def test_a_tiny_black_image_is_none_only_where_no_marker_asks_for_it(tmp_path):
+    black, large = png((0, 0, 0)), png((0, 0, 0), size=16)
+    asked, plain = ([{"role": "user", "content": text}] for text in ("<image>", "Why?"))
+    rows = [(plain, black), (asked, black), (plain, large), (plain, png((0, 0, 9))), (plain, b"no image")]
+    chats = [json.dumps(turns) for turns, _ in rows]
+    path = written(tmp_path / "a.parquet", conversations=chats, image_bytes=[image for _, image in rows])
+    read = [ParquetChats(path, tmp_path).read(row) for row in range(len(rows))]
+    assert [len(chat.images) for chat in read] == [0, 1, 1, 1, 1]
+    assert [chat.messages[0]["content"].count("<image>") for chat in read] == [0, 1, 1, 1, 1]
+
+
+def test_rows_that_are_no_chats_are_named(tmp_path):
+    rows = ["[", None, "[]", json.dumps([{"role": "user", "content": "<image><image>"}]), '[{"role": "user"}]']
+    path = written(tmp_path / "a.parquet", conversations=rows, image_bytes=[png((1, 2, 3))] * 5)
+    chats = ParquetChats(path, tmp_path)
+    said = ["its chat is not JSON", "found null", "found \\[\\]", "stands 2 times", "its content must be a text"]
+    for row, what in enumerate(said):
+        with pytest.raises(UnusableSample, match=f"a.parquet, row {row}: .*{what}"):
+            chats.read(row)
+    path = written(tmp_path / "b.parquet", messages=['[{"role": "user", "content": "a"}]'], images=[[b""]])
+    with pytest.raises(UnusableSample, match="b.parquet, row 0: one of its images in the column images is empty"):
+        ParquetChats(path, tmp_path).read(0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"text": ["a"], "image": [b"a"]}, "expected chats in one of the columns .*; found text, image"),
+        ({"texts": [3]}, "the column texts must be JSON text or a list of turns, found int64"),
+        ({"messages": [["a"]]}, "the column messages must be .* found list<"),
+        ({"messages": ["[]"], "images": [[3]]}, "the column images must hold .*; found list<"),
+        ({"messages": ["[]"], "images": [{"data": b"a"}]}, "the column images must hold .*; found struct<data"),
+    ],
+)
+def test_columns_that_cannot_be_used_are_said_when_the_file_is_opened(tmp_path, columns, said):
+    path = written(tmp_path / "a.parquet", **columns)
+    with pytest.raises(ValueError, match=f"a.parquet: .*{said}"):
+        columns_of(path, read_footer(path))
+
+
+def test_files_that_do_not_fit_each_other_are_refused(tmp_path):
+    write_minimind_parquet(tmp_path / "a.parquet", [coloured(0)])
+    write_finevision_parquet(tmp_path / "b.parquet", [coloured(0)])
+    with pytest.raises(ValueError, match="b.parquet: lacks the column conversations, image_bytes that .*a.parquet has"):
+        ParquetChats(tmp_path, tmp_path)
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
+    with pytest.raises(ValueError, match="b.parquet: not a Parquet file, or one that was cut off"):
+        ParquetChats(tmp_path, tmp_path)
+
+
+def test_a_row_group_that_cannot_be_read_is_no_fault_of_a_row(tmp_path):
+    path = write_minimind_parquet(tmp_path / "a.parquet", [coloured(row) for row in range(40)], 20)
+    data = bytearray(path.read_bytes())
+    column = pyarrow.parquet.read_metadata(path).row_group(1).column(0)
+    start = column.dictionary_page_offset or column.data_page_offset
+    data[start : start + 60] = b"\xff" * 60
+    path.write_bytes(data)
+    chats = ParquetChats(path, tmp_path)
+    assert chats.read(3)
+    with pytest.raises(OSError, match="a.parquet, row group 1: cannot be read"):
+        chats.read(23)
+
+
+def test_a_file_that_was_written_to_since_it_was_opened_is_not_mixed_with_what_it_was(tmp_path):
+    path = write_minimind_parquet(tmp_path / "a.parquet", [coloured(row) for row in range(40)], 20)
+    chats = pickle.loads(pickle.dumps(ParquetChats(path, tmp_path)))
+    row_groups._files = Recent(64, lambda file: 1)  # a loader that has not opened it yet
+    write_minimind_parquet(path, [coloured(row) for row in range(50)], 20)
+    with pytest.raises(OSError, match="a.parquet, row group 1: cannot be read: it was written to"):
+        chats.read(23)
+    assert as_sample(ParquetChats(path, tmp_path).read(23)) == same(coloured(23))
+
+
+# -- row groups that are too large -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(tmp_path, monkeypatch):
+    """A file that is too large to be read in parts, as sizes go in this test."""
+    monkeypatch.setattr(small_groups, "MOST_ROWS", 30)
+    monkeypatch.setattr(small_groups, "GROUP_SIZE", 2000)
+    samples = [*map(coloured, range(75)), TEXT, SEVERAL]
+    return write_minimind_parquet(tmp_path / "large.parquet", samples), samples
+
+
+def test_a_file_with_large_row_groups_is_written_again_once(tmp_path, large):
+    path, samples = large
+    root = tmp_path / "root"
+    said = "large.parquet: its row groups of up to 77 rows .*train.py prepare"
+    with pytest.raises(ValueError, match=said) as refused:
+        ParquetChats(path, root)
+    (again,) = prepare_parquet(path, root)
+    assert str(again) in str(refused.value)
+    assert prepare_parquet(path, root) == []
+    chats = ParquetChats(path, root)
+    assert [as_sample(chats.read(row)) for row in range(77)] == [same(sample) for sample in samples]
+    assert chats.name(76) == f"{path}, row 76"
+    assert np.diff(chats.blocks.starts, append=77).max() <= 64 and len(chats.blocks.starts) > 1
+    assert not list(root.rglob("*.new"))
+
+
+def test_another_file_of_the_same_name_is_not_taken_for_the_first(tmp_path, large):
+    path, samples = large
+    prepare_parquet(path, tmp_path)
+    write_minimind_parquet(path, samples[::-1])
+    with pytest.raises(ValueError, match="train.py prepare"):
+        ParquetChats(path, tmp_path)
+    assert len(prepare_parquet(path, tmp_path)) == 1
+    assert as_sample(ParquetChats(path, tmp_path).read(76)) == same(samples[0])
+
+
+def test_what_an_interrupted_writer_left_is_cleared_and_written_again(tmp_path, large):
+    path, samples = large
+    folder = tmp_path / "root/parquet"
+    writer = multiprocessing.get_context("spawn").Process(target=str)
+    writer.start()
+    writer.join()
+    (name,) = prepare_parquet(path, tmp_path / "root")
+    left = beside(name)
+    left = folder / left.name.replace(f".{os.getpid()}.", f".{writer.pid}.")
+    name.rename(left)
+    assert prepare_parquet(path, tmp_path / "root") == [name] and not left.exists()
+    assert len(ParquetChats(path, tmp_path / "root")) == len(samples)
+
+
+def test_a_disk_that_is_full_leaves_nothing(tmp_path, large, monkeypatch):
+    path, _ = large
+
+    def full(source, target, columns):
+        target.write(b"PAR1")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(small_groups, "_copy", full)
+    with pytest.raises(OSError, match="No space left"):
+        prepare_parquet(path, tmp_path / "root")
+    assert [file for file in (tmp_path / "root/parquet").iterdir() if file.suffix != ".lock"] == []
+
+
+def _prepare(path, root, barrier, done):
+    small_groups.MOST_ROWS, small_groups.GROUP_SIZE = 30, 2000
+    barrier.wait(60)
+    done.put(len(prepare_parquet(path, root)))
+
+
+def test_of_several_processes_one_writes(tmp_path, large):
+    path, samples = large
+    processes = multiprocessing.get_context("spawn")
+    barrier, done = processes.Barrier(3), processes.Queue()
+    team = [processes.Process(target=_prepare, args=(path, tmp_path, barrier, done)) for _ in range(3)]
+    for process in team:
+        process.start()
+    assert sorted(done.get(timeout=90) for _ in team) == [0, 0, 1]
+    for process in team:
+        process.join(30)
+    assert len(ParquetChats(path, tmp_path)) == len(samples)
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_is_kept_than_the_budget():
+    kept = Recent(10, len)
+    for size in (4, 4, 3, 11, 2):
+        kept.get(size, lambda: "x" * size)  # noqa: B023
+        assert kept.used <= max(10, size)
+    assert kept.made == 4  # the second 4 was there
+    assert kept.get(2, lambda: pytest.fail("it is there")) == "xx"
+
+
+def _read(chats, row):
+    return as_sample(chats.read(row))
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_other_processes_read_what_this_one_opened(tmp_path, start):
+    path = write_minimind_parquet(tmp_path / "a.parquet", [coloured(row) for row in range(20)], 5)
+    chats = ParquetChats(path, tmp_path)
+    assert _read(chats, 3) == same(coloured(3))
+    with multiprocessing.get_context(start).Pool(2) as pool:
+        found = pool.starmap_async(_read, [(chats, row) for row in range(20)]).get(timeout=90)
+    assert found == [same(coloured(row)) for row in range(20)]
+
+
+def test_sizes_are_those_of_what_is_kept(tmp_path, kept):
+    """A file that says a repeated picture once is small, but not the rows that are read of it."""
+    sample = Sample(coloured(0).turns, [encoded(noise())])
+    path = write_minimind_parquet(tmp_path / "a.parquet", [sample] * 100, 50)
+    chats = ParquetChats(path, tmp_path)
+    footer = read_footer(path)
+    assert sum(footer.row_group(0).column(leaf).total_uncompressed_size for leaf in range(2)) < kept.used / 10
+    assert chats.blocks.sizes[0] == kept.used and chats.blocks.window == parquet_chats.WINDOW
+
+
+def noise():
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+    return Image.fromarray(pixels)
