@@ -390,7 +390,8 @@ class MultimodalModule(LockstepModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_base(checkpoint.get("base"), self.base)
-        self._base_has_changed = self._holds_another_base(checkpoint)
+        if self.trainer.state.fn is None:  # an export
+            self._base_has_changed = self._holds_another_base(checkpoint)
         self.left_out.go_on_from(checkpoint.get("left_out", {}))
         super().on_load_checkpoint(checkpoint)
 
@@ -402,7 +403,7 @@ class MultimodalModule(LockstepModule):
         return any(saved[name].shape == own[name].shape and (saved[name] != own[name]).any() for name in names)
 
     def export(self, folder: Path, merge: bool) -> None:
-        if self._base_has_changed and not merge:
+        if self._base_has_changed and not merge and self.language_model_settings.trainable in ("none", "lora"):
             raise ValueError(
                 f"the language model has been trained in an earlier stage, so what was trained since does not belong "
                 f"to {self.base['name']} as its files have it: export the whole model with --merge"
