@@ -5,7 +5,6 @@ from numpy.typing import NDArray
 
 from datamodules.vision_language.image_chat import ChatFile, ImageChat
 from engine.randomness import hash_uniform
-from engine.sampling import Blocks
 
 _HELD_OUT = 0x4E1D  # the same rows in every run, whatever its seed
 
@@ -22,8 +21,9 @@ class Part:
         self.file, self.rows = file, rows
         self.blocks = None
         if file.blocks is not None:
-            starts = np.unique(np.searchsorted(rows, file.blocks.starts))
-            self.blocks = Blocks(starts[starts < len(rows)], file.blocks.window)
+            starts = np.searchsorted(rows, file.blocks.starts)
+            held = starts < np.append(starts[1:], len(rows))  # blocks of which a row is here
+            self.blocks = file.blocks._replace(starts=starts[held], sizes=file.blocks.sizes[held])
 
     def __len__(self) -> int:
         return len(self.rows)

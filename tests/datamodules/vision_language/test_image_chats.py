@@ -1,0 +1,421 @@
+"""The user's files: trained from any form alike, never validated with what was trained, and asked about."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.unusable import UnusableSample
+from datamodules.vision_language.asked_images import AskedImages
+from datamodules.vision_language.grading import grade
+from datamodules.vision_language.image_chat import ImageChat
+from datamodules.vision_language.image_chat_samples import Cutting, ImageChatSamples
+from datamodules.vision_language.image_chats import ImageChats
+from datamodules.vision_language.mixture import Mixture
+from datamodules.vision_language.part import Part, held_out
+from datamodules.vision_language.scenes.samples import SceneTasks, Tasks
+from datamodules.vision_language.scenes.scenes import Split, World
+from datamodules.vision_language.source_settings import SourceSettings
+from engine.sampling import FILLER, Blocks, Draw
+from tests.coloured_squares import write_config
+from tests.vision_language_files import (
+    Sample,
+    coloured,
+    encoded,
+    png,
+    write_finevision_parquet,
+    write_jsonl,
+    write_llava,
+    write_minimind_parquet,
+)
+
+LAYOUT = ImageLayout(16, 4)
+RED, GREEN, BLUE = (250, 0, 0), (0, 250, 0), (0, 0, 250)
+
+
+@pytest.fixture
+def chats(tmp_path):
+    """40 samples in a file."""
+    return SourceSettings(str(write_llava(tmp_path / "chats.json", [coloured(number) for number in range(40)])))
+
+
+def module(train, **settings):
+    data = ImageChats([train] if isinstance(train, SourceSettings) else train, batch_size=4, **settings)
+    data.image_layout = LAYOUT
+    return data
+
+
+def numbers_of(source):
+    """What the samples of a source tell in their pictures."""
+    return [int(views.pixels[0, 0, 0, 0]) for views in (source.item(0, i).modality for i in range(len(source)))]
+
+
+# -- samples -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_has_the_views_of_its_images():
+    chat = ImageChat(
+        "a.json, record 3",
+        [{"role": "user", "content": "<image><image>same?"}, {"role": "assistant", "content": "no"}],
+        [png(RED, 16), png(BLUE, 40)],
+    )
+    item = Cutting(LAYOUT, 10_000).item(chat)
+    assert item.messages == chat.messages and item.counts == (4, 4)
+    assert item.modality.pixels[:, :, 8, 8].tolist() == [list(RED), list(BLUE)]
+    split = Cutting(LAYOUT._replace(max_tiles=2), 10_000).item(chat)
+    assert split.counts == (5, 25) and split.modality.places.tolist() == [0, 0, 1, 2, 3, 4]
+    assert Cutting(LAYOUT, 1).item(chat._replace(images=[])).counts == ()
+
+
+def test_which_image_of_a_sample_is_at_fault_is_said():
+    chat = ImageChat("a.json, record 3", [], [png(RED, 16), png(BLUE, 40)])
+    with pytest.raises(UnusableSample, match=r"a.json, record 3, image 2 of 2: .*40 x 40 .*at most 1,000"):
+        Cutting(LAYOUT, 1000).item(chat)
+    with pytest.raises(UnusableSample, match=r"a.json, record 3, image 1 of 2: .*expected an image"):
+        Cutting(LAYOUT, 10_000).item(chat._replace(images=[b"no image", png(RED)]))
+
+
+def test_training_and_validation_never_share_a_row(chats):
+    data = module(chats, validation_share=0.2, validation_size=None)
+    data.setup("fit")
+    trained, validated = numbers_of(data.train_set.source), numbers_of(data.validation_set.source)
+    assert sorted(trained + validated) == list(range(40)) and 0 < len(validated) < 20
+    again = module(chats, validation_share=0.2, validation_size=3)
+    again.setup("validate")
+    some = numbers_of(again.validation_set.source)
+    assert len(some) == 3 and set(some) < set(validated) and some == sorted(some)
+    smaller = module(chats, validation_share=1e-9)
+    smaller.setup("validate")
+    assert len(smaller.validation_set) == 1
+
+
+def test_weights_are_of_the_training(chats, tmp_path):
+    """Each row that is held out is validated once, however often the others are trained."""
+    twice = SourceSettings(chats.path, weight=2.0)
+    data = module(twice, validation_share=0.2, validation_size=None)
+    data.setup("fit")
+    trained, validated = numbers_of(data.train_set.source), numbers_of(data.validation_set.source)
+    assert sorted(trained) == sorted(2 * sorted(set(range(40)) - set(validated)))
+    assert len(set(validated)) == len(validated)
+
+
+def test_files_of_its_own_to_validate_and_test_with(chats, tmp_path):
+    others = [coloured(number) for number in range(100, 105)]
+    (tmp_path / "others").mkdir()
+    validation = SourceSettings(str(write_jsonl(tmp_path / "others/chats.jsonl", others)))
+    test = SourceSettings(str(write_minimind_parquet(tmp_path / "test.parquet", others[:3])))
+    data = module(chats, validation=[validation], test=[test])
+    for stage in ("fit", "test"):
+        data.setup(stage)
+    assert numbers_of(data.train_set.source) == list(range(40))
+    assert numbers_of(data.validation_set.source) == list(range(100, 105))
+    assert numbers_of(data.test_set.source) == [100, 101, 102]
+
+
+def test_a_part_of_a_file_keeps_its_blocks():
+    class File:
+        blocks = Blocks(np.array([0, 4, 8]), np.array([40, 41, 42]), 100)
+
+        def __len__(self):
+            return 10
+
+        def name(self, row):
+            return f"row {row}"
+
+        def read(self, row):
+            return row
+
+    part = Part(File(), np.array([1, 3, 8, 9]))
+    assert part.blocks.starts.tolist() == [0, 2] and part.blocks.sizes.tolist() == [40, 42]
+    assert part.blocks.window == 100
+    assert [part.read(row) for row in range(len(part))] == [1, 3, 8, 9] and part.name(2) == "row 8"
+    last = Part(File(), np.array([8, 9])).blocks
+    assert last.starts.tolist() == [0] and last.sizes.tolist() == [42]
+    held = held_out(File(), 0.3)
+    assert 0 < held.sum() < 10 and (held == held_out(File(), 0.3)).all()
+    File.__len__ = lambda self: 1
+    with pytest.raises(ValueError, match=r"1 samples \(row 0\).*give data.init_args.validation"):
+        held_out(File(), 0.3)
+
+
+def test_questions_are_ordered_without_decoding_an_image(chats, tmp_path, monkeypatch):
+    """By texts and headers; and what an evaluation needs to grade is read once."""
+    samples = [
+        Sample([("user", "<image>\n" + "word " * length), ("assistant", f"{length}")], [png(RED, size)])
+        for length, size in ((50, 8), (1, 8), (1, 64), (20, 8))
+    ]
+    source = SourceSettings(str(write_llava(tmp_path / "lengths.json", samples)))
+    data = module(chats, validation=[source])
+    data.image_layout = LAYOUT._replace(max_tiles=4)
+    reads = []
+    read = Mixture.read
+    monkeypatch.setattr(Mixture, "read", lambda self, *place: reads.append(place) or read(self, *place))
+    monkeypatch.setattr("datamodules.vision_language.image_chat_samples.decode", None)
+    data.setup("validate")
+    assert data.validation_set._order.tolist() == [1, 3, 0, 2]  # 64 pixels are 17 views
+    assert [data.validation_set.source.messages(index)[-1]["content"] for index in range(4)] == ["50", "1", "1", "20"]
+    assert len(reads) == 4
+
+
+def test_each_image_is_decoded_once_for_an_evaluation(chats, monkeypatch):
+    from datamodules.vision_language import image_chat_samples
+
+    names = []
+    decode = image_chat_samples.decode
+
+    def counted(data, name, *rest):
+        names.append(name)
+        return decode(data, name, *rest)
+
+    monkeypatch.setattr(image_chat_samples, "decode", counted)
+    data = module(chats, validation_share=0.2)
+    data.setup("validate")
+    size = len(data.validation_set)
+    data.validation_set[Draw(0, np.arange(size))]
+    assert len(names) == size == len(set(names))
+
+
+def test_a_batch(chats):
+    data = module(chats, system=None)
+    data.setup("fit")
+    (batch,) = data.train_set[Draw(0, np.array([3, 0, FILLER]))]
+    assert sorted(batch.rows.samples.tolist()) == [0, 3] and batch.modality.pixels.shape == (2, 3, 16, 16)
+    assert (batch.rows.tokens == data.tokenizer.placeholder).sum() == 8 and batch.left_out == ()
+
+
+def test_unusable_rows_are_named_by_file_and_row(chats, tmp_path):
+    for broken, said in ((3, "image 1 of 1: found 8 bytes"), (5, "special token")):
+        number = f"{broken:06}"
+        if broken == 3:
+            (tmp_path / f"images/{number}-0.png").write_bytes(b"no image")
+        else:
+            records = json.loads((tmp_path / "chats.json").read_text())
+            records[broken]["conversations"][1]["value"] = "<|im_end|>"
+            (tmp_path / "chats.json").write_text(json.dumps(records))
+        samples = ImageChatSamples(Mixture([chats], tmp_path), Cutting(LAYOUT, 10_000))
+        data = module(chats, validation=[chats]).examples(samples)
+        with pytest.raises(UnusableSample, match=rf"chats.json, record {broken}\b.*{said}"):
+            data[Draw(0, np.array([broken]))]
+    lenient = module(chats, validation=[chats], max_unusable=2)
+    lenient.setup("fit")
+    (batch,) = lenient.train_set[Draw(0, np.arange(8))]
+    assert [left.sample for left in batch.left_out] == [3, 5] and len(batch.rows.samples) == 6
+    questions = lenient.validation_set[Draw(0, np.arange(40))]
+    assert sorted(left.sample for left in questions.left_out) == [3, 5] and len(questions.rows.samples) == 38
+
+
+def test_too_long_a_sample_is_named_or_dropped(chats):
+    shortest = 6
+    data = module(chats, max_length=shortest)
+    data.setup("fit")
+    with pytest.raises(ValueError, match=r"sample 0 \(.*chats.json, record \d+\): \d+ tokens \(4 of them for fea"):
+        data.train_set[Draw(0, np.array([0]))]
+    data = module(chats, max_length=shortest, too_long="drop")
+    data.setup("fit")
+    (batch,) = data.train_set[Draw(0, np.array([0]))]
+    assert batch.left_out[0].reason == "too_long" and "chats.json, record" in batch.left_out[0].what
+
+
+# -- questions to predict ----------------------------------------------------------------------------------------------
+
+
+def asked(tmp_path, *lines, **settings):
+    path = tmp_path / "questions.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+    return AskedImages(path, Cutting(LAYOUT, 10_000), **settings)
+
+
+def test_questions_about_images_of_ones_own(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(RED, 16))
+    (tmp_path / "b.png").write_bytes(png(BLUE, 16))
+    questions = asked(
+        tmp_path,
+        {"image": "a.png", "question": "What is it?", "id": 7},
+        "",
+        {"images": ["a.png", str(tmp_path / "b.png")], "question": "First <image>, then <image>?"},
+        {"question": "No image?"},
+        system="Be brief.",
+    )
+    items = [questions.item(0, index) for index in range(len(questions))]
+    texts = [[message["content"] for message in item.messages] for item in items]
+    assert texts == [
+        ["Be brief.", "<image>\nWhat is it?"], ["Be brief.", "First <image>, then <image>?"], ["Be brief.", "No image?"]
+    ]  # fmt: skip
+    assert [item.counts for item in items] == [(4,), (4, 4), ()]
+    assert items[1].modality.pixels[:, :, 0, 0].tolist() == [list(RED), list(BLUE)]
+    assert questions.name(1) == f"1 ({tmp_path / 'questions.jsonl'}, line 3)"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 1: not JSON"),
+        ("[1]", "line 1: found list"),
+        ({"image": "a.png"}, "question is None"),
+        ({"image": "a.png", "images": ["a.png"], "question": "?"}, "either image"),
+        ({"images": "a.png", "question": "?"}, "expected image, a path"),
+        ({"image": 3, "question": "?"}, "expected image, a path"),
+        ({"image": "a.png", "question": "<image> and <image>"}, "stands 2 times"),
+        ({"img": "a.png", "question": "?"}, "found img, expected"),
+        ("", "found no line"),
+    ],
+)
+def test_questions_that_cannot_be_read(tmp_path, line, said):
+    with pytest.raises(ValueError, match=rf"questions.jsonl.*{said}"):
+        asked(tmp_path, line)
+
+
+@pytest.mark.parametrize("image", ["missing.png", "nowhere/a.png", "."])
+def test_images_of_questions_that_are_not_there(tmp_path, image):
+    with pytest.raises(UnusableSample, match=r"questions.jsonl, line 1"):
+        asked(tmp_path, {"image": image, "question": "?"}).item(0, 0)
+
+
+# -- grades, texts, settings -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("right", "text", "exact", "f1"),
+    [
+        ("A red cube.", "a  red cube", 1, 1),
+        ("yes", "no", 0, 0),
+        ("a red cube", "a red ball", 0, 2 / 3),
+        ("a red cube", "", 0, 0),
+        ("3.5", "3.5.", 1, 1),
+        ("3.5", "3", 0, 2 / 3),
+        ("红色的猫", "红色的狗。", 0, 3 / 4),
+        ("是。", "是", 1, 1),
+        ("?!", "?!", 1, 1),
+        ("?!", "...", 0, 0),
+    ],
+)
+def test_grades(right, text, exact, f1):
+    points = grade(right, text)
+    assert points["exact"] == (exact, 1) and points["token_f1"][1] == 1
+    assert points["token_f1"][0] == pytest.approx(f1)
+
+
+def test_the_last_answer_of_several_is_asked_for(tmp_path):
+    turns = [("user", "<image>\nColour?"), ("assistant", "red"), ("user", "Shape?"), ("assistant", "square")]
+    open_end = [*turns, ("user", "Size?")]
+    path = write_llava(tmp_path / "turns.json", [Sample(turns, [png(RED)]), Sample(open_end, [png(RED)])])
+    data = module(SourceSettings(str(path)), validation=[SourceSettings(str(path))])
+    data.setup("validate")
+    data.trainer = type("Trainer", (), {"state": type("State", (), {"stage": None})})
+    data.validation_set.in_order = True
+    batch = data.validation_set[Draw(0, np.arange(2))]
+    text = data.tokenizer.tokenizer.decode(batch.prompts.tokens[0])
+    assert text.endswith("Shape?<|im_end|>\n<|im_start|>assistant\n") and "red<|im_end|>" in text
+    assert data.grade(0, "Square")["exact"] == (1, 1) and data.grade(0, "red")["exact"] == (0, 1)
+    assert data.question(0) == "Colour?\nShape?" and data.right_answer(0) == "square"
+    assert data.grade(1, "small") == {} and data.right_answer(1) == ""  # nobody knows
+    assert data.images(0)[0].getpixel((0, 0)) == RED
+    data.trainer = None
+
+
+def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, monkeypatch):
+    monkeypatch.setattr("datamodules.vision_language.image_chat_samples.decode", None)
+    data = module(chats, validation_share=0.2)
+    texts = list(data.texts())
+    data.setup("validate")
+    held = {f"It is {number}." for number in range(40)} - set(texts)
+    assert {data.validation_set.source.messages(i)[-1]["content"] for i in range(len(data.validation_set))} == held
+    assert len(texts) == 2 * (40 - len(held)) and texts == list(module(chats, validation_share=0.2).texts())
+    (tmp_path / "images/000000-0.png").unlink()
+    assert len(list(module(chats, validation=[chats]).texts())) == 2 * 39
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"train": []}, "data.init_args.train names no file"),
+        ({"validation": []}, "data.init_args.validation names no file"),
+        ({"validation_share": 0.0}, "validation_share must lie between 0 and 1, got 0.0"),
+        ({"validation_size": 0}, "validation_size must be at least 1"),
+        ({"max_pixels": 0}, "max_pixels must be 1 to 178,956,970, got 0"),
+        ({"max_pixels": 10**9}, "max_pixels must be 1 to"),
+        ({"max_unusable": -1}, "max_unusable is a number of samples"),
+        ({"too_long": "drop"}, "too_long is drop, but max_length is null"),
+        ({"max_tiles": 0}, "max_tiles"),
+    ],
+)
+def test_settings_that_are_refused(settings, said):
+    with pytest.raises(ValueError, match=said):
+        ImageChats(**{"train": [SourceSettings("a.json")], "batch_size": 4, **settings})
+
+
+def test_what_is_missing_is_said(chats):
+    with pytest.raises(ValueError, match="test needs data.init_args.test"):
+        module(chats).setup("test")
+    with pytest.raises(ValueError, match="predict needs data.init_args.questions"):
+        module(chats).setup("predict")
+
+
+# -- from the command line ---------------------------------------------------------------------------------------------
+
+
+def scenes(number):
+    """Samples of the embedded data."""
+    tasks = SceneTasks(World(), Tasks(), 0)
+    samples = [tasks.sample(Split.TRAIN, 0, index) for index in range(number)]
+    return [
+        Sample([("user", sample.question), ("assistant", sample.answer)], [encoded(tasks.picture(sample))])
+        for sample in samples
+    ]
+
+
+def options(folder, *sources, **settings):
+    """Of a tiny run: the model's section, and the data's in a file of its own."""
+    data = {"class_path": "ImageChats", "init_args": {"batch_size": 8, "train": list(sources), **settings}}
+    path = folder / f"data-{len(list(folder.glob('data-*')))}.yaml"
+    path.write_text(yaml.safe_dump({"data": data}))
+    return [*write_config(folder), "--config", str(path)]
+
+
+def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
+    """With the data section alone changed: a LLaVA folder, minimind-v's Parquet, FineVision's, JSONL."""
+    samples = scenes(24)
+    sources = {
+        "llava": {"path": str(write_llava(tmp_path / "chats.json", samples, tmp_path)), "images": str(tmp_path)},
+        "minimind": {"path": str(write_minimind_parquet(tmp_path / "minimind.parquet", samples))},
+        "finevision": {"path": str(write_finevision_parquet(tmp_path / "finevision.parquet", samples))},
+        "jsonl": {"path": str(write_jsonl(tmp_path / "chats.jsonl", samples, tmp_path))},
+    }
+    runs = {}
+    for name, source in sources.items():
+        arguments = options(tmp_path, source, validation_share=0.1)
+        steps = ["--trainer.max_steps", "6", "--trainer.val_check_interval", "3"]
+        runs[name] = lockstep("fit", *arguments, *steps, name=name)
+    losses = {name: run.series("train/loss") for name, run in runs.items()}
+    assert list(losses["llava"]) == list(range(1, 7))
+    for name in sources:
+        for metric in ("train/loss", "val/loss", "val/token_f1", "val/baseline/blind/loss"):
+            expected, found = runs["llava"].series(metric), runs[name].series(metric)
+            assert expected and expected.keys() == found.keys()
+            assert max(abs(expected[step] - found[step]) for step in expected) < 1e-6, (name, metric)
+
+
+def test_from_files_to_answers(lockstep, tmp_path, said):
+    """fit, test and predict: whoever has learnt the colours answers for images of his own, in the order asked."""
+    colours = {"red": RED, "green": GREEN, "blue": BLUE}
+    asked = ("user", "<image>\nWhat colour?")
+    samples = [Sample([asked, ("assistant", name)], [png(colour, 12)]) for name, colour in colours.items()] * 16
+    path = write_llava(tmp_path / "chats.json", samples)
+    order = "blue", "red", "green"
+    asked_about = [{"image": f"{name}.jpg", "question": "What colour?", "id": name} for name in order]
+    for name, colour in colours.items():
+        (tmp_path / f"{name}.jpg").write_bytes(png(colour, 30, "JPEG"))
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked_about)))
+    tests = [{"path": str(write_minimind_parquet(tmp_path / "test.parquet", samples[:3]))}]
+    arguments = options(tmp_path, {"path": str(path)}, test=tests, questions=str(tmp_path / "questions.jsonl"))
+    training = ["--trainer.max_steps", "48", "--model.init_args.learning_rate", "1e-2"]
+    best = ["--best_checkpoint.monitor", "val/loss", "--best_checkpoint.mode", "min"]
+    run = lockstep("fit", *arguments, *training, *best, name="a")
+    lockstep("test", *arguments, name="a")
+    assert list(run.series("test/exact").values()) == [1.0] == list(run.series("test/token_f1").values())
+    assert list(run.series("test/baseline/blind/exact").values())[0] < 0.5
+    lockstep("predict", *arguments, name="a")
+    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    assert lines == [{**question, "answer": question["id"]} for question in asked_about]
