@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.sampling import FILLER, EvaluationSampler, TrainSampler, global_batches
+from engine.sampling import FILLER, Blocks, EvaluationSampler, TrainSampler, global_batches
 
 sizes = st.integers(1, 200)
 
@@ -117,3 +117,97 @@ def test_shares_of_equal_work(num_samples, processes, accumulation, seed):
         if len(batch) == size:
             sums = [int(work[part].sum()) for part in parts]
             assert max(sums) - min(sums) <= work[batch].max() - work[batch].min()
+
+
+@st.composite
+def blocked(draw):
+    """(number of samples, blocks)"""
+    lengths = np.array(draw(st.lists(st.integers(1, 12), min_size=1, max_size=30)))
+    sizes = draw(st.lists(st.integers(0, 9), min_size=len(lengths), max_size=len(lengths)))
+    return int(lengths.sum()), Blocks(np.cumsum(lengths) - lengths, np.array(sizes), draw(st.integers(1, 40)))
+
+
+def block_of(blocks, samples):
+    return np.searchsorted(blocks.starts, samples, side="right") - 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(blocked(), st.integers(1, 32), st.integers(0, 3))
+def test_an_epoch_of_blocks_holds_every_sample_once(found, batch_size, epoch):
+    num_samples, blocks = found
+    batches = global_batches(num_samples, batch_size, 5, epoch, blocks)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(num_samples))
+    assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(blocked(), st.integers(1, 3), st.integers(1, 4), st.integers(1, 4))
+def test_global_batches_of_blocks_do_not_depend_on_the_processes(found, per_share, processes, accumulation):
+    num_samples, blocks = found
+    options = {"blocks": lambda epoch: blocks}
+    one = drawn(team(num_samples, per_share * 12, 1, **options))
+    assert drawn(team(num_samples, per_share * 12, processes, accumulation, **options)) == one
+
+
+@settings(max_examples=100, deadline=None)
+@given(blocked(), st.integers(1, 32), st.integers(0, 3))
+def test_what_was_begun_of_blocks_can_be_kept(found, batch_size, epoch):
+    """What some batches have taken a part of, and later ones need again, is never more than a window and a block."""
+    num_samples, blocks = found
+    batches = global_batches(num_samples, batch_size, 5, epoch, blocks)
+    seen = [set(block_of(blocks, batch).tolist()) for batch in batches]
+    first = {block: at for at in reversed(range(len(seen))) for block in seen[at]}
+    last = {block: at for at in range(len(seen)) for block in seen[at]}
+    for at in range(len(seen)):
+        # Blocks that only this batch has need not be kept for another one.
+        open_now = [block for block in first if first[block] <= at and last[block] > at]
+        assert sum(int(blocks.sizes[block]) for block in open_now) <= blocks.window + blocks.sizes.max()
+
+
+@settings(max_examples=100, deadline=None)
+@given(blocked(), st.integers(1, 4), st.integers(1, 3))
+def test_processes_are_dealt_blocks(found, processes, accumulation):
+    """In a batch a block lies with one process, or with neighbours that share it; shares differ by one at most."""
+    num_samples, blocks = found
+    samplers = team(num_samples, 24, processes, accumulation, blocks=lambda epoch: blocks)
+    for number, batch in enumerate(global_batches(num_samples, 24, 5, 0, blocks)):
+        parts = [
+            draw.indices[draw.indices != FILLER]
+            for process in range(processes)
+            for draw in samplers[process].draws_of(0, number, process)
+        ]
+        assert np.concatenate(parts).tolist() == batch.tolist()
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        pairs = sum(len(set(block_of(blocks, part).tolist())) for part in parts)
+        assert pairs <= len(set(block_of(blocks, batch).tolist())) + processes * accumulation - 1
+
+
+def test_blocks_that_cost_nothing_are_in_one_window():
+    """Then every order is as likely as without blocks."""
+    blocks = Blocks(np.arange(0, 1000, 10), np.zeros(100, np.int64), 1)
+    first = block_of(blocks, global_batches(1000, 100, 5, 0, blocks)[0])
+    assert len(set(first.tolist())) > 50
+
+
+def test_the_order_of_blocks_is_the_one_that_checkpoints_were_written_with():
+    blocks = Blocks(np.array([0, 3, 4, 8]), np.array([2, 1, 2, 1]), 3)
+    assert [batch.tolist() for batch in global_batches(10, 4, seed=1, epoch=0, blocks=blocks)] == [
+        [4, 5, 7, 9],
+        [6, 8, 0, 1],
+        [2, 3],
+    ]
+
+
+def test_a_resumed_epoch_of_blocks_has_exactly_what_was_left():
+    blocks = Blocks(np.arange(0, 103, 7), np.ones(15, np.int64), 3)
+    other = Blocks(np.arange(0, 103, 9), np.ones(12, np.int64), 3)
+
+    def tell(epoch):
+        return other if epoch % 2 else blocks
+
+    through = team(103, 8, 1, blocks=tell)
+    epochs = [drawn(through) for _ in range(5)]
+    for processes in (1, 2, 4):
+        resumed = team(103, 8, processes, resume=(3, 5), blocks=tell)
+        assert drawn(resumed) == epochs[3][5:]
+        assert drawn(resumed) == epochs[4]
