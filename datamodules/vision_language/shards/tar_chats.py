@@ -22,12 +22,13 @@ def read_sample(sample: TarSample) -> ImageChat:
         OSError: its shard cannot be read.
     """
     if is_remote(sample.shard):
-        return _read(sample, None)
+        return read_from(sample, None)
     with open_shard(sample.shard) as file:
-        return _read(sample, file)
+        return read_from(sample, file)
 
 
-def _read(sample: TarSample, file: BinaryIO | None) -> ImageChat:
+def read_from(sample: TarSample, file: BinaryIO | None) -> ImageChat:
+    """`read_sample` from its shard, which is open; None if its contents were kept."""
     suffixes = image_suffixes(sample)
     messages = _chat(sample, file)
     if messages is None:

@@ -20,24 +20,26 @@ class Member(NamedTuple):
     """A regular file in an archive."""
 
     name: str
+    begin: int  # where its headers begin, in bytes from the archive's beginning
     offset: int  # where its contents begin
     size: int  # bytes
     data: bytes | None  # its contents, if they were kept and are not too large
 
 
-def members(file: BinaryIO, archive: str, keep: bool) -> Iterator[Member]:
+def members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> Iterator[Member]:
     """The regular files of an archive; folders are passed over.
 
     Args:
-        file: the archive, at its beginning.
+        file: the archive, at `begin`.
         archive: its name, for errors.
         keep: read the contents, of a file that can only be read on; else seek over them.
+        begin: where a member's headers begin.
 
     Raises:
         ValueError: the archive ends too early, is damaged or compressed, or holds links or devices; names the member.
         OSError: it cannot be read.
     """
-    offset, last, told = 0, "", {}
+    offset, last, told = begin, "", {}
     while True:
         block = file.read(_BLOCK)
         if len(block) < _BLOCK:
@@ -58,12 +60,13 @@ def members(file: BinaryIO, archive: str, keep: bool) -> Iterator[Member]:
                 data = _contents(file, padded, size) if keep else None
                 if data is not None and len(data) < size:
                     raise _ended(archive, last, offset + len(data))
-                yield Member(last, offset, size, data)
+                yield Member(last, begin, offset, size, data)
             elif header.kind != _FOLDER:
                 raise ValueError(f"{archive}: {last} is a link or a device; only regular files and folders are read")
             told = {}
+            begin = offset + padded
             if not keep:
-                file.seek(offset + padded)
+                file.seek(begin)
         offset += padded
 
 

@@ -23,6 +23,7 @@ class TarSample(NamedTuple):
 
     shard: str
     number: int  # in the shard, from 0
+    begin: int  # where it begins in the shard, in bytes
     key: str
     files: dict[str, Member]  # by what follows the key's dot: "jpg", "0.jpg", "json"
 
@@ -31,11 +32,14 @@ class TarSample(NamedTuple):
         return f"{self.shard}, sample {self.number} ({self.key})"
 
 
-def tar_samples(file: BinaryIO, shard: str, keep: bool) -> Iterator[TarSample]:
-    """The samples of a shard in their order. Arguments and errors as of `members`."""
-    named = ((_split(member.name), member) for member in members(file, shard, keep))
+def tar_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number: int = 0) -> Iterator[TarSample]:
+    """The samples of a shard in their order, from the one on that has this number and begins there.
+
+    Arguments and errors as of `members`.
+    """
+    named = ((_split(member.name), member) for member in members(file, shard, keep, begin))
     grouped = groupby((one for one in named if _of_a_sample(one[0][0])), key=lambda one: one[0][0])
-    for number, (key, group) in enumerate(grouped):
+    for number, (key, group) in enumerate(grouped, number):
         files: dict[str, Member] = {}
         for (_, suffix), member in group:
             if suffix in files:
@@ -43,7 +47,7 @@ def tar_samples(file: BinaryIO, shard: str, keep: bool) -> Iterator[TarSample]:
             if len(files) == _MOST_FILES:
                 raise ValueError(f"{shard}: sample {number} ({key}) has more than {_MOST_FILES} files")
             files[suffix] = member
-        yield TarSample(shard, number, key, files)
+        yield TarSample(shard, number, next(iter(files.values())).begin, key, files)
 
 
 def contents(sample: TarSample, suffix: str, file: BinaryIO | None) -> bytes:

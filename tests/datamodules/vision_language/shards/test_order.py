@@ -21,7 +21,7 @@ class Numbered:
     def samples(self):
         for number in range(self.count):
             self.read += 1
-            yield TarSample(self.name, number, "", {})
+            yield TarSample(self.name, number, 0, "", {})
 
 
 def places(samples):
@@ -77,7 +77,7 @@ def test_a_window_is_in_memory_and_no_more():
 
     class Kept(Numbered):
         def samples(self):
-            return (TarSample(self.name, number, "", {"jpg": Contents()}) for number in range(self.count))
+            return (TarSample(self.name, number, 0, "", {"jpg": Contents()}) for number in range(self.count))
 
     counts = [len(alive) for _ in ShardOrder([Kept("a", 300), Kept("b", 300)], 50).samples_from(0, 0)]
     assert max(counts) <= 52 and min(counts) <= 2
