@@ -11,7 +11,13 @@ import torch
 from torch import nn
 
 from engine.hub import why_unreachable
-from lightning_modules.multimodal.pretrained import config_of, few, read_pretrained, require_local_files
+from lightning_modules.multimodal.pretrained import (
+    config_of,
+    few,
+    read_pretrained,
+    require_local_files,
+    switch_off_dropout,
+)
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 
 if TYPE_CHECKING:
@@ -81,6 +87,8 @@ def tower_config(settings: VisionTowerSettings) -> "PretrainedConfig":
             f"vision_tower.{'config' if settings.path is None else 'path'} is of the model type {config.model_type}; "
             f"known are {', '.join(KINDS)}"
         )
+    if settings.trainable == "none":
+        switch_off_dropout(config)
     for unused in ("vision_use_head", "use_mask_token"):
         if hasattr(config, unused):
             setattr(config, unused, False)
@@ -152,14 +160,16 @@ def load_tower(settings: VisionTowerSettings, config: "PretrainedConfig", dtype:
 
 @contextmanager
 def _without_report() -> Iterator[None]:
-    """Transformers lists every weight of a text model or a head that is not read."""
-    of_transformers = logging.getLogger("transformers.modeling_utils")
-    level = of_transformers.level
-    of_transformers.setLevel(logging.ERROR)
+    """Transformers lists every weight of a text model or a head that is not read, and every layer as not sharded."""
+    names = ("transformers.modeling_utils", "transformers.distributed.tensor_parallel")
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in levels:
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        of_transformers.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 def own_tokens(config: "PretrainedConfig") -> int:

@@ -39,8 +39,8 @@ def _shape(settings: VisionTowerSettings, config: "PretrainedConfig") -> TowerSh
 class VisionTower(nn.Module):
     """V views to features [V, N, C] of their N patches, in reading order; class and register tokens are left out.
 
-    A tower that is frozen stays in evaluation mode, runs without gradients and in `precision.frozen`. Features come
-    out in `precision.trained`.
+    A tower that is frozen has no dropout and runs without gradients and in `precision.frozen`. Features come out in
+    `precision.trained`.
 
     Raises:
         ValueError: see vision_loading.
@@ -79,12 +79,6 @@ class VisionTower(nn.Module):
         layers = self.network.get_submodule(KINDS[config.model_type].layers)
         patches = shape_of(config).patches
         return view_flops(self.network, layers, self.output_size, patches, patches + self.own_tokens)
-
-    def train(self, mode: bool = True) -> "VisionTower":
-        super().train(mode)
-        if self.frozen:
-            self.network.eval()
-        return self
 
     def _choose_trained(self, place: str) -> None:
         settings = self.settings

@@ -144,11 +144,22 @@ def test_last_layers_train_and_nothing_else(kind, checkpointing):
 @pytest.mark.parametrize("precision, dtype", [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
 def test_frozen_runs_in_its_own_format_without_gradients(precision, dtype):
     tower = built("siglip_vision_model", precision)
-    assert not any(module.training for module in tower.train().network.modules())
     assert {parameter.dtype for parameter in tower.parameters()} == {dtype}
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16-mixed"):
         features = tower(images())
     assert not features.requires_grad and features.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    "kind, dropout", [("vit", "hidden_dropout_prob"), ("siglip_vision_model", "attention_dropout")]
+)
+def test_frozen_has_no_dropout(kind, dropout):
+    """It stays in training mode: Lightning warns of modules that are not."""
+    config = {"model_type": kind, **KINDS[kind], dropout: 0.5}
+    for trainable in ("none", "full"):
+        tower = VisionTower(VisionTowerSettings(config=config, trainable=trainable), precision_of("32-true", True))
+        assert all(module.training for module in tower.modules())
+        assert torch.equal(tower(images()), tower(images())) == (trainable == "none")
 
 
 def test_trained_keeps_wide_weights_under_autocast():
