@@ -1,19 +1,28 @@
 """The base of the vision-language family's DataModules: chats with images in them."""
 
+import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.multimodal.exported_tokenizer import exported_tokenizer
+from datamodules.multimodal.report import figures_of
 from datamodules.vision_language.image_chat import MARKER
+from datamodules.vision_language.report import AnsweredQuestion, is_right, write_prediction_report
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from transformers import PreTrainedTokenizerFast
+
+log = logging.getLogger("lockstep")
+
+_REPORTED = 1000
+"""Answers that the report shows with their pictures; its figures are of all."""
 
 
 class ImageDataModule(MultimodalDataModule):
@@ -56,6 +65,35 @@ class ImageDataModule(MultimodalDataModule):
         """What the assistant should say last; nothing where that is not known."""
         messages = self._messages(sample)
         return messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
+
+    def is_right(self, sample: int, text: str) -> bool | None:
+        """Whether an answer is; None where the right one is not known."""
+        return is_right(self.grade(sample, text))
+
+    def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
+        """Writes the first questions of the test with their pictures, the right answers, and what was answered.
+
+        Args:
+            folder: the run's.
+            answers: [(sample, answer, answer to a black picture)], in the order of the samples.
+        """
+        graded = [
+            {"model": self.grade(sample, text), "blind": self.grade(sample, blind)} for sample, text, blind in answers
+        ]
+        shown = (
+            AnsweredQuestion(
+                sample, self.kind(sample), self.images(sample), self.question(sample), self.right_answer(sample),
+                text, blind, grades["model"], grades["blind"],
+            )
+            for (sample, text, blind), grades in zip(answers[:_REPORTED], graded, strict=False)
+        )  # fmt: skip
+        about = {
+            "run": Path(folder).name,
+            "checkpoint": str(self.trainer.ckpt_path),
+            "answers": f"the first {min(_REPORTED, len(answers)):,} of {len(answers):,}; the figures are of all",
+        }
+        path = write_prediction_report(Path(folder), shown, figures_of(self.outcomes, graded), about)
+        log.info("report: %s", path)
 
     def _messages(self, sample: int) -> Sequence[Message]:
         return self.evaluated.item(0, sample).messages

@@ -76,6 +76,9 @@ class MultimodalModule(LockstepModule):
     may_be_new: tuple[str, ...] = ()
     """Beginnings of the names of weights that an earlier stage need not have had."""
 
+    shown_answers = 0
+    """See `show`."""
+
     features_name = "feature_tokens"
     """What Throughput calls the tokens in which features stand."""
 
@@ -130,6 +133,9 @@ class MultimodalModule(LockstepModule):
     def baseline_answers(self, sample: int) -> dict[str, str]:
         """{name: what somebody else answers}, to be graded beside the model."""
         return {}
+
+    def show(self, answers: list[Answer]) -> None:
+        """Called on the first process after a validation, with the answers to its first `shown_answers` samples."""
 
     def report(self, answers: list[Answer]) -> None:
         """Called on the first process after a test, with the answers of all processes in the order of the samples."""
@@ -287,6 +293,10 @@ class MultimodalModule(LockstepModule):
 
     def on_validation_epoch_end(self) -> None:
         self._end_evaluation("val")
+        if self.shown_answers and not self.trainer.sanity_checking:
+            answers = _gathered([answer for answer in self.answers if answer.sample < self.shown_answers])
+            if self.trainer.is_global_zero:
+                self.show(answers)
 
     def on_test_epoch_start(self) -> None:
         self._begin_evaluation()
@@ -296,9 +306,9 @@ class MultimodalModule(LockstepModule):
 
     def on_test_epoch_end(self) -> None:
         self._end_evaluation("test")
-        everywhere = gathered_objects(self.answers)
+        answers = _gathered(self.answers)
         if self.trainer.is_global_zero:
-            self.report(sorted(answer for process in everywhere for answer in process))
+            self.report(answers)
 
     def _begin_evaluation(self) -> None:
         self.answers = []
@@ -422,6 +432,11 @@ class MultimodalModule(LockstepModule):
     def own_networks(self) -> dict[str, nn.Module]:
         """What makes features, by name, for an export."""
         return {"encoder": self.encoder, "projector": self.projector}
+
+
+def _gathered(answers: list[Answer]) -> list[Answer]:
+    """Of all processes, in the order of the samples."""
+    return sorted(answer for process in gathered_objects(answers) for answer in process)
 
 
 def _key(system: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor, nn
 
 from datamodules.multimodal.batch import Examples, ImageLayout, Images
@@ -15,11 +16,12 @@ from lightning_modules.multimodal.base_identity import differences, tower_identi
 from lightning_modules.multimodal.earlier_stage import Origin
 from lightning_modules.multimodal.export import new_directory
 from lightning_modules.multimodal.language_model import LanguageModelSettings
-from lightning_modules.multimodal.module import Features, MultimodalModule
+from lightning_modules.multimodal.module import Answer, Features, MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
 from lightning_modules.multimodal.vision_tower import VisionTower, tower_shape
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
-from lightning_modules.vision_language import llava_export
+from lightning_modules.vision_language import answer_sheet, llava_export
+from lightning_modules.vision_language.answer_sheet import ShownAnswer
 
 log = logging.getLogger("lockstep")
 
@@ -37,6 +39,7 @@ class VisionLanguageModel(MultimodalModule):
         vision_tower: makes features of an image's patches.
         projector: from the tower's features to the language model's.
         blind: train and evaluate on black images, as a baseline.
+        shown_answers: samples of each validation that TensorBoard shows with their images and what was answered (val/answers).
         training: see MultimodalModule and LockstepModule; the parts that may have a rate of their own in `learning_rates` are vision_tower, projector and language_model.
     """  # noqa: E501
 
@@ -52,10 +55,13 @@ class VisionLanguageModel(MultimodalModule):
         vision_tower: VisionTowerSettings,
         projector: ProjectorSettings | None = None,
         blind: bool = False,
+        shown_answers: int = 8,
         **training: Any,
     ) -> None:
         super().__init__(language_model, projector, **training)
-        self.vision_tower_settings, self.blind = vision_tower, blind
+        if shown_answers < 0:
+            raise ValueError(f"model.init_args.shown_answers is a number of samples, 0 for none; got {shown_answers}")
+        self.vision_tower_settings, self.blind, self.shown_answers = vision_tower, blind, shown_answers
 
     # -- sizes, for the data -----------------------------------------------------------------------------------------
 
@@ -148,6 +154,27 @@ class VisionLanguageModel(MultimodalModule):
     def _black_view(nothing: Images) -> Images:
         pixels, places = nothing.pixels, nothing.places
         return nothing._replace(pixels=pixels.new_zeros((1, *pixels.shape[1:])), places=places.new_zeros(1))
+
+    # -- what can be looked at ---------------------------------------------------------------------------------------
+
+    def show(self, answers: list[Answer]) -> None:
+        """Into TensorBoard: one image of all the answers with their pictures, and the same as text."""
+        data = self.data
+        sheet = [
+            ShownAnswer(
+                f"{sample} {data.kind(sample)}".strip(), data.images(sample), data.question(sample),
+                data.right_answer(sample), text, blind, data.is_right(sample, text),
+            )
+            for sample, text, blind in answers
+        ]  # fmt: skip
+        for logger in self.loggers:
+            if sheet and isinstance(logger, TensorBoardLogger):
+                step = self.global_step
+                logger.experiment.add_image("val/answers", answer_sheet.draw(sheet), step, dataformats="HWC")
+                logger.experiment.add_text("val/answers", answer_sheet.text(sheet), step)
+
+    def report(self, answers: list[Answer]) -> None:
+        self.data.write_prediction_report(self.trainer.default_root_dir, answers)
 
     # -- other forms -------------------------------------------------------------------------------------------------
 

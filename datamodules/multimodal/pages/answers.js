@@ -2,13 +2,15 @@
 // A family says what else is on a card, how its kinds of questions are called, and what is to be known of its figures.
 
 const ON_PAGE = 20;
-const wrong = (record) => record.errors.length > 0;
+// An answer without errors is right; where the errors are null nobody knows.
+const right = (errors) => errors !== null && errors.length === 0, failed = (errors) => errors !== null && errors.length > 0;
+const wrong = (record) => failed(record.errors);
 const RESULTS = {
   all: ["all", () => true],
-  right: ["right", (record) => !wrong(record)],
+  right: ["right", (record) => right(record.errors)],
   wrong: ["wrong", wrong],
-  better: ["right, and the blind answer is wrong", (record) => !wrong(record) && record.blind_errors.length > 0],
-  worse: ["wrong, and the blind answer is right", (record) => wrong(record) && record.blind !== null && !record.blind_errors.length],
+  better: ["right, and the blind answer is wrong", (record) => right(record.errors) && failed(record.blind_errors)],
+  worse: ["wrong, and the blind answer is right", (record) => wrong(record) && record.blind !== null && right(record.blind_errors)],
 };
 
 function signed(gain, share) {
@@ -43,13 +45,13 @@ function said(text) {
 
 function card(record, drawing, several) {
   const badges = wrong(record) ? record.errors.map((error) => element("span", {class: "badge wrong"}, several ? "wrong: " + error : "wrong"))
-    : [element("span", {class: "badge right"}, "right")];
+    : [element("span", {class: record.errors ? "badge right" : "badge"}, record.errors ? "right" : "not graded")];
   const name = `sample-${record.sample}`;
   const texts = element("dl", {class: "texts"},
     element("dt", {}, "Question"), element("dd", {}, record.question),
     element("dt", {}, "Truth"), element("dd", {}, ...parts(record.truth_parts, "true")),
     element("dt", {}, "Answer"), element("dd", {}, ...(record.answer ? parts(record.answer_parts, "predicted") : said(""))));
-  if (record.blind !== null) texts.append(element("dt", {}, "Blind answer" + (record.blind_errors.length ? several ? ` (wrong: ${record.blind_errors.join(", ")})` : " (wrong)" : " (right)")),
+  if (record.blind !== null) texts.append(element("dt", {}, "Blind answer" + (failed(record.blind_errors) ? several ? ` (wrong: ${record.blind_errors.join(", ")})` : " (wrong)" : record.blind_errors ? " (right)" : "")),
     element("dd", {class: "blind"}, ...said(record.blind)));
   const outcomes = Object.entries(record.outcomes).flatMap(([what, [reached, possible]], place) => [place ? " · " : "",
     element("span", {class: reached <= possible - 1 ? "missed" : null}, `${what} ${number(reached)} of ${number(possible)}`)]);
@@ -74,7 +76,7 @@ function counted(names) {
 function predictionReport(family) {
   const records = content.records, kind = family.kind.toLowerCase();
   const kinds = counted(records.map((record) => record.task));
-  const several = new Set(records.flatMap((record) => record.errors)).size > 1;
+  const several = new Set(records.flatMap((record) => record.errors || [])).size > 1;
   const texts = records.map((record) => [`sample ${record.sample}`, record.question, record.truth, record.answer, record.blind || ""].join("\n").toLowerCase());
   about("Prediction report");
   page.append(element("h2", {}, "Figures"),
@@ -84,7 +86,7 @@ function predictionReport(family) {
   const form = element("form", {role: "search", "aria-label": "Answers to show"},
     ...(kinds.length > 1 ? [choice(family.kind, "task", [["", `all (${records.length})`], ...kinds])] : []),
     choice("Result", "result", Object.entries(RESULTS).map(([key, [text, test]]) => [key, `${text} (${records.filter(test).length})`])),
-    ...(several ? [choice("Kind of error", "error", [["", "any or none"], ...counted(records.flatMap((record) => record.errors))])] : []),
+    ...(several ? [choice("Kind of error", "error", [["", "any or none"], ...counted(records.flatMap((record) => record.errors || []))])] : []),
     element("label", {class: "search"}, "Text in question, truth or answers", element("input", {type: "search", name: "text"})),
     everything);
   const counter = element("p", {role: "status"}), cards = element("div", {class: "cards"});
@@ -105,8 +107,8 @@ function predictionReport(family) {
     const words = wanted.get("text").toLowerCase().split(/\s+/).filter(Boolean);
     shown = records.filter((record, i) => (!wanted.get("task") || record.task === wanted.get("task")) && result(record) &&
       (!wanted.get("error") || record.errors.includes(wanted.get("error"))) && words.every((word) => texts[i].includes(word)));
-    const failed = shown.filter(wrong).length;
-    counter.textContent = `${shown.length} of ${records.length} answers: ${shown.length - failed} right, ${failed} wrong`;
+    const [good, bad] = [RESULTS.right, RESULTS.wrong].map(([, test]) => shown.filter(test).length);
+    counter.textContent = `${shown.length} of ${records.length} answers: ${good} right, ${bad} wrong`;
     show(0, false);
   }
 

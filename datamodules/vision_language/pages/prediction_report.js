@@ -1,0 +1,14 @@
+// The prediction report of the vision-language family.
+
+function pictures(record) {
+  if (!record.pictures.length) return element("p", {class: "none"}, "(no image)");
+  return element("div", {class: "pictures"}, ...record.pictures.map((source, place) =>
+    element("img", {src: source, alt: `image ${place + 1} of ${record.pictures.length} of sample ${record.sample}`, loading: "lazy"})));
+}
+
+predictionReport({
+  kind: "Kind",
+  note: "Blind is the same model with black images: what a figure is worth is its distance from blind (the tick in the bar).",
+  drawing: pictures,
+  legend: null,
+});
