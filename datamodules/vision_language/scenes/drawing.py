@@ -22,9 +22,9 @@ RGB = {
 
 _SAMPLES = 3  # drawn so many times larger, so that edges are smooth
 _LIGHT = (0.75, 1.0)  # of a thing
-_GREY = (20, 200)  # of the background
+_GREY = (20, 110)  # of the background
 _TINT = 8  # the most that a channel of the background differs from grey
-_RADIUS = (0.28, 0.42)  # of a thing, in edges of its cell
+_RADIUS = (0.34, 0.44)  # of a thing, in edges of its cell
 
 
 def draw(scene: Scene, size: int, random: np.random.Generator) -> "Image":
