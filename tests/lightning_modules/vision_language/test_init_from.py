@@ -1,0 +1,169 @@
+"""A stage begins with what an earlier one has learnt: every weight is taken or refused by name."""
+
+import shutil
+
+import pytest
+import torch
+import yaml
+
+from tests.coloured_squares import LANGUAGE_MODEL, TOWER, write_config
+
+# Projector alone, as in LLaVA's first stage.
+ALIGN = ["--model.init_args.language_model.trainable", "none", "--model.init_args.vision_tower.trainable", "none"]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """Directories of a tiny tower and a tiny language model with its tokenizer; {name: path}."""
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+    from tests.coloured_squares import ColouredSquares
+
+    folder = tmp_path_factory.mktemp("pretrained")
+    tokenizer = ColouredSquares(batch_size=1).tokenizer.tokenizer
+    torch.manual_seed(5)
+    for name, dtype in (("language", torch.float32), ("other_language", torch.float32)):
+        tokenizer.save_pretrained(folder / name)
+        config = AutoConfig.for_model(**LANGUAGE_MODEL, vocab_size=len(tokenizer))
+        AutoModelForCausalLM.from_config(config, dtype=dtype).save_pretrained(folder / name)
+    for name in ("tower", "other_tower"):
+        AutoModel.from_config(AutoConfig.for_model(**TOWER)).save_pretrained(folder / name)
+    return folder
+
+
+def options(folder, tmp_path, language="language", tower="tower"):
+    paths = {"language_model": {"path": str(folder / language)}, "vision_tower": {"path": str(folder / tower)}}
+    config = write_config(tmp_path, **paths)
+    return [*config, "--data.init_args.tokenizer", str(folder / language), "--data.init_args.images", "[0, 1, 2]"]
+
+
+def weights(run, name="last.ckpt"):
+    return torch.load(run.folder / "checkpoints" / name, weights_only=True)
+
+
+@pytest.fixture
+def aligned(lockstep, pretrained, tmp_path):
+    """A first stage, and the options that it was run with."""
+    given = options(pretrained, tmp_path)
+    return lockstep("fit", *given, *ALIGN, name="aligned"), given
+
+
+def begun(lockstep, given, *more, name="sft", steps=0):
+    """A second stage, of no step or of some."""
+    rate = [] if steps else ["--model.init_args.learning_rate", "0"]
+    limit = ["--trainer.max_steps", str(steps or 1)]
+    return lockstep("fit", *given, *more, *rate, *limit, "--model.init_args.init_from", "aligned", name=name)
+
+
+def test_weights_are_taken_and_nothing_else(lockstep, aligned, said):
+    run, given = aligned
+    said.clear()
+    second = begun(lockstep, given, "--model.init_args.vision_tower.trainable", "none")
+    before, after = weights(run), weights(second)
+    projector = {name for name in before["state_dict"] if name.startswith("projector.")}
+    assert projector == set(before["state_dict"]) and projector  # the rest was frozen
+    for name in projector:
+        assert torch.equal(before["state_dict"][name], after["state_dict"][name]), name
+    assert after["global_step"] == 1 and before["global_step"] == 2
+    states = after["optimizer_states"][0]["state"]
+    assert {int(state["step"]) for state in states.values()} == {1} and len(states) > len(projector)
+    assert f"begun with {len(projector)} weights of runs/aligned/checkpoints/" in "\n".join(said)
+    assert yaml.safe_load((second.folder / "config.yaml").read_text())["model"]["init_args"]["init_from"] == "aligned"
+
+
+def test_a_stage_goes_on_without_the_earlier_one(lockstep, aligned):
+    run, given = aligned
+    through = begun(lockstep, given, steps=4, name="through")
+    begun(lockstep, given, steps=2, name="stopped")
+    shutil.rmtree(run.folder)
+    rest = ["--trainer.max_steps", "4", "--model.init_args.init_from", "aligned", "--ckpt_path", "last"]
+    resumed = lockstep("fit", *given, *rest, name="stopped")
+    assert resumed.series("train/loss") == through.series("train/loss") and len(through.series("train/loss")) == 4
+    assert resumed.series("val/loss")[4] == through.series("val/loss")[4]
+    lockstep("test", "--run_name", "stopped", name="stopped")
+
+
+def test_what_was_trained_and_is_frozen_now_is_kept(lockstep, pretrained, tmp_path):
+    """Adapters on a language model that the first stage trained whole: the files do not have it."""
+    given = options(pretrained, tmp_path)
+    run = lockstep("fit", *given, name="aligned")
+    second = begun(lockstep, given, "--model.init_args.language_model.trainable", "lora", steps=4)
+    before, after = weights(run)["state_dict"], weights(second)["state_dict"]
+    trained = before["language_model.network.model.layers.1.mlp.up_proj.weight"]
+    name = "language_model.network.base_model.model.model.layers.1.mlp.up_proj.base_layer.weight"
+    assert torch.equal(after[name], trained)
+    figures = lockstep("test", "--ckpt_path", "last", name="sft").series("test/loss")
+    assert figures[4] == pytest.approx(second.series("val/loss")[4], rel=1e-5)
+    with pytest.raises(ValueError, match="trained in an earlier stage.*--merge"):
+        lockstep("export", "--output", str(tmp_path / "adapters"), "--ckpt_path", "last", name="sft")
+
+
+@pytest.mark.parametrize("how", ["lora", "full", "last_n_layers", "none"])
+def test_every_second_stage_of_a_frozen_model(lockstep, aligned, how, said):
+    _, given = aligned
+    said.clear()
+    tiles = ["--data.init_args.max_tiles", "2", "--data.init_args.edge", "20"]
+    run = begun(lockstep, given, *tiles, "--model.init_args.language_model.trainable", how, steps=1)
+    new = next(line for line in said if line.startswith("not in it, new here"))
+    assert new == "not in it, new here: " + "adapters, " * (how == "lora") + "places.weight"
+    assert len(run.series("train/loss")) == 1
+
+
+def test_narrow_and_wide_formats_of_the_same_files(lockstep, aligned):
+    """Frozen in bf16, trained from fp32: compared by files, not by values."""
+    _, given = aligned
+    narrow = ["--trainer.precision", "bf16-mixed"]
+    lockstep("fit", *given, *ALIGN, *narrow, name="narrow")
+    wide = [*narrow, "--model.init_args.init_from", "narrow", "--trainer.max_steps", "1"]
+    assert lockstep("fit", *given, *wide, name="wide").series("train/loss")
+
+
+@pytest.mark.parametrize("part", ["language", "tower"])
+def test_another_base_is_refused(lockstep, aligned, pretrained, tmp_path, part):
+    """The same architecture with other weights: what was aligned with the one means nothing to the other."""
+    given = options(pretrained, tmp_path, **{part: f"other_{part}"})
+    prefix = "language_model.network" if part == "language" else "encoder.network"
+    message = f"left out as frozen, and others than this model's, are {prefix}.*and .* more"
+    with pytest.raises(ValueError, match=message):
+        begun(lockstep, given)
+
+
+REFUSALS = {
+    "missing": (["--model.init_args.projector.kind", "deep_mlp"], r"it lacks projector\.layers\.\S+"),
+    "unexpected": (["--model.init_args.projector.kind", "linear"], r"this model lacks projector\.layers\.\S+"),
+    "shape": (["--model.init_args.projector.hidden_size", "40"], r"of another shape are \S+ \(\(32, 16\), here \(40, 16"),
+    "tower": (["--model.init_args.vision_tower.feature_layer", "-2"], "its encoder is another one .*: architecture"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_does_not_fit_is_named(lockstep, aligned, case):
+    more, message = REFUSALS[case]
+    with pytest.raises(ValueError, match=f"init_from: runs/aligned/checkpoints/.* does not fit .*: .*{message}"):
+        begun(lockstep, aligned[1], *more)
+
+
+def test_adapters_are_not_dropped(lockstep, pretrained, tmp_path):
+    given = options(pretrained, tmp_path)
+    lockstep("fit", *given, "--model.init_args.language_model.trainable", "lora", name="aligned")
+    with pytest.raises(ValueError, match=r"this model lacks language_model\S*lora_A.*adapters train on under the same"):
+        begun(lockstep, given)
+    more = ["--model.init_args.language_model.trainable", "lora"]
+    assert begun(lockstep, given, *more, name="same").folder.is_dir()
+    with pytest.raises(ValueError, match="its language_model is another one .*: lora"):
+        begun(lockstep, given, *more, "--model.init_args.language_model.lora.alpha", "3", name="other")
+
+
+def test_the_earlier_stage_by_every_name(lockstep, aligned, pretrained, tmp_path, said):
+    run, given = aligned
+    kept = run.folder.relative_to(tmp_path) / "checkpoints/last.ckpt"
+    shutil.copytree(run.folder, tmp_path / "runs" / f"{tmp_path.name}-vision_language-20990101-000000")
+    names = [kept, run.folder, "aligned", given[1]]
+    for place, name in enumerate(map(str, names)):
+        said.clear()
+        lockstep("fit", *given, "--trainer.max_steps", "1", "--model.init_args.init_from", name, name=f"run{place}")
+        assert any(line.startswith("begun with") and "last.ckpt" in line for line in said), name
+    with pytest.raises(FileNotFoundError, match="nothing is no checkpoint, no run .* have checkpoints: aligned, run0"):
+        lockstep("fit", *given, "--model.init_args.init_from", "nothing", name="b")
+    with pytest.raises(FileNotFoundError, match="there is no config nothing.yaml"):
+        lockstep("fit", *given, "--model.init_args.init_from", "nothing.yaml", name="b")
