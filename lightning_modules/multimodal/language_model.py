@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from datamodules.multimodal.batch import IGNORE
+from lightning_modules.multimodal.compiled import compile_layers, uncompiled
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
 from lightning_modules.multimodal.loading import choose_trained, load_language_model
 from lightning_modules.multimodal.precision import Precision
@@ -38,6 +39,8 @@ class LanguageModel(nn.Module):
         self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
         network, self.widened = load_language_model(settings, vocabulary, precision)
         self.network = choose_trained(network, settings, precision)
+        if settings.compile:
+            compile_layers(self.causal.get_decoder().layers)
 
     @property
     def causal(self) -> "PreTrainedModel":
@@ -109,7 +112,7 @@ class LanguageModel(nn.Module):
         training = self.training
         self.eval()  # with activation checkpointing, transformers drops the cache in training mode
         try:
-            with self._autocast(embeddings.device):
+            with self._autocast(embeddings.device), uncompiled(self.settings.compile):
                 tokens = self._greedy(embeddings, mask, max_new_tokens, end_ids, all_steps)
         finally:
             self.train(training)

@@ -38,6 +38,7 @@ class LanguageModelSettings:
         lora: the adapters' settings under `lora`.
         attention: implementation; all three keep packed chats apart.
         activation_checkpointing: keep only the states between layers and compute the rest again in the backward pass: less memory, about a third more time.
+        compile: compile the decoder layers with torch.compile, once for all of them and for any length; takes a minute at the start, and writing answers stays as it is.
     """  # noqa: E501
 
     path: str | None = None
@@ -47,6 +48,7 @@ class LanguageModelSettings:
     lora: LoraSettings = field(default_factory=LoraSettings)
     attention: AttentionKind = "sdpa"
     activation_checkpointing: bool = False
+    compile: bool = False
 
     def check(self) -> None:
         """Raises ValueError when the settings contradict each other; jsonargparse would bury the message."""

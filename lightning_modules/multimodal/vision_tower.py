@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.multimodal.batch import Images
+from lightning_modules.multimodal.compiled import compile_layers
 from lightning_modules.multimodal.flops import view_flops
 from lightning_modules.multimodal.precision import Precision, set_dtypes
 from lightning_modules.multimodal.vision_loading import (
@@ -93,6 +94,8 @@ class VisionTower(nn.Module):
         set_dtypes(self.network, self.precision)
         if settings.activation_checkpointing and not self.frozen:
             self.network.activation_checkpointing_enable({"use_reentrant": False})
+        if settings.compile:
+            compile_layers(self.network.get_submodule(place))
 
     @contextmanager
     def _mode(self, device: torch.device) -> Iterator[None]:

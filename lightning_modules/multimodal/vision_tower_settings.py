@@ -17,6 +17,7 @@ class VisionTowerSettings:
         last_n_layers: layers that train under `last_n_layers`, of those that are kept.
         feature_layer: which hidden state the features are, as transformers numbers them: -1 is what the last layer hands out, before the last norm, -2 (as in LLaVA) the layer before; layers after it are not built. null: the model's own output, behind the last norm where it has one.
         activation_checkpointing: of what trains, keep only the states between layers and compute the rest again in the backward pass.
+        compile: compile the layers with torch.compile, once for all of them.
         first_patch_only: hand out the feature of the first patch alone; an ablation, of a fault that cost another program all others.
     """  # noqa: E501
 
@@ -26,6 +27,7 @@ class VisionTowerSettings:
     last_n_layers: int = 2
     feature_layer: int | None = None
     activation_checkpointing: bool = False
+    compile: bool = False
     first_patch_only: bool = False
 
     def check(self) -> None:
