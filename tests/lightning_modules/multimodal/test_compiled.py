@@ -76,7 +76,8 @@ def test_a_compiled_tower_is_the_same(backend, trainable):
         torch.manual_seed(1)
         config = {"model_type": "siglip_vision_model", "image_size": 16, "patch_size": 4, "hidden_size": 24,
                   "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2}  # fmt: skip
-        return VisionTower(VisionTowerSettings(config=config, trainable=trainable, **settings), precision_of("32", True))
+        chosen = VisionTowerSettings(config=config, trainable=trainable, **settings)
+        return VisionTower(chosen, precision_of("32-true", True))
 
     plain, compiled = tower(), tower(compile=True)
     for views in (2, 5, 3):
