@@ -131,7 +131,7 @@ def test_another_base_is_refused(lockstep, aligned, pretrained, tmp_path, part):
 REFUSALS = {
     "missing": (["--model.init_args.projector.kind", "deep_mlp"], r"it lacks projector\.layers\.\S+"),
     "unexpected": (["--model.init_args.projector.kind", "linear"], r"this model lacks projector\.layers\.\S+"),
-    "shape": (["--model.init_args.projector.hidden_size", "40"], r"of another shape are \S+ \(\(32, 16\), here \(40, 16"),
+    "shape": (["--model.init_args.projector.hidden_size", "40"], r"another shape are \S+ \(\(32, 16\), here \(40, 16"),
     "tower": (["--model.init_args.vision_tower.feature_layer", "-2"], "its encoder is another one .*: architecture"),
 }  # fmt: skip
 

@@ -1,0 +1,200 @@
+"""The model that sees: features stand in their placeholders, whatever the number of images."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from datamodules.multimodal.batch import IGNORE
+from engine.sampling import Draw
+from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.parameter_groups import parameter_table
+from lightning_modules.multimodal.projector import ProjectorSettings
+from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.vision_language.module import VisionLanguageModel
+from tests.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares, write_config
+
+
+def built(
+    images=(1,), edge=16, max_tiles=1, row_tokens=None, projector="linear", trainable="full", tower="full", **model
+):
+    """A model and its data, as a Trainer puts them together."""
+    from lightning.pytorch import Trainer
+
+    torch.manual_seed(7)
+    data = ColouredSquares(
+        images=list(images), edge=edge, max_tiles=max_tiles, batch_size=6, num_samples=6, row_tokens=row_tokens
+    )
+    language_model = LanguageModelSettings(config=LANGUAGE_MODEL, trainable=trainable, last_n_layers=1)
+    vision_tower = VisionTowerSettings(config=TOWER, trainable=tower, last_n_layers=1)
+    module = VisionLanguageModel(language_model, vision_tower, ProjectorSettings(kind=projector), **model)
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    module.trainer = data.trainer = trainer
+    trainer.datamodule, trainer.strategy._lightning_module = data, module
+    data.setup("fit")
+    module.configure_model()
+    return module, data
+
+
+def batch_of(data, size=6, epoch=0):
+    return data.train_set[Draw(epoch, np.arange(size))]
+
+
+def by_hand(module, data, part):
+    """The loss of each chat alone, put together step by step: no splice, no packing, one image after the other."""
+    total = count = 0
+    places = iter(part.modality.places)
+    pixels = iter(part.modality.pixels)
+    source = data.train_set.source
+    for sample, views in zip(part.rows.samples.tolist(), part.modality.views.tolist(), strict=True):
+        item = source.item(0, sample)
+        chat = data.chat_encoder.chat(item.messages, item.counts, sample)
+        vectors = []
+        for _ in range(views):
+            values = (next(pixels).float() / 255 - 0.5) / 0.5
+            features = module.projector(module.encoder.network(values[None]).last_hidden_state)[0]
+            place = next(places)
+            if module.places is not None:
+                vectors.append(module.places.weight[place])
+            vectors.extend(features)
+        vectors, embeddings = iter(vectors), []
+        for token in chat.tokens.tolist():
+            seen = token == data.tokenizer.placeholder
+            embeddings.append(next(vectors) if seen else module.language_model.embed(torch.tensor(token)))
+        assert next(vectors, None) is None
+        states = module.language_model.causal(inputs_embeds=torch.stack(embeddings)[None]).logits[0]
+        labels = torch.where(torch.tensor(chat.supervised), torch.tensor(chat.tokens), IGNORE)
+        total = total + F.cross_entropy(states[:-1], labels[1:], ignore_index=IGNORE, reduction="sum")
+        count += int(chat.supervised.sum())
+    assert next(places, None) is None
+    return total, count
+
+
+CASES = {
+    "one image": {},
+    "none, one and two": {"images": (0, 1, 2)},
+    "two, packed": {"images": (2, 0, 1), "row_tokens": 80},
+    "tiles": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2},
+    "tiles, packed": {"images": (1, 0), "edge": 40, "max_tiles": 3, "row_tokens": 200},
+    "pixel shuffle": {"images": (1, 2), "projector": "pixel_shuffle"},
+    "resampler": {"images": (1, 2), "projector": "resampler"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_features_stand_in_their_placeholders(case):
+    module, data = built(**CASES[case])
+    for part in batch_of(data):
+        loss, count = module._score(part.rows, module.features(part.modality))
+        expected, number = by_hand(module, data, part)
+        assert int(count) == number
+        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_each_image_is_read_where_it_stands():
+    """Two images exchanged are another sample; the images of one sample do not reach another one."""
+    module, data = built(images=(2,), row_tokens=80)
+    (part,) = batch_of(data)
+    swapped = part.modality._replace(pixels=part.modality.pixels.clone())
+    swapped.pixels[[0, 1]] = part.modality.pixels[[1, 0]]
+    assert not torch.equal(swapped.pixels, part.modality.pixels)
+    states = [module._states(part.rows, module.features(images)) for images in (part.modality, swapped)]
+    changed = (states[0] - states[1]).abs().amax(-1) > 1e-5  # [R, L]
+    first = part.rows.positions[0].argmin() if part.rows.positions[0, 0] else 0
+    ends = (part.rows.positions[0] == 0).nonzero().flatten().tolist() + [part.rows.tokens.shape[1]]
+    own = slice(ends[first], ends[first + 1])
+    assert changed[0, own].any()
+    outside = changed.clone()
+    outside[0, own] = False
+    assert not outside.any()
+
+
+def test_no_image_at_all_still_gives_every_weight_a_gradient():
+    """Other processes wait for it; it is zero in the tower and in the projector."""
+    module, data = built(images=(0,), edge=20, max_tiles=2)
+    (part,) = batch_of(data)
+    features = module.features(part.modality)
+    assert features.vectors.shape == (0, 32) and features.counts.tolist() == [0] * 6
+    module._score(part.rows, features)[0].backward()
+    for name, weight in module.named_parameters():
+        assert weight.grad is not None, name
+        seen = name.split(".")[0] in ("encoder", "projector", "places")
+        assert not (seen and weight.grad.any()), name
+    assert module.language_model.causal.get_input_embeddings().weight.grad.any()
+
+
+@pytest.mark.parametrize("tiles", [1, 3])
+def test_the_layout_is_known_before_anything_is_built(tiles):
+    module, data = built(max_tiles=tiles, projector="pixel_shuffle")
+    assert data.image_layout == module.image_layout
+    assert data.image_layout[:3] == (16, 1, tiles)
+    assert (module.places is None) == (tiles == 1)
+    if module.places is not None:
+        assert module.places.weight.shape == (10, 32)
+
+
+def test_blind_sees_black():
+    module, data = built()
+    (part,) = batch_of(data)
+    black = module.blinded(part.modality)
+    assert black.pixels.shape == part.modality.pixels.shape and not black.pixels.any()
+    seen, unseen = module.features(part.modality).vectors, module.features(black).vectors
+    assert not torch.allclose(seen, unseen)
+    assert torch.equal(unseen[:4], unseen[4:8])
+    module.blind = True
+    assert torch.equal(module.features(part.modality).vectors, unseen)
+
+
+@pytest.mark.parametrize("trainable", ["full", "lora", "last_n_layers"])
+@pytest.mark.parametrize("tower", ["none", "full", "last_n_layers"])
+def test_the_table_says_what_trains(trainable, tower):
+    """Of each part as many weights as require a gradient; and those that do, get one."""
+    module, data = built(images=(1, 0), edge=20, max_tiles=2, trainable=trainable, tower=tower)
+    groups = module.optimizer_groups()
+    lines = [line for line in parameter_table(module.parts, groups).splitlines() if "│" in line]
+    rows = {cells[0]: cells[1:] for cells in ([cell.strip() for cell in line.strip("│").split("│")] for line in lines)}
+    prefixes = {"vision_tower": "encoder.", "projector": ("projector.", "places."), "language_model": "language_model."}
+    assert list(rows) == [*prefixes, "all"]
+    totals = [0, 0]
+    for part, starts in prefixes.items():
+        own = [weight for name, weight in module.named_parameters() if name.startswith(starts)]
+        counts = [sum(w.numel() for w in own), sum(w.numel() for w in own if w.requires_grad)]
+        assert [int(cell.replace(",", "")) for cell in rows[part][:2]] == counts, part
+        totals = [total + count for total, count in zip(totals, counts, strict=True)]
+    assert [int(cell.replace(",", "")) for cell in rows["all"][:2]] == totals
+    (part,) = batch_of(data)
+    module._score(part.rows, module.features(part.modality))[0].backward()
+    assert {name for name, weight in module.named_parameters() if weight.grad is not None} == {
+        name for name, weight in module.named_parameters() if weight.requires_grad
+    }
+
+
+def test_each_part_has_its_rate():
+    rates = {"vision_tower": 1e-5, "projector": 1e-2, "language_model": 1e-4}
+    module, _ = built(max_tiles=2, learning_rates=rates)
+    found = {group["name"].split("/")[0]: group["lr"] for group in module.optimizer_groups()}
+    assert found == rates
+    groups = module.optimizer_groups()
+    assert [group["lr"] for group in groups if any(w is module.places.weight for w in group["params"])] == [1e-2]
+    with pytest.raises(ValueError, match=r"names \['encoder'\]; the parts are \['vision_tower', 'projector'"):
+        built(learning_rates={"encoder": 1e-3})[0].optimizer_groups()
+
+
+def test_pixel_shuffle_of_one_patch_is_refused():
+    module, _ = built()
+    module.vision_tower_settings = VisionTowerSettings(config=TOWER, first_patch_only=True)
+    module.projector_settings = ProjectorSettings(kind="pixel_shuffle")
+    del module.image_layout
+    with pytest.raises(ValueError, match="square grid of edge n x 2, got 1"):
+        module.image_layout
+
+
+def test_it_learns_to_see(lockstep, tmp_path):
+    """The end to end of it: 60 steps, and blind it cannot know."""
+    options = write_config(tmp_path)
+    run = lockstep("fit", *options, "--trainer.max_steps", "60", "--trainer.max_epochs", "-1",
+                   "--trainer.check_val_every_n_epoch", "15", name="a")  # fmt: skip
+    assert run.series("val/exact")[60] >= 0.9
+    assert run.series("val/baseline/blind/exact")[60] <= 0.5
+    tested = lockstep("test", name="a")
+    assert tested.series("test/exact")[60] == run.series("val/exact")[60]
