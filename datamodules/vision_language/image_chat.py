@@ -19,6 +19,12 @@ class ImageChat(NamedTuple):
     messages: list[Message]  # with a MARKER in a user's text for each image, in order
     images: list[bytes]  # as they are encoded in their files
 
+    def with_system(self, message: str | None) -> "ImageChat":
+        """With this system message, if it has none."""
+        if message is None or self.messages[0]["role"] == "system":
+            return self
+        return self._replace(messages=[Message(role="system", content=message), *self.messages])
+
 
 class ChatFile(Protocol):
     """Samples that can be read one by one, from a file or several of the same form."""

@@ -1,9 +1,10 @@
-"""The user's own images and chats about them: LLaVA's JSON, JSONL, Parquet, in any mixture."""
+"""The user's own images and chats about them: LLaVA's JSON, JSONL, Parquet, tar shards, in any mixture."""
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,13 @@ from datamodules.multimodal.unusable import UnusableSample
 from datamodules.vision_language.asked_images import AskedImages
 from datamodules.vision_language.datamodule import ImageDataModule
 from datamodules.vision_language.grading import OUTCOMES, grade
-from datamodules.vision_language.image_chat import ChatFile
+from datamodules.vision_language.image_chat import ChatFile, ImageChat
 from datamodules.vision_language.image_chat_samples import Cutting, EvaluatedChats, ImageChatSamples
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.part import Part, held_out
-from datamodules.vision_language.source_settings import SourceSettings, check_sources
+from datamodules.vision_language.shards.records import ShardRecords
+from datamodules.vision_language.shards.tar_chats import read_sample
+from datamodules.vision_language.source_settings import SourceSettings, check_sources, check_streamed
 from engine.randomness import global_seed
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ class ImageChats(ImageDataModule):
 
     Args:
         train: files to train on.
+        shuffle_window: train on tar shards as a stream: one after the other, shuffled in windows of so many samples; for data that do not fit the disk, or are slow to read at random. null: at random.
         validation: files to validate with; null for a share of the training files' rows, which are then not trained.
         test: files to test with.
         validation_share: share of the rows that are held out, by the hash of a row's number; where rows share their images, files of their own are the better validation.
@@ -58,6 +62,7 @@ class ImageChats(ImageDataModule):
     def __init__(
         self,
         train: list[SourceSettings],
+        shuffle_window: int | None = None,
         validation: list[SourceSettings] | None = None,
         test: list[SourceSettings] | None = None,
         validation_share: float = 0.01,
@@ -74,6 +79,12 @@ class ImageChats(ImageDataModule):
         for name, sources in (("train", train), ("validation", validation), ("test", test)):
             if sources is not None:
                 check_sources(sources, f"data.init_args.{name}")
+        if shuffle_window is not None:
+            if shuffle_window < 1:
+                raise ValueError(f"data.init_args.shuffle_window must be at least 1, got {shuffle_window}")
+            check_streamed(train, "data.init_args.train")
+            if validation is None:
+                raise ValueError("data.init_args.shuffle_window: a stream needs data.init_args.validation of its own")
         if not 0 < validation_share < 1:
             raise ValueError(f"data.init_args.validation_share must lie between 0 and 1, got {validation_share}")
         for name, size in (("validation_size", validation_size), ("test_size", test_size)):
@@ -82,12 +93,18 @@ class ImageChats(ImageDataModule):
         if not 1 <= max_pixels <= MAX_PIXELS:
             raise ValueError(f"data.init_args.max_pixels must be 1 to {MAX_PIXELS:,}, got {max_pixels:,}")
         self.train_sources, self.validation_sources, self.test_sources = train, validation, test
+        self.shuffle_window = shuffle_window
         self.validation_share, self.validation_size, self.test_size = validation_share, validation_size, test_size
         self.questions_file, self.system = questions, system
         self.max_pixels, self.fit, self.root = max_pixels, fit, root
 
+    def prepare_data(self) -> None:
+        if self.shuffle_window is not None:
+            for source in self.train_sources:
+                source.index(self.root, files_alone=True)
+
     def prepare(self) -> None:
-        """Writes into `root` what Parquet files with row groups that are too large are read from."""
+        """Writes into `root` what tar shards hold, and what Parquet files with too large row groups are read from."""
         super().prepare()
         for sources in (self.train_sources, self.validation_sources or [], self.test_sources or []):
             for source in sources:
@@ -95,7 +112,9 @@ class ImageChats(ImageDataModule):
                     log.info("%s: written in smaller row groups to %s", source.path, path)
 
     def setup(self, stage: str) -> None:
-        if stage == "fit":
+        if stage == "fit" and self.shuffle_window is not None:
+            self.train_set = self.stream(self._streamed)
+        elif stage == "fit":
             self.train_set = self.examples(ImageChatSamples(self._training, self._cutting))
             log.info("%s samples in an epoch", f"{len(self._training):,}")
         if stage in ("fit", "validate"):
@@ -116,6 +135,12 @@ class ImageChats(ImageDataModule):
         return Mixture(self.train_sources, self.root, global_seed(), part)
 
     @cached_property
+    def _streamed(self) -> ShardRecords:
+        systems = [(shard, source.system) for source in self.train_sources for shard in source.shards(self.root)]
+        assert self.shuffle_window is not None
+        return ShardRecords(systems, self.shuffle_window, self._cutting)
+
+    @cached_property
     def _validation(self) -> Mixture:
         if self.validation_sources is not None:
             return Mixture(self.validation_sources, self.root)
@@ -134,17 +159,27 @@ class ImageChats(ImageDataModule):
         return EvaluatedChats(chats, self._cutting, size)
 
     def texts(self) -> Iterator[str]:
-        for file in self._training.files:
-            for row in range(min(_TEXTS, len(file))):
-                try:
-                    messages = file.read(row).messages
-                except UnusableSample:
-                    continue  # named when it is drawn
-                yield from (message["content"].replace(self.marker, "") for message in messages)
+        for read in self._first():
+            try:
+                messages = read().messages
+            except UnusableSample:
+                continue  # named when it is drawn
+            yield from (message["content"].replace(self.marker, "") for message in messages)
+
+    def _first(self) -> Iterator[Callable[[], ImageChat]]:
+        """The first samples of each source to train on, to be read."""
+        if self.shuffle_window is None:
+            for file in self._training.files:
+                yield from (partial(file.read, row) for row in range(min(_TEXTS, len(file))))
+        else:
+            for source in self.train_sources:
+                samples = chain.from_iterable(shard.samples() for shard in source.shards(self.root))
+                yield from (partial(read_sample, sample) for sample in islice(samples, _TEXTS))
 
     def _what_is_ordered(self) -> dict[str, Any]:
         # In the middle of an epoch the samples that are left must be those that were left.
-        return {**super()._what_is_ordered(), "chats": self._training.identity}
+        chats = {} if self.shuffle_window is not None else {"chats": self._training.identity}
+        return {**super()._what_is_ordered(), **chats}
 
     # -- of the set that is evaluated --------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.multimodal.chat import Message
 from datamodules.vision_language.image_chat import ChatFile, ImageChat
 from datamodules.vision_language.source_settings import SourceSettings
 from engine.randomness import hash_permutation
@@ -103,10 +102,7 @@ class Mixture:
     def read(self, epoch: int, index: int) -> ImageChat:
         """An epoch's sample. Errors as of ChatFile."""
         source, row = self.place(epoch, index)
-        chat, system = self.files[source].read(row), self.settings[source].system
-        if system is None or chat.messages[0]["role"] == "system":
-            return chat
-        return chat._replace(messages=[Message(role="system", content=system), *chat.messages])
+        return self.files[source].read(row).with_system(self.settings[source].system)
 
     def blocks(self, epoch: int) -> Blocks | None:
         """Which samples of an epoch are cheap to read together; None where all are alike."""

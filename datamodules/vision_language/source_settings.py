@@ -8,10 +8,16 @@ from typing import Literal
 from datamodules.vision_language.files.json_chats import JsonChats
 from datamodules.vision_language.files.parquet_chats import ParquetChats, prepare_parquet
 from datamodules.vision_language.image_chat import ChatFile
+from datamodules.vision_language.shards.index import INDEX, Shard, ShardIndex
+from datamodules.vision_language.shards.names import is_remote, shard_names
+from datamodules.vision_language.shards.tar_file import TarChats
 
-FileFormat = Literal["auto", "llava", "jsonl", "parquet"]
+Form = Literal["llava", "jsonl", "parquet", "tar"]
+FileFormat = Literal["auto", "llava", "jsonl", "parquet", "tar"]
 
-_ENDINGS: dict[str, FileFormat] = {".json": "llava", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_ENDINGS: dict[str, Form] = {
+    ".json": "llava", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".tar": "tar"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -19,8 +25,8 @@ class SourceSettings:
     """Chats with images, in a file or several.
 
     Args:
-        path: a file; of Parquet also a folder, or a pattern as data/train-*.parquet.
-        format: `llava` (a JSON list of records), `jsonl` (a record a line), `parquet`; `auto` goes by the file's ending, and takes a folder to be of Parquet files.
+        path: a file; of Parquet also a folder, or a pattern as data/train-*.parquet; of tar shards also a range, as data/train-{000..099}.tar.
+        format: `llava` (a JSON list of records), `jsonl` (a record a line), `parquet`, `tar` (shards in WebDataset's layout); `auto` goes by the file's ending, and takes a folder to be of Parquet files.
         images: folder that images' paths begin in; null for the folder of the file.
         weight: how often each sample is seen in an epoch; 0.25 is another quarter of the samples in each.
         first: only so many samples, from the first on; null for all.
@@ -49,7 +55,7 @@ class SourceSettings:
         _ = self.form
 
     @property
-    def form(self) -> Literal["llava", "jsonl", "parquet"]:
+    def form(self) -> Form:
         """The format, found out if it is `auto`.
 
         Raises:
@@ -61,7 +67,7 @@ class SourceSettings:
         found = _ENDINGS.get(path.suffix.lower()) or ("parquet" if path.is_dir() else None)
         if found is None:
             raise ValueError(
-                f"{self.path}: cannot tell its format from its ending; name it (format: llava, jsonl or parquet)"
+                f"{self.path}: cannot tell its format from its ending; name it (format: llava, jsonl, parquet or tar)"
             )
         return found
 
@@ -77,11 +83,32 @@ class SourceSettings:
         """
         if self.form == "parquet":
             return ParquetChats(self.path, root, self.images)
+        if self.form == "tar":
+            return TarChats(self.shards(root))
         return JsonChats(self.path, lines=self.form == "jsonl", images=self.images)
 
     def prepare(self, root: str | Path) -> list[Path]:
         """Writes into `root` what `open` needs besides the file itself; the paths of what was written now."""
+        if self.form == "tar":
+            self.index(root)
         return prepare_parquet(self.path, root) if self.form == "parquet" else []
+
+    def shards(self, root: str | Path) -> list[Shard]:
+        """The tar shards, with what `index` has found out. Errors as of `shard_names` and `ShardIndex`."""
+        return ShardIndex(Path(root) / INDEX).shards(shard_names(self.path))
+
+    def index(self, root: str | Path, files_alone: bool = False) -> None:
+        """Looks at the tar shards that are new, and writes down in `root` how many samples they have.
+
+        Args:
+            root: folder of what `prepare` writes.
+            files_alone: leave out what is not among this machine's files: it would be read through.
+
+        Raises:
+            ValueError, OSError: as of `ShardIndex.add`.
+        """
+        names = [name for name in shard_names(self.path) if not (files_alone and is_remote(name))]
+        ShardIndex(Path(root) / INDEX).add(names)
 
 
 def check_sources(sources: Sequence[SourceSettings], name: str) -> None:
@@ -97,3 +124,21 @@ def check_sources(sources: Sequence[SourceSettings], name: str) -> None:
         raise ValueError(f"{name} names no file; expected a list of sources, each with a path")
     for place, source in enumerate(sources):
         source.check(f"{name}[{place}].")
+
+
+def check_streamed(sources: Sequence[SourceSettings], name: str) -> None:
+    """
+    Args:
+        sources: to be read as a stream.
+        name: their key, for errors.
+
+    Raises:
+        ValueError: one cannot be.
+    """
+    for place, source in enumerate(sources):
+        if source.form != "tar" or source.weight != 1 or source.first is not None:
+            raise ValueError(
+                f"{name}[{place}] ({source.path}): with data.init_args.shuffle_window, training is one stream of tar "
+                "shards, each seen once an epoch: not with files of another format, weight or first. Without it tar "
+                "shards are read at random and mixed with any files"
+            )

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
@@ -11,6 +12,14 @@ from typing import BinaryIO, Literal, NamedTuple
 from datamodules.vision_language.shards.names import is_remote
 from datamodules.vision_language.shards.tar_samples import TarSample, tar_samples
 from engine.durable_file import flush_folder, write_beside
+
+
+INDEX = "shards.json"
+"""What the index is called."""
+
+_SAID = 100  # shards after which it is said how far it is
+
+log = logging.getLogger("lockstep")
 
 
 class Known(NamedTuple):
@@ -101,12 +110,8 @@ class ShardIndex:
         """The shards, with what is known of them."""
         return [Shard(name, self._known.get(_address(name))) for name in names]
 
-    def add(self, names: Sequence[str], progress: Callable[[int, int], None] = lambda done, every: None) -> None:
+    def add(self, names: Sequence[str]) -> None:
         """Looks at the shards that are new, or files of another size than they had, and writes the index.
-
-        Args:
-            names: of shards.
-            progress: told after each: how many were looked at, and of how many.
 
         Raises:
             ValueError: a shard is damaged.
@@ -115,7 +120,8 @@ class ShardIndex:
         new = [name for name in names if not self._is_current(name)]
         for number, name in enumerate(new, 1):
             self._known[_address(name)] = _look_at(name)
-            progress(number, len(new))
+            if number % _SAID == 0 or number == len(new):
+                log.info("tar shards: %d of %d looked at", number, len(new))
         if new:
             shards = {name: known._asdict() for name, known in sorted(self._known.items())}
             text = json.dumps({"shards": shards}, indent=1).encode()

@@ -13,10 +13,9 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("patterns", "names"),
+    ("pattern", "names"),
     [
         ("a.tar", ["a.tar"]),
-        (["b-010.tar", "a.tar"], ["b-010.tar", "a.tar"]),
         ("b-{009..011}.tar", ["b-009.tar", "b-010.tar", "b-011.tar"]),
         ("b-01{0..1}.tar", ["b-010.tar", "b-011.tar"]),
         ("{a,b-010}.tar", ["a.tar", "b-010.tar"]),
@@ -26,20 +25,17 @@ def folder(tmp_path, monkeypatch):
         ("http://host/{a,b}/{8..10}.tar", [f"http://host/{side}/{n}.tar" for side in "ab" for n in (8, 9, 10)]),
     ],
 )
-def test_names(folder, patterns, names):
-    assert shard_names(patterns, "train") == names
+def test_names(folder, pattern, names):
+    assert shard_names(pattern) == names
 
 
 @pytest.mark.parametrize(
-    ("patterns", "error", "message"),
+    ("pattern", "error", "message"),
     [
-        ([], ValueError, "train: no shard is named"),
-        ("b-{009..013}.tar", FileNotFoundError, "train: of 5 shards are not there: b-012.tar, b-013.tar"),
+        ("b-{009..013}.tar", FileNotFoundError, "of 5 shards are not there: b-012.tar, b-013.tar"),
         ("b-{009..019}.tar", FileNotFoundError, "b-014.tar and 5 more"),
-        ("c-*.tar", FileNotFoundError, "train: c-.*.tar finds no file"),
-        ("notes.txt", ValueError, "notes.txt is not called .*.tar; expected uncompressed"),
-        ("train.tar.gz", ValueError, "expected uncompressed tar archives"),
-        (["a.tar", "{a,b-010}.tar"], ValueError, "a.tar is named twice"),
+        ("c-*.tar", FileNotFoundError, "c-.*.tar finds no file"),
+        ("{a,b-010,a}.tar", ValueError, "a.tar is named twice"),
         ("{a,b-{0..1}}.tar", FileNotFoundError, "not there: {a,b-0}.tar"),
         ("b-{5..2}.tar", ValueError, "neither a range"),
         ("b-{0..99999999}.tar", ValueError, "neither a range"),
@@ -47,6 +43,6 @@ def test_names(folder, patterns, names):
         ("s3://bucket/*.tar", ValueError, "must be named, by a range"),
     ],
 )
-def test_wrong_names(folder, patterns, error, message):
+def test_wrong_names(folder, pattern, error, message):
     with pytest.raises(error, match=message):
-        shard_names(patterns, "train")
+        shard_names(pattern)
