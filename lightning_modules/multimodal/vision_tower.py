@@ -32,6 +32,13 @@ def tower_shape(settings: VisionTowerSettings) -> TowerShape:
     return _shape(settings, tower_config(settings))
 
 
+def tower_background(settings: VisionTowerSettings) -> tuple[int, int, int]:
+    """The colour that the tower takes for nothing: its mean, as RGB from 0 to 255."""
+    scale, mean, _ = normalisation_of(settings, tower_config(settings))
+    red, green, blue = (min(255, max(0, round(value / scale))) for value in mean)
+    return red, green, blue
+
+
 def _shape(settings: VisionTowerSettings, config: "PretrainedConfig") -> TowerShape:
     shape = shape_of(config)
     return shape._replace(patches=1) if settings.first_patch_only else shape

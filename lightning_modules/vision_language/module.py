@@ -18,7 +18,7 @@ from lightning_modules.multimodal.export import new_directory
 from lightning_modules.multimodal.language_model import LanguageModelSettings
 from lightning_modules.multimodal.module import Answer, Features, MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
-from lightning_modules.multimodal.vision_tower import VisionTower, tower_shape
+from lightning_modules.multimodal.vision_tower import VisionTower, tower_background, tower_shape
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 from lightning_modules.vision_language import answer_sheet, llava_export
 from lightning_modules.vision_language.answer_sheet import ShownAnswer
@@ -70,7 +70,8 @@ class VisionLanguageModel(MultimodalModule):
         """Known before anything is built, so that data can be made on a machine of their own."""
         shape = tower_shape(self.vision_tower_settings)
         tokens = self.projector_settings.count(shape.patches)
-        return ImageLayout(shape.image_size, tokens, self.data.max_tiles)
+        background = tower_background(self.vision_tower_settings)
+        return ImageLayout(shape.image_size, tokens, self.data.max_tiles, background)
 
     # -- building ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import torch
 
 from datamodules.multimodal.batch import Images
 from lightning_modules.multimodal.precision import precision_of
-from lightning_modules.multimodal.vision_tower import VisionTower, tower_shape
+from lightning_modules.multimodal.vision_tower import VisionTower, tower_background, tower_shape
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24}
@@ -190,6 +190,14 @@ def test_normalises_as_the_file_beside_the_weights_says(tmp_path):
     said = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6], "rescale_factor": 0.01}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(said))
     assert built(tmp_path).normalisation == (0.01, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+
+
+@pytest.mark.parametrize("kind, expected", [("clip_vision_model", (123, 117, 104)), ("vit", (128, 128, 128))])
+def test_background_is_what_normalises_to_nothing(kind, expected):
+    tower = built(kind)
+    assert tower_background(tower.settings) == expected
+    pixels = torch.tensor(expected, dtype=torch.uint8)[None, :, None, None].expand(1, 3, 24, 24)
+    assert tower._inputs(pixels)["pixel_values"].abs().max() < 0.01
 
 
 def test_missing_weights_are_named(tmp_path):
