@@ -159,7 +159,7 @@ def test_the_picture_shows_the_scene(world: World) -> None:
             assert (len(coloured) > 0) == (thing is not None), (index, cell)
             if thing is not None:
                 assert _nearest(np.median(coloured, axis=0)) == thing.colour, (index, cell)
-                assert 0.1 < len(coloured) / edge**2 < 0.6
+                assert 0.1 < len(coloured) / edge**2 < 0.75
 
 
 def _nearest(colour: np.ndarray) -> str:
