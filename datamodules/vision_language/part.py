@@ -7,6 +7,7 @@ from datamodules.vision_language.image_chat import ChatFile, ImageChat
 from engine.randomness import hash_uniform
 
 _HELD_OUT = 0x4E1D  # the same rows in every run, whatever its seed
+_STRETCH = 64  # rows of a file in blocks that are held out together, at most
 
 
 class Part:
@@ -38,17 +39,20 @@ class Part:
 def held_out(file: ChatFile, share: float) -> NDArray[np.bool_]:
     """[rows] which are for validation: about this share of them, at least one and not all.
 
-    It goes by the row's number alone, so that a row is never trained by one run and held out by the next.
+    It goes by the row's number, so that a row is never trained by one run and held out by the next. Of a file in
+    blocks neighbours are held out together, or a validation would have to read all of the file.
 
     Raises:
         ValueError: there are less than two rows.
     """
-    if len(file) < 2:
+    rows = len(file)
+    if rows < 2:
         raise ValueError(
-            f"{len(file)} samples ({file.name(0) if len(file) else 'none'}) cannot be shared between training and "
-            "validation: give data.init_args.validation files of its own"
+            f"{rows} samples ({file.name(0) if rows else 'none'}) cannot be shared between training and validation: "
+            "give data.init_args.validation files of its own"
         )
-    numbers = hash_uniform(_HELD_OUT, np.arange(len(file)))
+    stretch = 1 if file.blocks is None else int(np.clip(rows * share / 8, 1, _STRETCH))
+    numbers = hash_uniform(_HELD_OUT, np.arange(rows) // stretch)
     held = numbers < share
     held[numbers.argmin()], held[numbers.argmax()] = True, False
     return held

@@ -11,7 +11,7 @@ from datamodules.multimodal.unusable import UnusableSample
 from datamodules.vision_language.asked_images import AskedImages
 from datamodules.vision_language.grading import grade
 from datamodules.vision_language.image_chat import ImageChat
-from datamodules.vision_language.image_chat_samples import Cutting, ImageChatSamples
+from datamodules.vision_language.image_chat_samples import Cutting, ImageChatSamples, chosen
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.part import Part, held_out
@@ -91,6 +91,16 @@ def test_training_and_validation_never_share_a_row(chats):
     assert len(smaller.validation_set) == 1
 
 
+@pytest.mark.parametrize(("samples", "size"), [(40, 3), (100_000, 1000), (1000, 999), (5, 5), (5, 50)])
+def test_an_evaluation_takes_short_stretches_from_everywhere(samples, size):
+    indices = chosen(samples, size)
+    assert len(np.unique(indices)) == min(samples, size) and (np.diff(indices) > 0).all()
+    assert indices.min() >= 0 and indices.max() < samples
+    if samples == 100_000:
+        assert 32 <= (np.diff(indices) > 1).sum() + 1 <= 64
+        assert (np.histogram(indices, 4, (0, samples))[0] > 100).all()
+
+
 def test_weights_are_of_the_training(chats, tmp_path):
     """Each row that is held out is validated once, however often the others are trained."""
     twice = SourceSettings(chats.path, weight=2.0)
@@ -133,6 +143,9 @@ def test_a_part_of_a_file_keeps_its_blocks():
     assert [part.read(row) for row in range(len(part))] == [1, 3, 8, 9] and part.name(2) == "row 8"
     last = Part(File(), np.array([8, 9])).blocks
     assert last.starts.tolist() == [0] and last.sizes.tolist() == [42]
+    long = type("Long", (File,), {"__len__": lambda self: 100_000})()
+    held = np.flatnonzero(held_out(long, 0.01))
+    assert 400 < len(held) < 1600 and len(np.unique(held // 64)) == -(-len(held) // 64)  # neighbours, read at once
     held = held_out(File(), 0.3)
     assert 0 < held.sum() < 10 and (held == held_out(File(), 0.3)).all()
     File.__len__ = lambda self: 1
