@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from html import escape
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -109,27 +110,27 @@ class _Strip:
 
 
 def _wrapped(label: str, said: str, colour: tuple[int, int, int]) -> Iterator[_Line]:
-    width = TEXT - LABEL
-    lines: list[str] = []
-    for paragraph in printable(said).split("\n"):
-        line = ""
-        for word in paragraph.split(" "):
-            candidate = f"{line} {word}" if line else word
-            if length(candidate) <= width:
-                line = candidate
-                continue
-            if line:
-                lines.append(line)
-            while length(word) > width:  # no space to break at: Chinese, or a model that repeats a letter
-                fits = next(n for n in range(len(word) - 1, 0, -1) if n == 1 or length(word[:n]) <= width)
-                lines.append(word[:fits])
-                word = word[fits:]
-            line = word
-        lines.append(line)
+    lines = list(islice(_broken(printable(said)), LONGEST + 1))
     if len(lines) > LONGEST:
-        lines = [*lines[: LONGEST - 1], f"… and {len(lines) - LONGEST + 1} more lines"]
+        lines[LONGEST - 1 :] = ["\N{HORIZONTAL ELLIPSIS}"]
     for number, line in enumerate(lines):
         yield _Line(label if number == 0 else "", line, colour)
+
+
+def _broken(said: str) -> Iterator[str]:
+    """Lines that fit, broken at spaces; within a word (Chinese, or a model that repeats a letter) where there is none."""
+    room = TEXT - LABEL
+    for paragraph in said.split("\n"):
+        line, width, space = "", 0.0, 0
+        for letter in paragraph:
+            if width + length(letter) > room and letter != " ":
+                end = space or len(line)
+                yield line[:end]
+                line = line[end:].lstrip(" ")
+                width, space = sum(map(length, line)), 0
+            line, width = line + letter, width + length(letter)
+            space = len(line) if letter == " " else space
+        yield line
 
 
 def _write(pen: "ImageDraw", at: tuple[int, int], line: _Line) -> None:

@@ -17,9 +17,10 @@ _WIDE_FONTS = (
 """Files that systems have fonts of many scripts in; none is shipped with Pillow, nor with us."""
 
 
-def length(said: str) -> float:
+@lru_cache(maxsize=65536)
+def length(letter: str) -> float:
     """Pixels."""
-    return sum(font.getlength(piece) for font, piece in pieces(said))
+    return sum(font.getlength(piece) for font, piece in pieces(letter))
 
 
 def pieces(said: str) -> Iterator[tuple["FreeTypeFont", str]]:

@@ -1,0 +1,121 @@
+"""Answers with their pictures: what is drawn is what was said, and a run shows it in TensorBoard."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lightning_modules.vision_language import fonts
+from lightning_modules.vision_language.answer_sheet import GAP, PICTURE, RIGHT, WRONG, ShownAnswer, draw, text
+from tests.coloured_squares import write_config
+
+RED = Image.new("RGB", (32, 32), (220, 30, 30))
+
+
+def answer(right=True, pictures=(RED,), **texts):
+    said = {"question": "what is it?", "truth": "red", "answer": "red", "blind": "blue", **texts}
+    return ShownAnswer("7", pictures, right=right, **said)
+
+
+def test_each_answer_has_its_picture_and_an_edge_that_says_whether_it_is_right():
+    sheet = draw([answer(), answer(right=False, answer="blue"), answer(right=None)])
+    assert sheet.dtype == np.uint8 and sheet.shape[2] == 3
+    strip = len(sheet) // 3
+    edges = [tuple(sheet[number * strip + strip // 2, 1]) for number in range(3)]
+    assert edges[:2] == [RIGHT, WRONG] and edges[2] not in (RIGHT, WRONG)
+    for number in range(3):
+        place = sheet[number * strip + GAP : number * strip + GAP + PICTURE, GAP : GAP + PICTURE]
+        assert (place == (220, 30, 30)).all(), "a small picture in whole multiples of its pixels"
+
+
+def test_what_was_said_is_drawn():
+    """In another colour where it is wrong, and another text looks otherwise."""
+    right, wrong = draw([answer()]), draw([answer(right=False)])
+    texts = slice(2 * GAP + PICTURE, None)
+    assert (right[:, texts] == RIGHT).all(2).any() and not (right[:, texts] == WRONG).all(2).any()
+    assert (wrong[:, texts] == WRONG).all(2).any()
+    assert not np.array_equal(draw([answer(blind="green")]), right)
+
+
+@pytest.mark.parametrize("pictures", [(), (RED,), (RED,) * 5, (Image.new("L", (900, 3)), Image.new("RGBA", (1, 700)))])
+def test_any_number_and_form_of_pictures_stays_in_its_place(pictures):
+    sheet = draw([answer(pictures=pictures)])
+    assert (sheet[:, GAP + PICTURE : 2 * GAP + PICTURE][:-1] == 255).all()
+    assert len(sheet) <= 2 * GAP + PICTURE + 1
+
+
+def test_long_texts_are_wrapped_and_cut():
+    width = draw([answer()]).shape[1]
+    for said in ("word " * 500, "x" * 3000, "没有空格的长回答" * 300, "\n" * 400):
+        sheet = draw([answer(answer=said)])
+        assert sheet.shape[1] == width and len(sheet) < 500
+        assert (sheet[:-1, -GAP:][:, 5:] == 255).all(), "nothing runs over the edge"
+        assert text([answer(answer=said)]).count("|") == text([answer()]).count("|")
+
+
+def test_letters_without_a_font_are_boxes_and_the_text_has_them(monkeypatch):
+    """As on a machine whose fonts are Pillow's own; half characters, which nothing can show, are question marks."""
+    monkeypatch.setattr(fonts, "_WIDE_FONTS", ())
+    for cached in (fonts._fonts, fonts._font_of):
+        cached.cache_clear()
+    try:
+        chinese, boxes = draw([answer(answer="蓝色 \x07")]), draw([answer(answer="??  ")])
+        assert np.array_equal(chinese, boxes)
+    finally:
+        for cached in (fonts._fonts, fonts._font_of):
+            cached.cache_clear()
+    said = text([answer(answer="蓝色 \ud83d", question="a | b\n<b>c</b>")])
+    assert "蓝色 ?" in said and "a &#124; b<br>&lt;b&gt;c&lt;/b&gt;" in said
+
+
+def test_letters_that_some_font_has_are_drawn():
+    wide = fonts._fonts()[1:]
+    letters = [letter for letter in "色é𝄞Ж你" if any(fonts._has(font, letter) for font in fonts._fonts())]
+    assert "é" in letters and (not wide or "Ж" in letters)
+    for letter in letters:
+        ((font, piece),) = fonts.pieces(letter)
+        assert piece == letter and fonts._has(font, letter)
+
+
+# -- in a run --------------------------------------------------------------------------------------------------------
+
+
+def shown_in(folder):
+    """[(step, picture)] and [(step, text)] of val/answers."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), size_guidance={"images": 0, "tensors": 0})
+    events.Reload()
+    pictures = [(event.step, event.encoded_image_string) for event in events.Images("val/answers")]
+    texts = [
+        (event.step, event.tensor_proto.string_val[0].decode())
+        for event in events.Tensors("val/answers/text_summary")
+    ]
+    return pictures, texts
+
+
+def test_a_run_shows_the_first_answers_of_each_validation(lockstep, tmp_path):
+    options = [*write_config(tmp_path, shown_answers=3), "--trainer.max_steps", "8"]
+    options += ["--data.init_args.images", "[1, 0, 2]"]
+    pictures, texts = shown_in(lockstep("fit", *options, name="a").folder)
+    assert [step for step, _ in pictures] == [step for step, _ in texts] == [4, 8]
+    lines = texts[-1][1].splitlines()[2:]
+    assert [line.split(" | ")[0] for line in lines] == ["| 0", "| 1", "| 2"]
+    assert all("what colours ?" in line and ("right" in line or "WRONG" in line) for line in lines)
+    assert "none" in lines[1]
+    none = lockstep("fit", *options, "--model.init_args.shown_answers", "0", name="b")
+    with pytest.raises(KeyError):
+        shown_in(none.folder)
+    with pytest.raises(ValueError, match="shown_answers is a number of samples"):
+        lockstep("fit", *options, "--model.init_args.shown_answers", "-1", name="c")
+
+
+@pytest.mark.distributed
+def test_two_processes_show_the_same(launch, tmp_path, monkeypatch):
+    from tests.conftest import REPOSITORY
+
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    options = [*write_config(tmp_path), "--trainer.max_steps", "4", "--data.init_args.evaluation_batch_size", "8"]
+    one = launch("fit", *options, name="one")
+    two = launch("fit", *options, name="two", processes=2)
+    assert [shown.count("\n") for _, shown in shown_in(one.folder)[1]] == [9]
+    assert shown_in(one.folder) == shown_in(two.folder)
