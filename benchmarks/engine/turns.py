@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.side import SideProcess
 
-_WARM_UP = 20
+WARM_UP = 20
 """Steps before the first turn: what is done once (optimizer state, buckets, first log) is not a step's cost."""
 
 
@@ -48,6 +48,11 @@ class Gate:
             self._left -= 1
             self._change.notify_all()
             self._change.wait_for(lambda: self._left > 0)
+
+    @property
+    def closing(self) -> bool:
+        """Whether the training is to stand still after the step under way: work on a device must be done by then."""
+        return not self._always_open and self._left == 1
 
     def run(self, steps: int) -> None:
         """Let the training do `steps` steps; returns when they are done."""
@@ -152,7 +157,7 @@ def _train(body: Body, gate: Gate, folder: str, rank: int, processes: int, port:
 
 
 def _serve(connection: Connection, gate: Gate) -> None:
-    gate.run(_WARM_UP)
+    gate.run(WARM_UP)
     connection.send(None)
     while True:
         steps = connection.recv()

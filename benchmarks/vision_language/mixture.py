@@ -1,0 +1,107 @@
+"""Chats of very different lengths, as instruction data for vision-language models mix them."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from datamodules.multimodal.batch import ImageLayout, Images
+from datamodules.multimodal.chat import Message
+from datamodules.multimodal.chat_sets import ChatItem
+from datamodules.multimodal.images import Views, collate_views
+from datamodules.multimodal.tokenizer import ChatTokenizer
+from datamodules.vision_language.datamodule import ImageDataModule
+from engine.randomness import hash_integers, hash_uniform
+
+_SAMPLES = 1_000_000
+_WORDS = [a + b + c for a in "bdfklmnprst" for b in "aeiou" for c in ("n", "r", "s", "t")]
+
+
+class Sort(NamedTuple):
+    """A sort of samples; words are drawn between the smallest and the largest number."""
+
+    share: float
+    images: tuple[int, int]
+    question: tuple[int, int]
+    answer: tuple[int, int]
+
+
+SORTS = (
+    Sort(0.30, (0, 0), (8, 40), (4, 60)),  # text alone
+    Sort(0.30, (1, 1), (6, 16), (8, 30)),  # captions and short answers
+    Sort(0.25, (1, 1), (10, 30), (80, 260)),  # descriptions
+    Sort(0.15, (2, 4), (10, 40), (10, 60)),  # several images
+)
+
+
+class MixtureSamples:
+    """A source of made-up words and of noise for images: neither is what takes time in training."""
+
+    def __init__(self, layout: ImageLayout) -> None:
+        self.layout = layout
+        noise = hash_integers(256, 7, np.arange(4 * 3 * layout.size**2)).astype(np.uint8)
+        self._views = noise.reshape(4, 3, layout.size, layout.size)
+
+    def __len__(self) -> int:
+        return _SAMPLES
+
+    def name(self, index: int, epoch: int = 0) -> str:
+        return str(index)
+
+    def item(self, epoch: int, index: int) -> ChatItem:
+        drawn = hash_uniform(index, 0)
+        sort = SORTS[int(np.searchsorted(np.cumsum([sort.share for sort in SORTS]), drawn, side="right"))]
+        images, question, answer = (
+            int(low + hash_integers(high - low + 1, index, place))
+            for place, (low, high) in enumerate((sort.images, sort.question, sort.answer), 1)
+        )
+        asked = " ".join(["<image>"] * images + [_words(index, 4, question)])
+        messages = [Message(role="user", content=asked), Message(role="assistant", content=_words(index, 5, answer))]
+        views = Views(self._views[:images], np.zeros(images, np.int64))
+        return ChatItem(messages, (self.layout.view_tokens,) * images, views)
+
+    def collate(self, items: Sequence[Views]) -> Images:
+        return collate_views(items, self.layout)
+
+
+class Mixture(ImageDataModule):
+    """The mixture to train on.
+
+    Args:
+        vocabulary: tokens that the language model is to have; None for as many as there are.
+        batches: see MultimodalDataModule and LockstepDataModule.
+    """
+
+    outcomes = ("exact",)
+
+    def __init__(self, vocabulary: int | None = None, **batches: Any) -> None:
+        super().__init__(**batches)
+        self.vocabulary = vocabulary
+
+    @cached_property
+    def tokenizer(self) -> ChatTokenizer:
+        tokenizer = ImageDataModule.tokenizer.func(self)
+        if self.vocabulary is not None:
+            tokenizer.vocabulary_size = self.vocabulary
+        return tokenizer
+
+    def setup(self, stage: str) -> None:
+        self.train_set = self.examples(MixtureSamples(self.image_layout))
+        self.validation_set = self.questions(MixtureSamples(self.image_layout))
+
+    def texts(self) -> Iterable[str]:
+        return (f" {word}" for word in _WORDS for _ in range(20))
+
+    def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
+        return {}
+
+    def describe(self, row: int) -> dict[str, Any]:
+        return {}
+
+    def images(self, sample: int) -> list[Any]:
+        return []
+
+
+def _words(index: int, place: int, number: int) -> str:
+    return " ".join(_WORDS[word] for word in hash_integers(len(_WORDS), index, place, np.arange(number)))

@@ -1,0 +1,113 @@
+"""The models that are trained: a small one, and one of the sizes of SigLIP-B/16 and Qwen2.5-0.5B; random weights."""
+
+import logging
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from lightning.pytorch import Trainer, seed_everything
+
+from benchmarks.engine.turns import WARM_UP
+from benchmarks.vision_language.mixture import Mixture
+from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.projector import ProjectorSettings
+from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.vision_language.module import VisionLanguageModel
+
+
+class Sizes(NamedTuple):
+    """What a training needs."""
+
+    tower: dict[str, Any]
+    language_model: dict[str, Any]
+    vocabulary: int | None  # None: of the built-in tokenizer
+    batch_size: int
+    row_tokens: int
+
+
+class Layout(NamedTuple):
+    """How chats lie in rows."""
+
+    packed: bool = False
+    length_groups: int = 1
+
+
+_TOWER = {"model_type": "siglip_vision_model", "vision_use_head": False}
+_QWEN2 = {"model_type": "qwen2", "tie_word_embeddings": True, "initializer_range": 0.02}
+
+TINY = Sizes(
+    {**_TOWER, "image_size": 16, "patch_size": 4, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+     "num_attention_heads": 2},
+    {**_QWEN2, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+     "num_key_value_heads": 1},
+    None, 4, 256,
+)  # fmt: skip
+
+SMALL = Sizes(
+    {**_TOWER, "image_size": 56, "patch_size": 8, "hidden_size": 96, "intermediate_size": 384, "num_hidden_layers": 3,
+     "num_attention_heads": 3},
+    {**_QWEN2, "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 6,
+     "num_key_value_heads": 2},
+    None, 16, 512,
+)  # fmt: skip
+
+LARGE = Sizes(
+    {**_TOWER, "image_size": 224, "patch_size": 16, "hidden_size": 768, "intermediate_size": 3072,
+     "num_hidden_layers": 12, "num_attention_heads": 12},
+    {**_QWEN2, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
+     "num_key_value_heads": 2},
+    151_936, 16, 2048,
+)  # fmt: skip
+
+
+def data_of(sizes: Sizes, layout: Layout, num_workers: int = 0) -> Mixture:
+    """The mixture in such rows."""
+    return Mixture(
+        vocabulary=sizes.vocabulary,
+        batch_size=sizes.batch_size,
+        num_workers=num_workers,
+        row_tokens=sizes.row_tokens if layout.packed else None,
+        length_groups=layout.length_groups,
+    )
+
+
+def model_of(sizes: Sizes, compiled: bool = False) -> VisionLanguageModel:
+    """As in the second stage: tower frozen, projector and language model trained."""
+    return VisionLanguageModel(
+        LanguageModelSettings(config=sizes.language_model, compile=compiled),
+        VisionTowerSettings(config=sizes.tower, compile=compiled),
+        ProjectorSettings(kind="mlp"),
+        learning_rate=1e-4,
+        betas=(0.9, 0.95),
+    )
+
+
+def amounts_of_turns(sizes: Sizes, layout: Layout, turns: int, steps: int) -> list[dict[str, float]]:
+    """What the steps of each turn hold together, as `VisionLanguageModel.amounts` counts it."""
+    module, data = built(sizes, layout, meta=True)
+    batches = iter(data.train_dataloader())
+    for _ in range(WARM_UP):
+        next(batches)
+    found = [[module.amounts(next(batches)) for _ in range(steps)] for _ in range(turns)]
+    return [{name: sum(step[name] for step in turn) for name in turn[0]} for turn in found]
+
+
+def built(sizes: Sizes, layout: Layout, meta: bool = False) -> tuple[VisionLanguageModel, Mixture]:
+    """Model and data that are not in a training; with `meta` without weights, to count with."""
+    quiet()
+    seed_everything(1, verbose=False)
+    module, data = model_of(sizes), data_of(sizes, layout)
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_model_summary=False)
+    module.trainer, trainer.datamodule = trainer, data
+    data.image_layout = module.image_layout
+    with torch.device("meta" if meta else "cpu"):
+        module.configure_model()
+    data.setup("fit")
+    return module, data
+
+
+def quiet() -> None:
+    """Without Lightning's and transformers' advice between the figures."""
+    for name in ("lightning.pytorch", "lightning.fabric", "transformers"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")

@@ -1,0 +1,88 @@
+"""Tokens a second of one chat a row, in groups of similar length, and packed: of the same samples, at the same loss."""
+
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from rich import box
+from rich.table import Table
+
+from benchmarks.engine.turns import Body, take_turns
+from benchmarks.surroundings import number, spread
+from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns, built
+from benchmarks.vision_language.trainings import ours
+
+LAYOUTS = {
+    "one chat a row": Layout(),
+    "4 groups of similar length": Layout(length_groups=4),
+    "packed": Layout(packed=True),
+}
+_STEPS = 10  # of a turn
+GOAL = 1.8
+
+
+def figures(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str, Any]:
+    """Of each layout tokens a second in each turn, the share of tokens that are real, and loss and count of a batch."""
+    sides: dict[str, Body] = {name: partial(ours, sizes=sizes, layout=layout) for name, layout in LAYOUTS.items()}
+    turns = take_turns(sides, processes=dict.fromkeys(sides, 1), steps=steps, repeats=repeats)
+    rows = []
+    for name, layout in LAYOUTS.items():
+        amounts = amounts_of_turns(sizes, layout, repeats, steps)
+        loss, count = loss_of(sizes, layout)
+        measured = list(zip(turns[name], amounts, strict=True))
+        rows.append(
+            {
+                "name": name,
+                "tokens_per_second": [held["tokens"] / (turn.wall * steps) for turn, held in measured],
+                "tokens_per_cpu_second": [held["tokens"] / (turn.cpu * steps) for turn, held in measured],
+                "real": sum(held["tokens"] for held in amounts) / sum(held["positions"] for held in amounts),
+                "loss": loss,
+                "count": count,
+            }
+        )
+    return {"name": "packing", "batch_size": sizes.batch_size, "row_tokens": sizes.row_tokens, "sides": rows}
+
+
+def loss_of(sizes: Sizes, layout: Layout, batches: int = 3) -> tuple[float, int]:
+    """Sum of the loss terms of the first samples, before training, and their number."""
+    module, data = built(sizes, layout)
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for _, batch in zip(range(batches), data.train_dataloader(), strict=False):
+            loss = module.training_loss(batch)
+            total, count = total + float(loss.total), count + int(loss.count)
+    return total, count
+
+
+def table(found: dict[str, Any]) -> Table:
+    """A line a layout; ratios are taken turn by turn, of CPU time."""
+    title = f"A mixture of lengths, {found['batch_size']} samples a step, rows of {found['row_tokens']} tokens"
+    sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    sheet.add_column("")
+    for heading in ("tokens/s", "tokens/CPU-s", "times as fast (CPU)", "real", "loss", "terms"):
+        sheet.add_column(heading, justify="right", no_wrap=True)
+    base = found["sides"][0]
+    for side in found["sides"]:
+        ratios = _ratios(side, base)
+        sheet.add_row(
+            side["name"],
+            spread(side["tokens_per_second"]),
+            number(median(side["tokens_per_cpu_second"])),
+            "" if side is base else spread(ratios),
+            f"{side['real']:.0%}",
+            f"{side['loss'] / side['count']:.6f}",
+            str(side["count"]),
+        )
+    faster = median(_ratios(found["sides"][-1], base))
+    alike = all(
+        side["count"] == base["count"] and abs(side["loss"] / base["loss"] - 1) < 1e-5 for side in found["sides"]
+    )
+    for goal, met in ((f"packed at least {GOAL} times as fast", faster >= GOAL), ("equal loss to 1e-5", alike)):
+        sheet.add_row(f"goal: {goal}: {'met' if met else '[red]missed[/red]'}")
+    return sheet
+
+
+def _ratios(side: dict[str, Any], base: dict[str, Any]) -> list[float]:
+    pairs = zip(side["tokens_per_cpu_second"], base["tokens_per_cpu_second"], strict=True)
+    return [ours / theirs for ours, theirs in pairs]
