@@ -44,7 +44,8 @@ def global_batches(
     """The global batches of an epoch: every sample once, in random order; the last batch may be smaller.
 
     With `blocks` the order is random in two steps: of the blocks, and of the samples within each window of blocks. So
-    all samples of a block come within one window, whose blocks can be kept; in a batch they stand side by side.
+    all samples of a block come within one window, whose blocks can be kept. In a batch they stand side by side, and
+    blocks that come early in their window before those that come late.
     """
     starts = range(0, num_samples, batch_size)
     if blocks is None:
@@ -52,11 +53,13 @@ def global_batches(
         return [order[start : start + batch_size] for start in starts]
     in_turn = hash_permutation(len(blocks.starts), seed, epoch, _BLOCKS)
     sizes, lengths = blocks.sizes[in_turn], np.diff(blocks.starts, append=num_samples)[in_turn]
+    windows, offsets = np.divmod(np.cumsum(sizes) - sizes, blocks.window)
+    ranks = np.argsort(np.argsort(offsets, kind="stable"))
+    windows, ranks = np.repeat(windows, lengths), np.repeat(ranks, lengths)  # of samples, block by block
     samples = np.repeat(blocks.starts[in_turn] - np.cumsum(lengths) + lengths, lengths) + np.arange(num_samples)
-    windows = np.repeat((np.cumsum(sizes) - sizes) // blocks.window, lengths)
-    places = np.lexsort((hash_bits(seed, epoch, _ORDER, samples), windows))
-    # Samples in turn lie block by block, so their places tell which block comes first.
-    return [samples[np.sort(places[start : start + batch_size])] for start in starts]
+    order = np.lexsort((hash_bits(seed, epoch, _ORDER, samples), windows))
+    batches = (order[start : start + batch_size] for start in starts)
+    return [samples[batch[np.argsort(ranks[batch], kind="stable")]] for batch in batches]
 
 
 class TrainSampler(Sampler[Draw]):

@@ -16,8 +16,8 @@ from engine.sampling import Blocks
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
-WINDOW = KEPT // 2
-"""Bytes of the row groups that are mixed with each other. With the one more that is begun they can all be kept."""
+WINDOW = KEPT // 3
+"""Bytes of the row groups that are mixed with each other: while one window ends and the next begins, both are kept."""
 
 _BLANK = 8  # pixels of the edges of what minimind-v puts in the place of an image
 
@@ -69,7 +69,7 @@ class ParquetChats:
         found = [] if self._image is None or fields[self._image] is None else fields[self._image]
         images = [self._bytes(name, image) for image in (found if isinstance(found, list) else [found])]
         messages = messages_of(name, fields[self._chat])
-        if len(images) == 1 and _blank(images[0]) and not any(MARKER in message["content"] for message in messages):
+        if len(images) == 1 and not any(MARKER in message["content"] for message in messages) and _blank(images[0]):
             images = []
         return ImageChat(name, marked(name, messages, len(images)), images)
 

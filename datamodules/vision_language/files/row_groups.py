@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyarrow import Table
     from pyarrow.parquet import FileMetaData, ParquetFile
 
-KEPT = 256 * 2**20
+KEPT = 192 * 2**20
 """Bytes of row groups that each process, and each of its loaders, keeps at most, whatever it reads."""
 
 _OPEN_FILES = 64

@@ -3,7 +3,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.multimodal.unusable import UnusableSample
@@ -199,6 +199,7 @@ values = st.recursive(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(values, max_size=8), st.booleans(), st.sampled_from([None, 1, 4]), st.integers(1, 40), st.booleans())
 def test_every_element_lies_where_it_is_said_to(tmp_path_factory, found, ascii_only, indent, chunk, mark):
     path = tmp_path_factory.mktemp("list") / "list.json"
@@ -210,6 +211,7 @@ def test_every_element_lies_where_it_is_said_to(tmp_path_factory, found, ascii_o
     assert [record(path, start, end) for start, end in zip(extents.starts, extents.ends, strict=True)] == found
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([b"", b" ", b"\t\r", b"1", b'{"a": 1}', b" " * 20]), max_size=12), st.integers(1, 40))
 def test_every_line_that_is_not_blank_is_found(tmp_path_factory, lines, chunk):
     path = tmp_path_factory.mktemp("lines") / "lines.jsonl"

@@ -1,0 +1,176 @@
+"""What a Parquet file of a million chats costs a process: time to open it, memory, row groups and samples a second.
+
+Every figure is of a process that has just begun, and everything has one thread. A file whose row groups are too large
+to be read in parts is written again first, as `train.py prepare` does.
+"""
+
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.command_line import benchmark_parser
+
+_SAMPLES = 5000  # that are read
+_BATCH = 256
+_GROUP = 1000  # rows of a row group, as the datasets library writes them
+_LARGE_GROUP = 2**20  # as pyarrow and pandas write them
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, measure, print the tables."""
+    parser = benchmark_parser("vision_language.parquet", __doc__, repeats=3)
+    parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="of the file (default: %(default)s)")
+    options = parser.parse_args(arguments)
+
+    # Imported only now, so that --help and wrong options need not wait.
+    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+    from benchmarks.vision_language.many_rows import write_many_rows
+
+    out, around = console(), surroundings(options.repeats)
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, group in (("small row groups", _GROUP), ("written again", _LARGE_GROUP)):
+            path = write_many_rows(Path(folder) / "train.parquet", options.rows, group)
+            found = {"prepare": _alone(_prepare, path, folder)} if group == _LARGE_GROUP else {}
+            for order in ("blocks", "random"):
+                found[order] = [_alone(_read, path, folder, order) for _ in range(options.repeats)]
+            found["groups"] = _alone(_groups_of_an_epoch, path, folder)
+            results.append({"file": name, "rows": options.rows, "bytes": path.stat().st_size, **found})
+            out.print(_table(results[-1]))
+            path.unlink()
+    out.print(closing_line(around), highlight=False)
+    if options.json:
+        write_json(options.json, results, around)
+
+
+def _alone(work: Any, *arguments: Any) -> Any:
+    """What a function gives in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, arguments)
+
+
+def _memory() -> tuple[int, int]:
+    """Bytes of this process: all that is counted as its own (RSS), and of that what nobody shares (USS)."""
+    import psutil
+
+    found = psutil.Process().memory_full_info()
+    return found.rss, found.uss
+
+
+def _prepare(path: Path, root: str) -> dict[str, float]:
+    """Seconds, and the most MiB more, of writing the file again."""
+    import resource
+
+    import pyarrow.parquet
+
+    from datamodules.vision_language.files.parquet_chats import prepare_parquet
+
+    before, begin = pyarrow.parquet.__name__ and _memory()[1], time.perf_counter()
+    prepare_parquet(path, root)
+    seconds = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": seconds, "more": (_memory()[1] - before) / 2**20, "peak_rss": peak / 2**20}
+
+
+def _read(path: Path, root: str, order: str) -> dict[str, float]:
+    """Opens the file and reads samples."""
+    import pyarrow.parquet  # noqa: F401  (what libraries take is not the file's)
+
+    from datamodules.vision_language.files import row_groups
+    from datamodules.vision_language.mixture import Mixture
+    from datamodules.vision_language.source_settings import SourceSettings
+
+    before, begin = _memory(), time.perf_counter()
+    mix = Mixture([SourceSettings(str(path))], root)
+    opened, memory = time.perf_counter() - begin, _memory()
+    indices = list(_indices(mix, order))
+    row_groups.tables.made = 0
+    begin = time.perf_counter()
+    for index in indices:
+        mix.read(0, index)
+    seconds, after = time.perf_counter() - begin, _memory()
+    return {
+        "open_seconds": opened,
+        "open_rss": (memory[0] - before[0]) / 2**20,
+        "open_uss": (memory[1] - before[1]) / 2**20,
+        "read_rss": (after[0] - before[0]) / 2**20,
+        "read_uss": (after[1] - before[1]) / 2**20,
+        "samples_per_second": len(indices) / seconds,
+        "row_groups": row_groups.tables.made,
+    }
+
+
+def _indices(mix: Any, order: str) -> Iterator[int]:
+    from engine.sampling import global_batches
+
+    blocks = mix.blocks(0) if order == "blocks" else None
+    batches = global_batches(len(mix), _BATCH, 0, 0, blocks)
+    yield from (int(index) for batch in batches[: -(-_SAMPLES // _BATCH)] for index in batch)
+
+
+def _groups_of_an_epoch(path: Path, root: str) -> dict[str, Any]:
+    """{order: {processes: row groups that each process reads in a whole epoch}}; nothing is read for it."""
+    import numpy as np
+
+    from datamodules.vision_language.files.recent import Recent
+    from datamodules.vision_language.files.row_groups import KEPT
+    from datamodules.vision_language.mixture import Mixture
+    from datamodules.vision_language.source_settings import SourceSettings
+    from engine.sampling import FILLER, TrainSampler
+
+    mix = Mixture([SourceSettings(str(path))], root)
+    blocks = mix.blocks(0)
+    found: dict[str, Any] = {"in the file": len(blocks.starts)}
+    for order, tell in (("blocks", mix.blocks), ("random", lambda epoch: None)):
+        found[order] = {}
+        for processes in (1, 2, 4):
+            read = []
+            for process in range(processes):
+                kept: Recent[int] = Recent(KEPT, lambda block: int(blocks.sizes[block]))
+                for draw in TrainSampler(len(mix), _BATCH, seed=0, process=process, processes=processes, blocks=tell):
+                    indices = draw.indices[draw.indices != FILLER]
+                    for block in (np.searchsorted(blocks.starts, indices, side="right") - 1).tolist():
+                        kept.get(block, lambda block=block: block)
+                read.append(kept.made)
+            found[order][processes] = read
+    return found
+
+
+def _table(result: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    title = f"{result['file']}: {result['rows']:,} rows, {result['bytes'] / 1e9:.2f} GB"
+    table = Table(title=title)
+    for heading in ("figure", "order of blocks", "random order"):
+        table.add_column(heading, justify="left" if heading == "figure" else "right")
+    rows = (
+        ("open, s", "open_seconds", "{:.3f}"),
+        ("more memory when opened, MiB (RSS)", "open_rss", "{:.0f}"),
+        (f"more memory after {_SAMPLES:,} samples, MiB (RSS)", "read_rss", "{:.0f}"),
+        (f"more memory after {_SAMPLES:,} samples, MiB (USS)", "read_uss", "{:.0f}"),
+        ("samples/s, not decoded", "samples_per_second", "{:,.0f}"),
+        (f"row groups read for {_SAMPLES:,} samples", "row_groups", "{:.0f}"),
+    )
+    for label, name, form in rows:
+        turns = [[one[name] for one in result[order]] for order in ("blocks", "random")]
+        cells = [f"{form.format(median(turn))} ({form.format(min(turn))} - {form.format(max(turn))})" for turn in turns]
+        table.add_row(label, *cells)
+    groups = result["groups"]
+    table.add_row("row groups in the file", *2 * (f"{groups['in the file']:,}",))
+    for processes in groups["blocks"]:
+        most = (f"{max(groups[order][processes]):,}" for order in ("blocks", "random"))
+        table.add_row(f"read in an epoch by each of {processes}, at most", *most)
+    if "prepare" in result:
+        prepared = result["prepare"]
+        table.add_row("writing again, s", f"{prepared['seconds']:.1f}", "")
+        table.add_row("more memory after it (USS), peak of all (RSS), MiB",
+                      f"{prepared['more']:.0f}, {prepared['peak_rss']:.0f}", "")  # fmt: skip
+    return table
+
+
+if __name__ == "__main__":
+    main()
