@@ -118,7 +118,7 @@ def _wrapped(label: str, said: str, colour: tuple[int, int, int]) -> Iterator[_L
 
 
 def _broken(said: str) -> Iterator[str]:
-    """Lines that fit, broken at spaces; within a word (Chinese, or a model that repeats a letter) where there is none."""
+    """Lines that fit, broken at spaces; where there is none (Chinese, a model that repeats a letter) within a word."""
     room = TEXT - LABEL
     for paragraph in said.split("\n"):
         line, width, space = "", 0.0, 0

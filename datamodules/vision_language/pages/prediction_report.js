@@ -3,7 +3,7 @@
 function pictures(record) {
   if (!record.pictures.length) return element("p", {class: "none"}, "(no image)");
   return element("div", {class: "pictures"}, ...record.pictures.map((source, place) =>
-    element("img", {src: source, alt: `image ${place + 1} of ${record.pictures.length} of sample ${record.sample}`, loading: "lazy"})));
+    element("img", {src: source, alt: `image ${place + 1} of ${record.pictures.length} of sample ${record.sample}`})));
 }
 
 predictionReport({
