@@ -1,0 +1,232 @@
+"""Tar shards through ImageChats: as a stream, exact on any number of processes and workers, or at random."""
+
+import pickle
+from itertools import takewhile
+
+import numpy as np
+import pytest
+import yaml
+
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.unusable import UnusableSample
+from datamodules.vision_language.image_chats import ImageChats
+from datamodules.vision_language.shards import index, tar_chats
+from datamodules.vision_language.source_settings import SourceSettings
+from engine.sampling import Draw, TrainSampler
+from engine.streaming import StreamBatches
+from tests.coloured_squares import TOWER, write_config
+from tests.vision_language_files import Sample, coloured, write_llava, write_tar
+
+LAYOUT = ImageLayout(8, 4)
+SIZES = (7, 0, 13, 2, 9)  # samples of each shard; 31 in all
+
+
+@pytest.fixture
+def shards(tmp_path, monkeypatch):
+    """Shards of unequal length. Sample i tells its number in its picture."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", "3")
+    ends = np.cumsum(SIZES)
+    for shard, (size, end) in enumerate(zip(SIZES, ends, strict=True)):
+        inside = range(int(end) - size, int(end))
+        write_tar(tmp_path / f"train-{shard:03}.tar", [coloured(number) for number in inside], inside.start)
+    write_tar(tmp_path / "val.tar", [coloured(number) for number in range(100, 105)])
+    return tmp_path
+
+
+def module(folder, path="train-{000..004}.tar", stage="fit", **settings):
+    data = ImageChats(
+        [SourceSettings(f"{folder}/{path}")],
+        validation=[SourceSettings(f"{folder}/val.tar")],
+        **{"shuffle_window": 8, "batch_size": 6, "root": str(folder / "root"), **settings},
+    )
+    data.image_layout = LAYOUT
+    data.prepare_data()
+    data.setup(stage)
+    return data
+
+
+def numbers(parts):
+    """What the samples of a micro-batch tell in their pictures."""
+    return [int(pixels[0, 0, 0]) for part in parts for pixels in part.modality.pixels]
+
+
+def trained(data, processes=1, workers=0, resume=(0, 0)):
+    """The global batches of an epoch, as the processes see them together; each worker has a copy of the stream."""
+    seen = []
+    for process in range(processes):
+        sampler = TrainSampler(None, 6, seed=3, process=process, processes=processes, resume=resume)
+        batches = StreamBatches(data.train_set, 6, slice(process, None, processes))
+        copies = [pickle.loads(pickle.dumps(batches)) for _ in range(workers or 1)]
+        draws = (copies[turn % len(copies)][draw] for turn, draw in zip(range(99), sampler, strict=False))
+        streamed = takewhile(lambda one: one.count, draws)
+        seen.append([numbers(one.batch) for one in streamed])
+    assert len({len(one) for one in seen}) == 1, "a process would wait for the others"
+    return [sorted(sum(parts, [])) for parts in zip(*seen, strict=True)]
+
+
+def test_each_sample_once_in_the_same_batches_on_any_number_of_processes_and_workers(shards):
+    data = module(shards)
+    whole = trained(data)
+    assert sorted(sum(whole, [])) == list(range(31)) and list(map(len, whole)) == [6, 6, 6, 6, 6, 1]
+    for processes in (1, 2, 3):
+        for workers in (0, 2):
+            assert trained(data, processes, workers) == whole
+            assert trained(data, processes, workers, resume=(0, 3)) == whole[3:]
+    assert trained(data, resume=(1, 0)) != whole
+    assert sorted(sum(trained(data, resume=(1, 0)), [])) == list(range(31))
+
+
+def test_a_sample_is_what_it_is_at_random(shards):
+    """The same chats, with their texts and their images, as where any sample is read by its place."""
+    streamed, at_random = module(shards), module(shards, shuffle_window=None)
+    records = list(streamed.train_set.records(0))
+    assert len(records) == len(at_random.train_set) == 31
+    for record in records:
+        [part] = streamed.train_set.batch(0, np.array([0]), [record])
+        [same] = at_random.train_set[Draw(0, np.array([numbers([part])[0]]))]
+        assert part.rows.tokens.tolist() == same.rows.tokens.tolist()
+        assert part.modality.pixels.equal(same.modality.pixels)
+
+
+def test_shards_before_a_position_are_not_opened(shards, monkeypatch):
+    data = module(shards)
+    opened, open_shard = set(), index.open_shard
+    monkeypatch.setattr(index, "open_shard", lambda name: (opened.add(name), open_shard(name))[1])
+    everything = len(SIZES) - 1
+    list(data.train_set.records_from(0, 0))
+    assert len(opened) >= everything
+    opened.clear()
+    list(data.train_set.records_from(0, 24))
+    assert len(opened) < everything
+
+
+def test_contents_are_read_by_the_process_that_trains_on_them_alone(shards, monkeypatch):
+    data = module(shards)
+    read, whole = [], tar_chats.contents
+    monkeypatch.setattr(tar_chats, "contents", lambda sample, *rest: (read.append(sample.key), whole(sample, *rest))[1])
+    batches = StreamBatches(data.train_set, 6, slice(1, None, 3))
+    batch = batches[next(iter(TrainSampler(None, 6, seed=3, process=1, processes=3)))].batch
+    assert sorted(set(map(int, read))) == sorted(numbers(batch)) and len(numbers(batch)) == 2
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_shards_that_are_no_files_are_read_on(shards, known):
+    """With `prepare` their sizes are known, too; without it a stream reads over what it has seen."""
+    local, remote = module(shards), ImageChats(
+        [SourceSettings(f"file://{shards}/train-{{000..004}}.tar", system="Be brief.")],
+        validation=[SourceSettings(f"{shards}/val.tar")], shuffle_window=8, batch_size=6, root=str(shards / "remote"),
+    )  # fmt: skip
+    remote.image_layout = LAYOUT
+    (remote.prepare if known else remote.prepare_data)()
+    assert (shards / "remote/shards.json").exists() == known
+    remote.setup("fit")
+    assert (remote.train_set.identity == local.train_set.identity) == known
+    whole = trained(local)
+    assert trained(remote) == whole and trained(remote, processes=2, workers=2, resume=(0, 4)) == whole[4:]
+    [part] = remote.train_set.batch(0, np.array([0]), [next(remote.train_set.records(0))])
+    assert "Be brief." in remote.tokenizer.decode(part.rows.tokens[0].tolist())
+
+
+def test_what_is_validated_and_asked(shards):
+    data = module(shards)
+    assert sorted(data.validation_set.source.messages(place)[-1]["content"] for place in range(5)) == [
+        f"It is {number}." for number in range(100, 105)
+    ]
+    texts = list(data.texts())
+    assert len(texts) == 2 * 31 and "It is 30." in texts
+
+
+def test_what_is_wrong_is_named(shards):
+    samples = [coloured(0), Sample([("user", "<image>?"), ("assistant", "no")], [b"no image"]), coloured(2)]
+    broken = write_tar(shards / "broken.tar", samples)
+    data = module(shards, "broken.tar")
+    records = list(data.train_set.records(0))
+    place = [record.number for record in records].index(1)
+    with pytest.raises(UnusableSample, match=rf"{broken}, sample 1 \(000001\), image 1 of 1: found 8 bytes"):
+        data.train_set.batch(0, np.arange(3), records)
+    lenient = module(shards, "broken.tar", max_unusable=1)
+    [part] = lenient.train_set.batch(0, np.arange(3), records)
+    assert [left.sample for left in part.left_out] == [place] and len(part.rows.samples) == 2
+
+    cut = shards / "train-002.tar"
+    data = module(shards)
+    cut.write_bytes(cut.read_bytes()[:-6000])
+    with pytest.raises(ValueError, match="train-002.tar: found .* bytes, but .* when it was looked at"):
+        list(data.train_set.records(0))
+    with pytest.raises(ValueError, match=r"train-002.tar: the archive ends in 0000\d\d.json"):
+        module(shards)
+    cut.unlink()
+    with pytest.raises(FileNotFoundError, match="train-002.tar"):
+        list(data.train_set.records(0))
+    with pytest.raises(FileNotFoundError, match="of 5 shards are not there: .*train-002.tar"):
+        module(shards)
+
+
+@pytest.mark.parametrize(
+    ("sources", "settings", "said"),
+    [
+        (["a.tar"], {"shuffle_window": 0}, "shuffle_window must be at least 1"),
+        (["a.tar"], {"validation": None}, "a stream needs data.init_args.validation"),
+        (["a.tar", "b.json"], {}, r"data.init_args.train\[1\] .b.json.: .* one stream of tar shards"),
+        ([{"path": "a.tar", "weight": 2.0}], {}, "weight or first"),
+        ([{"path": "a.tar", "first": 2}], {}, "weight or first"),
+        (["a.tar.gz"], {}, "cannot tell its format"),
+    ],
+)
+def test_settings_that_are_refused(sources, settings, said):
+    train = [SourceSettings(**source) if isinstance(source, dict) else SourceSettings(source) for source in sources]
+    with pytest.raises(ValueError, match=said):
+        ImageChats(train, **{"validation": train, "shuffle_window": 4, "batch_size": 2, **settings})
+
+
+def test_a_shard_of_two_sources_is_refused(shards):
+    twice = [SourceSettings(f"{shards}/train-*.tar"), SourceSettings(f"{shards}/train-003.tar")]
+    data = ImageChats(twice, validation=twice, shuffle_window=4, batch_size=2, root=str(shards / "root"))
+    data.image_layout = LAYOUT
+    with pytest.raises(ValueError, match="named by two sources"):
+        data.setup("fit")
+
+
+def test_shards_and_other_files_are_mixed_at_random(shards):
+    others = write_llava(shards / "others.json", [coloured(number) for number in range(50, 54)])
+    train = [SourceSettings(f"{shards}/train-*.tar"), SourceSettings(str(others))]
+    data = ImageChats(train, validation=[SourceSettings(f"{shards}/val.tar")], batch_size=2, root=str(shards / "root"))
+    data.image_layout = LAYOUT
+    data.setup("fit")
+    assert sorted(numbers(data.train_set[Draw(0, np.arange(len(data.train_set)))])) == [*range(31), *range(50, 54)]
+
+
+# -- from the command line ---------------------------------------------------------------------------------------------
+
+
+def options(folder, **settings):
+    init = {
+        "train": [{"path": f"{folder}/train-*.tar"}], "validation": [{"path": f"{folder}/val.tar"}],
+        "shuffle_window": 8, "batch_size": 6, "root": str(folder / "root"), **settings,
+    }  # fmt: skip
+    path = folder / "data.yaml"
+    path.write_text(yaml.safe_dump({"data": {"class_path": "ImageChats", "init_args": init}}))
+    model = write_config(folder, vision_tower={"config": {**TOWER, "image_size": 8, "patch_size": 4}})
+    return [*model, "--config", str(path)]
+
+
+def test_a_run_goes_on_in_the_middle_of_an_epoch_to_the_bit_and_with_the_same_shards_alone(lockstep, shards):
+    arguments = [*options(shards), "--trainer.max_steps", "14"]
+    through = lockstep("fit", *arguments, name="through")
+    lockstep("fit", *arguments, "--trainer.max_steps", "9", name="stopped")
+    again = [*arguments, "--ckpt_path", "last", "--data.init_args.num_workers", "2"]
+    (shards / "train-003.tar").rename(shards / "set-aside")
+    with pytest.raises(ValueError, match=r"3 batches into epoch 1 with .* \(5 shards.*this run has .*\(4 shards"):
+        lockstep("fit", *again, name="stopped")
+    (shards / "set-aside").rename(shards / "train-003.tar")
+    with pytest.raises(ValueError, match="shuffle_window 8.*this run has .*shuffle_window 9"):
+        lockstep("fit", *again, "--data.init_args.shuffle_window", "9", name="stopped")
+    resumed = lockstep("fit", *again, name="stopped")
+    assert resumed.series("train/loss") == through.series("train/loss")
+    assert resumed.series("val/loss") == through.series("val/loss")
+    assert sorted(through.series("train/loss")) == list(range(1, 15)) and sorted(through.series("val/loss")) == [6, 12]
+
+
+def test_prepare_tells_what_the_shards_hold(lockstep, shards, said):
+    lockstep("prepare", *options(shards), name="a")
+    assert (shards / "root/shards.json").is_file() and "tar shards: 5 of 5 looked at" in said
