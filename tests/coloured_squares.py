@@ -108,3 +108,24 @@ def write_config(folder: Path, **model: Any) -> list[str]:
     path = folder / "vision_language.yaml"
     path.write_text(yaml.safe_dump(config))
     return ["--config", str(path)]
+
+
+def write_language_model(folder: Path, seed: int = 5) -> None:
+    """A checkpoint of a tiny Qwen2 with random weights and its tokenizer, as transformers writes them."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    tokenizer = ColouredSquares(batch_size=1).tokenizer.tokenizer
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = AutoConfig.for_model(**LANGUAGE_MODEL, vocab_size=len(tokenizer))
+    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+
+
+def write_tower(folder: Path, seed: int = 6) -> None:
+    """A checkpoint of a tiny SigLIP tower with random weights."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    torch.manual_seed(seed)
+    AutoModel.from_config(AutoConfig.for_model(**TOWER)).save_pretrained(folder)

@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 
-from tests.coloured_squares import LANGUAGE_MODEL, TOWER, write_config
+from tests.coloured_squares import write_config, write_language_model, write_tower
 
 # Projector alone, as in LLaVA's first stage.
 ALIGN = ["--model.init_args.language_model.trainable", "none", "--model.init_args.vision_tower.trainable", "none"]
@@ -15,19 +15,10 @@ ALIGN = ["--model.init_args.language_model.trainable", "none", "--model.init_arg
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
     """Directories of a tiny tower and a tiny language model with its tokenizer; {name: path}."""
-    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
-
-    from tests.coloured_squares import ColouredSquares
-
     folder = tmp_path_factory.mktemp("pretrained")
-    tokenizer = ColouredSquares(batch_size=1).tokenizer.tokenizer
-    torch.manual_seed(5)
-    for name, dtype in (("language", torch.float32), ("other_language", torch.float32)):
-        tokenizer.save_pretrained(folder / name)
-        config = AutoConfig.for_model(**LANGUAGE_MODEL, vocab_size=len(tokenizer))
-        AutoModelForCausalLM.from_config(config, dtype=dtype).save_pretrained(folder / name)
-    for name in ("tower", "other_tower"):
-        AutoModel.from_config(AutoConfig.for_model(**TOWER)).save_pretrained(folder / name)
+    for seed, other in enumerate(("", "other_")):
+        write_language_model(folder / f"{other}language", seed)
+        write_tower(folder / f"{other}tower", seed)
     return folder
 
 
