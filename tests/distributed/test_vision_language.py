@@ -1,12 +1,16 @@
 """Chats with several images, one and none, in any mixture of processes: the same training, and nobody waits."""
 
 import json
+import shutil
+import signal
 
 import pytest
 import yaml
 
 from tests.coloured_squares import write_config
-from tests.distributed.sample_log import read, sample_log
+from tests.distributed.faults import fault
+from tests.distributed.sample_log import differences, read, sample_log
+from tests.vision_language_files import Sample, png, write_tar
 
 pytestmark = pytest.mark.distributed
 
@@ -87,3 +91,44 @@ def test_evaluation_is_the_same_on_two_processes(lockstep, team, options):
     assert alone.keys() == both.keys() >= {"test/loss", "test/exact", "test/baseline/blind/loss"}
     assert all(abs(alone[name] - both[name]) < 1e-6 for name in alone), (alone, both)
     assert pair.survivors == []
+
+
+def write_shards(folder):
+    """34 samples in shards of unequal length, of which the first has text alone."""
+    images = [png((200, 0, 0), 16), png((0, 0, 200), 16)]
+    text = [Sample([("user", f"{n} ?"), ("assistant", "none")]) for n in range(11)]
+    one = [Sample([("user", f"<image> {n} ?"), ("assistant", "red")], images[:1]) for n in range(3)]
+    two = [Sample([("user", f"<image><image> {n} ?"), ("assistant", "red blue")], images) for n in range(20)]
+    for number, samples in enumerate((text, one, [], two)):
+        write_tar(folder / f"train-{number}.tar", samples)
+
+
+def test_a_killed_run_on_shards_goes_on_to_the_bit_and_on_three_processes(team, options, tmp_path):
+    write_shards(tmp_path)
+    config = {
+        "class_path": "ImageChats",
+        "init_args": {
+            "train": [{"path": f"{tmp_path}/train-{{0..3}}.tar"}], "validation": [{"path": f"{tmp_path}/train-1.tar"}],
+            "shuffle_window": 8, "batch_size": 6, "row_tokens": 64,
+        },
+    }  # fmt: skip
+    (tmp_path / "shards.yaml").write_text(yaml.safe_dump({"data": config}))
+    options = [*options, "--config", str(tmp_path / "shards.yaml"), "--last_checkpoint.every_n_steps", "2"]
+
+    through = team("fit", *options, name="through", processes=2)
+    assert through.end(120) == [0, 0], through.output
+    killed = team("fit", *options, *fault("SignalAt", name="SIGKILL", step=9, process=1), name="killed", processes=2)
+    assert killed.end(120)[1] == -signal.SIGKILL, killed.output
+    shutil.copytree(killed.folder, killed.folder.with_name("three"))
+    again = [*options, "--ckpt_path", "last"]
+    resumed = team("fit", *again, name="killed", processes=2)
+    assert resumed.end(120) == [0, 0], resumed.output
+    three = team("fit", *again, name="three", processes=3)
+    assert three.end(120) == [0, 0, 0], three.output
+
+    assert sorted(through.series("train/loss")) == list(range(1, 13))
+    same(resumed, through, ("train/loss", "val/loss"), tolerance=0)
+    same(three, through, ("train/loss", "val/loss"))
+    for run in (resumed, three):
+        assert "going on after step 8" in run.output and run.survivors == []
+        assert differences(sample_log(run.folder), sample_log(through.folder)) == []
