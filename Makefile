@@ -42,6 +42,7 @@ bench: $(INSTALLED) ## the benchmarks (one thread; minutes)
 	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.engine
 	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.temporal
 	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.vision_language
+	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.vision_language.parquet
 
 clean: ## remove the environment and caches; runs/ and data/ stay
 	rm -rf $(VENV) *.egg-info build .pytest_cache .hypothesis

@@ -5,7 +5,7 @@ still there from another sample: reading is cheap in an order that stays among a
 """
 
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -114,12 +114,18 @@ class RowGroups:
         file, number = int(self._file[group]), int(self._group[group])
         path, stamp = self.paths[file], self._stamps[file]
         try:
-            return tables.get(
-                (path, stamp, number, *self.columns),
-                lambda: _files.get((path, stamp), lambda: _Mapped(path, stamp)).read(number, self.columns),
-            )
+            return tables.get((path, stamp, number, *self.columns), lambda: self._read(path, stamp, number))
         except (pyarrow.ArrowException, OSError) as error:
             raise OSError(f"{path}, row group {number}: cannot be read: {error}") from error
+
+    def _read(self, path: Path, stamp: tuple[int, int], number: int) -> "Table":
+        if _stamp(path) != stamp:
+            raise OSError("it was written to since the run began")
+        mapped = _files.get((path, stamp), lambda: _Mapped(path))
+        # Without threads: they do not survive a fork, and loaders are processes already.
+        table = mapped.file.read_row_group(number, columns=self.columns, use_threads=False)
+        mapped.let_go()
+        return table
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -128,28 +134,28 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 class _Mapped:
-    """A file that is mapped into memory."""
+    """A Parquet file that is mapped into memory.
 
-    def __init__(self, path: Path, stamp: tuple[int, int]) -> None:
+    Raises:
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
         import pyarrow
         import pyarrow.parquet
 
-        if _stamp(path) != stamp:
-            raise OSError("it was written to since the run began")
         with path.open("rb") as file:
             self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._file: ParquetFile = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(pyarrow.py_buffer(self._memory)))
-        # Without the hint the pages that were read stay counted as this process's memory: of each loader, until all
-        # of them together seem to hold the file many times.
-        self._let_go: Callable[[], None] = lambda: None
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._let_go = lambda: self._memory.madvise(mmap.MADV_DONTNEED)
+        source = pyarrow.BufferReader(pyarrow.py_buffer(self._memory))
+        self.file: ParquetFile = pyarrow.parquet.ParquetFile(source, pre_buffer=False)
 
-    def read(self, group: int, columns: Sequence[str]) -> "Table":
-        # Without threads: they do not survive a fork, and loaders are processes already.
-        table = self._file.read_row_group(group, columns=list(columns), use_threads=False)
-        self._let_go()
-        return table
+    def let_go(self) -> None:
+        """The pages that were read are no more this process's memory; they are there again when they are needed.
+
+        Without it they stay counted as its own: of each loader, until all together seem to hold the file many times.
+        """
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._memory.madvise(mmap.MADV_DONTNEED)
 
 
 tables: "Recent[Table]" = Recent(KEPT, lambda table: table.nbytes)

@@ -93,8 +93,8 @@ def _copy(source: Path, target: IO[bytes], columns: Sequence[str]) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    # A mapped file, of which the reader takes a page at a time: else it would hold whole columns of a row group.
-    with pyarrow.parquet.ParquetFile(source, memory_map=True) as opened:
+    # Buffered and not fetched ahead, or it would hold whole columns of a row group.
+    with pyarrow.parquet.ParquetFile(source, buffer_size=2**20, pre_buffer=False) as opened:
         schema = pyarrow.schema([opened.schema_arrow.field(column) for column in columns])
         sink = pyarrow.PythonFile(target, mode="w")
         with pyarrow.parquet.ParquetWriter(sink, schema, use_dictionary=False) as writer:

@@ -10,6 +10,7 @@ from benchmarks.vision_language.many_rows import write_many_rows
 from datamodules.vision_language.files import parquet_chats, row_groups
 from datamodules.vision_language.files.recent import Recent
 from datamodules.vision_language.files.row_groups import read_footer
+from datamodules.vision_language.files.small_groups import _copy
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.source_settings import SourceSettings
 from engine.sampling import FILLER, TrainSampler
@@ -66,6 +67,27 @@ def test_processes_read_row_groups_of_their_own(large, small_memory):
     for processes, bound in ((1, 1), (2, 1.6), (4, 2.5)):
         assert sum(read_by(process, processes, True) for process in range(processes)) <= bound * groups
     assert read_by(0, 1, False) > ROWS / 2
+
+
+class _Watched:
+    """A file that nobody keeps, and the most that Arrow holds while it is written."""
+
+    closed, most = False, 0
+
+    def write(self, data):
+        self.most = max(self.most, pyarrow.total_allocated_bytes())
+        return len(data)
+
+    def flush(self):
+        pass
+
+
+def test_a_file_is_written_again_in_little_memory(tmp_path):
+    path = write_many_rows(tmp_path / "train.parquet", 50_000, 2**20)
+    before, target = pyarrow.total_allocated_bytes(), _Watched()
+    _copy(path, target, ["conversations", "image_bytes"])
+    assert path.stat().st_size > 38 * 2**20
+    assert 0 < target.most - before < 16 * 2**20
 
 
 def _memory_of_reading(path, out):

@@ -1,0 +1,28 @@
+"""The benchmark of Parquet files measures what it says it does."""
+
+import json
+
+from benchmarks.vision_language import parquet
+from datamodules.vision_language.files import row_groups, small_groups
+from datamodules.vision_language.files.recent import Recent
+
+
+def test_it_measures_small_files(tmp_path, monkeypatch, capsys):
+    def alone(work, *arguments):
+        monkeypatch.setattr(row_groups, "tables", Recent(row_groups.KEPT, lambda table: table.nbytes))
+        return work(*arguments)
+
+    monkeypatch.setattr(parquet, "_alone", alone)
+    monkeypatch.setattr(small_groups, "MOST_ROWS", 2000)
+    monkeypatch.setattr(small_groups, "GROUP_SIZE", 200_000)
+    parquet.main(["--rows", "3000", "--repeats", "1", "--json", str(tmp_path / "out.json")])
+    small, again = json.loads((tmp_path / "out.json").read_text())["comparisons"]
+    assert small["groups"]["in the file"] == 3 and again["groups"]["in the file"] > 10
+    for result in (small, again):
+        (turn,) = result["blocks"]
+        groups = result["groups"]
+        assert groups["blocks"]["1"] == [groups["in the file"]]
+        # The first group is there since the file was opened.
+        assert groups["in the file"] - 1 <= turn["row_groups"] <= groups["in the file"]
+        assert turn["samples_per_second"] > 0
+    assert "written again: 3,000 rows" in capsys.readouterr().out
