@@ -1,12 +1,17 @@
-"""docs/streams.md: its example is a stream that does what the text asks for."""
+"""docs/streams.md: its example is a stream that does what the text asks for; its shards are read as it says."""
 
 import re
 
 import pytest
+import yaml
 
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.vision_language.image_chats import ImageChats
+from datamodules.vision_language.source_settings import SourceSettings
 from engine.sampling import TrainSampler
 from engine.streaming import StreamBatches
 from tests.conftest import REPOSITORY
+from tests.vision_language_files import png, write_files_in_tar
 
 GUIDE = (REPOSITORY / "docs/streams.md").read_text(encoding="utf-8")
 
@@ -42,3 +47,29 @@ def test_each_line_is_trained_once_on_any_number_of_processes(lines, processes):
             assert len(lengths) == len(weights)
             seen += [length for length, weight in zip(lengths, weights, strict=True) if weight]
     assert sorted(seen) == sorted(map(len, lines.records(0)))
+
+
+def test_shards_as_they_are_described(tmp_path, monkeypatch):
+    """A shard with the samples that the guide shows, under the names that its configuration has."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    chat = b'{"conversations": [{"from": "human", "value": "What?"}, {"from": "gpt", "value": "That."}]}'
+    content = {"jpg": png((9, 9, 9), kind="JPEG"), "png": png((9, 9, 9)), "json": chat, "txt": b"a square"}
+    listed = re.search(r"```text\n(.*?)```", GUIDE, flags=re.DOTALL)[1]
+    files = {name: content[name.rpartition(".")[2]] for name in re.findall(r"\d{6}\.\S+", listed)}
+    assert len(files) == 8
+    for name in ("train-000", "train-001", "train-002", "train-003", "validation"):
+        write_files_in_tar(tmp_path / f"data/{name}.tar", files)
+    settings = yaml.safe_load(re.search(r"```yaml\n(.*?)```", GUIDE, flags=re.DOTALL)[1])["data"]
+    assert settings["class_path"] == "ImageChats"
+    init = {**settings["init_args"], "root": str(tmp_path / "root")}
+    for key in ("train", "validation"):
+        init[key] = [SourceSettings(**source) for source in init[key]]
+    data = ImageChats(**init)
+    data.image_layout = ImageLayout(8, 4)
+    data.prepare_data()
+    data.setup("fit")
+    assert (tmp_path / "root/shards.json").is_file()
+    items = [data.train_set.source.item(record) for record in data.train_set.records(0)]
+    assert sorted(len(item.counts) for item in items) == sorted([1, 2, 0, 1] * 4)
+    assert len(data.validation_set) == 4

@@ -6,7 +6,7 @@ A sample is its turns, (role, text) with a marker in a user's text for each imag
 import io
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,15 +103,20 @@ def write_finevision_parquet(path: Path, samples: Sequence[Sample], row_group_si
 
 def write_tar(path: Path, samples: Sequence[Sample], first: int = 0) -> Path:
     """A shard in WebDataset's layout: `000012.json`, and `000012.png` or `000012.0.png`, `000012.1.png`."""
+    files: dict[str, bytes] = {}
+    for number, sample in enumerate(samples, first):
+        names = ["png"] if len(sample.images) == 1 else [f"{place}.png" for place in range(len(sample.images))]
+        files |= {f"{number:06}.{name}": image for name, image in zip(names, sample.images, strict=True)}
+        files[f"{number:06}.json"] = json.dumps({"messages": _messages(sample)}).encode()
+    return write_files_in_tar(path, files)
+
+
+def write_files_in_tar(path: Path, files: Mapping[str, bytes]) -> Path:
     with tarfile.open(path, "w") as tar:
-        for number, sample in enumerate(samples, first):
-            names = ["png"] if len(sample.images) == 1 else [f"{place}.png" for place in range(len(sample.images))]
-            files = dict(zip(names, sample.images, strict=True))
-            files["json"] = json.dumps({"messages": _messages(sample)}).encode()
-            for name, data in files.items():
-                info = tarfile.TarInfo(f"{number:06}.{name}")
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
     return path
 
 

@@ -1,8 +1,8 @@
-import io
 import json
-import tarfile
 
 import pytest
+
+from tests.vision_language_files import write_files_in_tar
 
 
 @pytest.fixture
@@ -12,12 +12,7 @@ def write_shard(tmp_path):
     def write(name, files):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(path, "w") as tar:
-            for file, content in files.items():
-                data = content if isinstance(content, bytes) else json.dumps(content).encode()
-                info = tarfile.TarInfo(file)
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
-        return path
+        as_bytes = {key: data if isinstance(data, bytes) else json.dumps(data).encode() for key, data in files.items()}
+        return write_files_in_tar(path, as_bytes)
 
     return write
