@@ -9,6 +9,7 @@ import yaml
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.unusable import UnusableSample
 from datamodules.vision_language.asked_images import AskedImages
+from datamodules.vision_language.files import small_groups
 from datamodules.vision_language.grading import grade
 from datamodules.vision_language.image_chat import ImageChat
 from datamodules.vision_language.image_chat_samples import Cutting, ImageChatSamples, chosen
@@ -408,6 +409,18 @@ def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
             expected, found = runs["llava"].series(metric), runs[name].series(metric)
             assert expected and expected.keys() == found.keys()
             assert max(abs(expected[step] - found[step]) for step in expected) < 1e-6, (name, metric)
+
+
+def test_what_is_too_large_to_be_read_in_parts_is_prepared(lockstep, tmp_path, monkeypatch, said):
+    monkeypatch.setattr(small_groups, "MOST_ROWS", 10)
+    path = write_minimind_parquet(tmp_path / "large.parquet", [coloured(number) for number in range(24)])
+    arguments = options(tmp_path, {"path": str(path)}, validation_share=0.1, root=str(tmp_path / "root"))
+    with pytest.raises(ValueError, match="large.parquet.*train.py prepare"):
+        lockstep("fit", *arguments, name="early")
+    lockstep("prepare", *arguments, name="prepared")
+    assert any("large.parquet: written in smaller row groups" in line for line in said)
+    run = lockstep("fit", *arguments, name="a")
+    assert list(run.series("train/loss")) == [1, 2]
 
 
 def test_from_files_to_answers(lockstep, tmp_path, said):
