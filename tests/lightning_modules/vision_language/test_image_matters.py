@@ -1,0 +1,95 @@
+"""After 50 steps the model sees: right where it is at chance blind. What breaks the way of the features breaks this."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import lightning_modules.multimodal.module as multimodal
+from datamodules.vision_language.rendered_scenes import RenderedScenes, SceneSamples
+from datamodules.vision_language.scenes.grading import grade
+from datamodules.vision_language.scenes.samples import Tasks
+from datamodules.vision_language.scenes.scenes import Split, World
+from engine.sampling import Draw
+from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.projector import ProjectorSettings
+from lightning_modules.multimodal.splice import splice
+from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.vision_language.module import VisionLanguageModel
+from tests.coloured_squares import LANGUAGE_MODEL, TOWER
+
+STEPS, ASKED = 50, 200
+
+
+def built() -> tuple[VisionLanguageModel, RenderedScenes]:
+    """One shape in one of four places; four colours, so the best guess is right in a quarter of the cases."""
+    from lightning.pytorch import Trainer
+
+    torch.manual_seed(0)
+    tasks = Tasks(caption_share=0.0, question_mix={"colour_of": 1.0})
+    world = World(colours=4, shapes=3, max_objects=1, size=16)
+    data = RenderedScenes(world, tasks, batch_size=32, num_samples=32, row_tokens=128)
+    language_model = LanguageModelSettings(config=LANGUAGE_MODEL, trainable="full")
+    vision_tower = VisionTowerSettings(config={**TOWER, "num_hidden_layers": 1}, trainable="full")
+    projector = ProjectorSettings(kind="linear", layer_norm_scale=0.5)
+    module = VisionLanguageModel(language_model, vision_tower, projector, max_new_tokens=4)
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    module.trainer = data.trainer = trainer
+    trainer.datamodule, trainer.strategy._lightning_module = data, module
+    data.setup("fit")
+    module.configure_model()
+    return module, data
+
+
+def seeing_and_blind() -> tuple[float, float]:
+    """Shares of right answers after a training of seconds, with the pictures and on black ones."""
+    module, data = built()
+    optimizer = torch.optim.AdamW(module.parameters(), lr=4e-3, betas=(0.9, 0.95))
+    for step in range(STEPS):
+        (part,) = data.train_set[Draw(step, np.arange(32))]
+        loss, count = module._score(part.rows, module.features(part.modality))
+        optimizer.zero_grad()
+        (loss / count).backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+    module.eval()
+    # There are too few scenes of one shape to hold some back; these pictures of them were not in training.
+    source = SceneSamples(data.scenes, Split.TRAIN, 32 + ASKED, data.image_layout)
+    asked = data.questions(source, in_order=True)[Draw(0, np.arange(32, 32 + ASKED))]
+    shares = []
+    with torch.no_grad():
+        for images in (asked.modality, module.blinded(asked.modality)):
+            texts = module._write(asked.prompts, module.features(images))
+            samples = asked.prompts.samples.tolist()
+            said = zip(samples, texts, strict=True)
+            hits = [grade(source.sample(0, sample), text)["exact"][0] for sample, text in said]
+            shares.append(float(np.mean(hits)))
+    return shares[0], shares[1]
+
+
+def test_after_fifty_steps_the_image_matters() -> None:
+    seeing, blind = seeing_and_blind()
+    assert seeing > 0.8
+    assert blind < 0.4
+
+
+def zeros(features: torch.Tensor) -> torch.Tensor:
+    return features * 0
+
+
+def of_the_next_sample(features: torch.Tensor) -> torch.Tensor:
+    return features.roll(4, 0)  # an image has four
+
+
+@pytest.mark.parametrize("broken", [zeros, of_the_next_sample])
+def test_that_it_would_not_without_the_features_in_their_places(
+    broken: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        multimodal,
+        "splice",
+        lambda embeddings, chats, features, *others: splice(embeddings, chats, broken(features), *others),
+    )
+    seeing, _ = seeing_and_blind()
+    assert seeing < 0.5
