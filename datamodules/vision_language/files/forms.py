@@ -93,6 +93,11 @@ def _turn(name: str, turn: Any) -> list[Message]:
 
 def _content(name: str, content: Any) -> str:
     if isinstance(content, str):
+        try:
+            content.encode()
+        except UnicodeEncodeError as error:  # JSON can say half of a character, which no tokenizer takes
+            half = f"\\u{ord(content[error.start]):04x}"
+            raise UnusableSample(f"{name}: its text holds half of a character, {half}, at {error.start}") from error
         return content
     if not isinstance(content, list):
         raise UnusableSample(f"{name}: its content must be a text, found {_shown(content)}")
@@ -100,7 +105,7 @@ def _content(name: str, content: Any) -> str:
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text" and isinstance(part.get("text"), str):
-            texts.append(part["text"])
+            texts.append(_content(name, part["text"]))
         elif kind in _ALSO_AN_IMAGE:
             texts.append(f"{MARKER}\n")
         else:

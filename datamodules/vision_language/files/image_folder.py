@@ -1,5 +1,6 @@
 """Images that a data set names by their path in a folder."""
 
+import errno
 import stat
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -8,6 +9,9 @@ from datamodules.multimodal.unusable import UnusableSample
 
 LARGEST = 256 * 2**20
 """Bytes of the largest file that is read: more than any image has that may be decoded."""
+
+_OF_THE_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
+"""What the system says of a path, and not of a disk that fails."""
 
 
 class ImageFolder:
@@ -49,7 +53,11 @@ class ImageFolder:
             found = file.stat()
             if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST:
                 return file.read_bytes()
-        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        except UnicodeEncodeError as error:
+            raise UnusableSample(f"{name}: its image {path!r} is no path") from error
+        except OSError as error:
+            if error.errno not in _OF_THE_PATH:
+                raise
             self._require()
             raise UnusableSample(f"{name}: its image {file} cannot be read: {error.strerror}") from error
         what = f"has {found.st_size} bytes, more than {LARGEST}" if stat.S_ISREG(found.st_mode) else "is not a file"

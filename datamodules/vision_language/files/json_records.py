@@ -1,7 +1,7 @@
 """Where the records of a JSON file lie, so that each can be read alone.
 
 Parsed whole, a list of a million chats would be several gigabytes of Python objects in every process and, after a
-while, in every loader. Kept are two numbers a record (16 bytes); the file is read through once to find them, about a
+while, in every loader. Kept are two numbers a record (16 bytes); the file is read through once to find them, about two
 hundred megabytes a second where the records are the elements of one list (each is parsed and dropped), and ten times
 that where each has its line. A record is parsed again when it is asked for.
 """

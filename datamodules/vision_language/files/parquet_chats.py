@@ -65,7 +65,11 @@ class ParquetChats:
         return f"{self.paths[file]}, row {number}"
 
     def read(self, row: int) -> ImageChat:
-        name, fields = self.name(row), self._rows.row(row)
+        name = self.name(row)
+        try:
+            fields = self._rows.row(row)
+        except UnicodeDecodeError as error:
+            raise UnusableSample(f"{name}: a text is not UTF-8: {error}") from error
         found = [] if self._image is None or fields[self._image] is None else fields[self._image]
         images = [self._bytes(name, image) for image in (found if isinstance(found, list) else [found])]
         messages = messages_of(name, fields[self._chat])

@@ -121,6 +121,10 @@ USER = {"role": "user", "content": "<image>"}
         ({"messages": [USER], "image": "absent.png"}, "absent.png cannot be read: No such file"),
         ({"messages": [USER], "image": "a.png/b.png"}, "b.png cannot be read: Not a directory"),
         ({"messages": [USER], "image": "."}, "is not a file"),
+        ({"messages": [USER], "image": "a" * 5000}, "cannot be read: File name too long"),
+        ({"messages": [USER], "image": "\ud800.png"}, "is no path"),
+        ({"messages": [{"role": "user", "content": "a\ud83d!"}]}, r"half of a character, .ud83d, at 1"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "\udc00"}]}]}, "half of a character"),
     ],
 )
 def test_a_line_that_is_no_chat_is_named(tmp_path, line, said):

@@ -133,6 +133,13 @@ def test_rows_that_are_no_chats_are_named(tmp_path):
         ParquetChats(path, tmp_path).read(0)
 
 
+def test_a_text_that_is_not_utf_8_is_named(tmp_path):
+    broken = pyarrow.array([b"[]", b'[{"role": "user", "content": "\xff"}]']).view(pyarrow.string())
+    chats = ParquetChats(written(tmp_path / "a.parquet", messages=broken), tmp_path)
+    with pytest.raises(UnusableSample, match="a.parquet, row 1: a text is not UTF-8"):
+        chats.read(1)
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
