@@ -1,6 +1,7 @@
 """What shards hold, found once: so that a stream knows what it is made of, and skips a shard without opening it."""
 
 import hashlib
+import io
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from engine.durable_file import flush_folder, write_beside
 INDEX = "shards.json"
 """What the index is called."""
 
+_BUFFER = 1 << 20  # bytes asked for at once of what is not among the files
 _SAID = 100  # shards after which it is said how far it is
 
 log = logging.getLogger("lockstep")
@@ -68,19 +70,21 @@ def open_shard(name: str) -> Iterator[BinaryIO]:
         OSError: it is not there, or its place does not answer.
     """
     if not is_remote(name):
-        # Without a buffer: headers are read one by one, and nothing of what lies between them.
-        with open(name, "rb", buffering=0) as file:
-            yield file  # type: ignore[misc]
+        # A buffer of a header's length: nothing is read of what lies between headers.
+        with open(name, "rb", buffering=512) as file:
+            yield file
         return
     import fsspec
 
-    with fsspec.open(name, "rb") as file:
-        yield file
+    with fsspec.open(name, "rb") as remote, io.BufferedReader(remote, _BUFFER) as file:
+        yield file  # which gives as many bytes as are asked for; over a network there may come fewer at once
 
 
 def _size(file: BinaryIO, name: str) -> int | None:
     """In bytes; of what is not among the files, if its place tells."""
-    return getattr(file, "size", None) if is_remote(name) else os.fstat(file.fileno()).st_size
+    if is_remote(name):
+        return getattr(file.raw, "size", None)  # type: ignore[attr-defined]
+    return os.fstat(file.fileno()).st_size
 
 
 class ShardIndex:

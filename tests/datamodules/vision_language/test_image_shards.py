@@ -1,6 +1,9 @@
 """Tar shards through ImageChats: as a stream, exact on any number of processes and workers, or at random."""
 
 import pickle
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
 
 import numpy as np
@@ -31,6 +34,22 @@ def shards(tmp_path, monkeypatch):
         write_tar(tmp_path / f"train-{shard:03}.tar", [coloured(number) for number in inside], inside.start)
     write_tar(tmp_path / "val.tar", [coloured(number) for number in range(100, 105)])
     return tmp_path
+
+
+@pytest.fixture
+def served(shards):
+    """The address of a server of these files, which knows nothing of ranges."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(shards))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 def module(folder, path="train-{000..004}.tar", stage="fit", **settings):
@@ -125,6 +144,24 @@ def test_shards_that_are_no_files_are_read_on(shards, known):
     assert trained(remote) == whole and trained(remote, processes=2, workers=2, resume=(0, 4)) == whole[4:]
     [part] = remote.train_set.batch(0, np.array([0]), [next(remote.train_set.records(0))])
     assert "Be brief." in remote.tokenizer.decode(part.rows.tokens[0].tolist())
+
+
+def test_shards_over_http(shards, served):
+    """In this process, and then in workers that are forked from it."""
+    local = module(shards)
+    remote = ImageChats(
+        [SourceSettings(f"{served}/train-{{000..004}}.tar")], validation=[SourceSettings(f"{shards}/val.tar")],
+        shuffle_window=8, batch_size=6, num_workers=2, root=str(shards / "remote"),
+    )  # fmt: skip
+    remote.image_layout = LAYOUT
+    remote.prepare()
+    remote.setup("fit")
+    assert remote.train_set.identity == local.train_set.identity
+    batches = [sorted(numbers(batch)) for batch in remote.train_dataloader()]
+    assert batches == trained(local)
+    (shards / "train-002.tar").unlink()
+    with pytest.raises(FileNotFoundError, match="train-002.tar"):
+        list(remote.train_set.records(0))
 
 
 def test_what_is_validated_and_asked(shards):
