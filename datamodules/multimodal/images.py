@@ -20,6 +20,12 @@ class Views(NamedTuple):
     places: NDArray[np.int64]  # [v], as in Images
 
 
+_STRIP = 1 << 22
+"""Pixels that are padded at once."""
+
+_LONGEST = 100
+"""The longer edge of what is cropped, in shorter edges."""
+
 Fit = Literal["stretch", "pad", "crop"]
 """How an image becomes a square view: its edges stretched, a square around it (LLaVA), or the square in its middle."""
 
@@ -70,15 +76,40 @@ def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
 
 
 def _whole(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
-    from PIL import ImageOps
+    if fit == "stretch" or image.width == image.height:
+        return _resized(image, layout.size, layout.size)
+    return _padded(image.convert("RGB"), layout) if fit == "pad" else _cropped(image.convert("RGB"), layout.size)
+
+
+def _padded(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
+    """A square around the image, resized (LLaVA); strip by strip, as the square around a line would be enormous."""
+    from PIL import Image
     from PIL.Image import Resampling
 
-    edges = layout.size, layout.size
-    if fit == "pad":
-        image = ImageOps.pad(image.convert("RGB"), edges, Resampling.BICUBIC, layout.background)
-    elif fit == "crop":
-        image = ImageOps.fit(image.convert("RGB"), edges, Resampling.BICUBIC)
-    return _resized(image, *edges)
+    longer, size = max(image.size), layout.size
+    left, top = (longer - image.width) // 2, (longer - image.height) // 2
+    narrow, rows = Image.new("RGB", (size, longer), layout.background), max(1, _STRIP // longer)
+    for start in range(0, image.height, rows):
+        part = image.crop((0, start, image.width, min(start + rows, image.height)))
+        strip = Image.new("RGB", (longer, part.height), layout.background)
+        strip.paste(part, (left, 0))
+        narrow.paste(strip.resize((size, part.height), Resampling.BICUBIC), (0, top + start))
+    return _resized(narrow, size, size)
+
+
+def _cropped(image: "Image", size: int) -> NDArray[np.uint8]:
+    """The square in the middle of the image when its shorter edge is `size` long (CLIP)."""
+    # The middle of a line would otherwise be cut out of an enormous image.
+    image = _middle(image, *(min(edge, _LONGEST * min(image.size)) for edge in image.size))
+    width, height = (int(size * edge / min(image.size)) for edge in image.size)
+    sheet = _resized(image, width, height)
+    left, top = (width - size) // 2, (height - size) // 2
+    return sheet[top : top + size, left : left + size]
+
+
+def _middle(image: "Image", width: int, height: int) -> "Image":
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
 def _resized(image: "Image", width: int, height: int) -> NDArray[np.uint8]:

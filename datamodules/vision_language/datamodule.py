@@ -11,6 +11,7 @@ from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.multimodal.exported_tokenizer import exported_tokenizer
+from datamodules.multimodal.images import Fit
 from datamodules.multimodal.report import figures_of
 from datamodules.vision_language.image_chat import MARKER
 from datamodules.vision_language.report import AnsweredQuestion, is_right, write_prediction_report
@@ -34,6 +35,9 @@ class ImageDataModule(MultimodalDataModule):
     """  # noqa: E501
 
     marker = MARKER
+
+    fit: Fit = "stretch"
+    """How an image becomes a square view."""
 
     def __init__(self, max_tiles: int = 1, **batches: Any) -> None:
         super().__init__(**batches)

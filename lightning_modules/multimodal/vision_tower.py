@@ -33,9 +33,9 @@ def tower_shape(settings: VisionTowerSettings) -> TowerShape:
 
 
 def tower_background(settings: VisionTowerSettings) -> tuple[int, int, int]:
-    """The colour that the tower takes for nothing: its mean, as RGB from 0 to 255."""
+    """The colour that the tower takes for nothing: its mean, as RGB from 0 to 255, cut off as LLaVA does."""
     scale, mean, _ = normalisation_of(settings, tower_config(settings))
-    red, green, blue = (min(255, max(0, round(value / scale))) for value in mean)
+    red, green, blue = (min(255, max(0, int(value / scale))) for value in mean)
     return red, green, blue
 
 

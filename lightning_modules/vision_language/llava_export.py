@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,7 @@ class Parts(NamedTuple):
     language_model: LanguageModel
     layout: ImageLayout
     placeholder: int  # the token that stands where a feature goes
+    fit: Literal["stretch", "pad", "crop"] = "stretch"  # how an image becomes a square
 
 
 def obstacles(parts: Parts, merge: bool) -> list[str]:
@@ -106,16 +107,19 @@ def processor(parts: Parts, tokenizer: "PreTrainedTokenizerFast") -> Any:
 
 
 def _image_processor(parts: Parts) -> Any:
-    """Stretches to the tower's square, as ours does, to the same pixels."""
-    from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil  # needs no torchvision
+    """Makes an image the tower's square, as ours does, to the same pixels; these need no torchvision."""
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+    from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+    from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-    scale, mean, deviation = parts.tower.normalisation
-    return SiglipImageProcessorPil(
-        size={"height": parts.layout.size, "width": parts.layout.size},
-        rescale_factor=scale,
-        image_mean=list(mean),
-        image_std=list(deviation),
-    )
+    (scale, mean, deviation), edge = parts.tower.normalisation, parts.layout.size
+    numbers = {"rescale_factor": scale, "image_mean": list(mean), "image_std": list(deviation)}
+    square = {"height": edge, "width": edge}
+    if parts.fit == "pad":
+        return LlavaImageProcessorPil(size=square, do_pad=True, do_center_crop=False, **numbers)
+    if parts.fit == "crop":
+        return CLIPImageProcessorPil(size={"shortest_edge": edge}, crop_size=square, **numbers)
+    return SiglipImageProcessorPil(size=square, **numbers)
 
 
 def _config(parts: Parts) -> "LlavaConfig":

@@ -187,7 +187,7 @@ class VisionLanguageModel(MultimodalModule):
         """Writes a LlavaForConditionalGeneration of transformers where the parts allow it, else the parts."""
         tokenizer = self.data.tokenizer
         parts = llava_export.Parts(
-            self.encoder, self.projector, self.language_model, self.image_layout, tokenizer.placeholder
+            self.encoder, self.projector, self.language_model, self.image_layout, tokenizer.placeholder, self.data.fit
         )
         obstacles = llava_export.obstacles(parts, merge)
         if obstacles:

