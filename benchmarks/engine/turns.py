@@ -67,20 +67,26 @@ Body = Callable[[Gate], None]
 
 
 def take_turns(
-    sides: dict[str, Body], *, processes: dict[str, int], steps: int, repeats: int, apart: str | None = None
+    sides: dict[str, Body],
+    *,
+    processes: dict[str, int],
+    steps: int,
+    repeats: int,
+    apart: str | None = None,
+    warm_up: int = WARM_UP,
 ) -> dict[str, list[Turn]]:
-    """`repeats` turns of `steps` steps of every side.
+    """`repeats` turns of `steps` steps of every side, after `warm_up` steps that are not measured.
 
     With `apart`, the name of another side: the first one twice at the same time, in two trainings that know nothing of
     each other. What they do together is what the machine has to give.
     """
     with ExitStack() as stack:
         running: dict[str, Side | Apart] = {
-            name: stack.enter_context(Side(name, body, processes[name])) for name, body in sides.items()
+            name: stack.enter_context(Side(name, body, processes[name], warm_up)) for name, body in sides.items()
         }
         if apart:
             first = next(iter(sides.values()))
-            running[apart] = Apart([stack.enter_context(Side(apart, first, 1)) for _ in range(2)])
+            running[apart] = Apart([stack.enter_context(Side(apart, first, 1, warm_up)) for _ in range(2)])
         turns: dict[str, list[Turn]] = {name: [] for name in running}
         for _ in range(repeats):
             for name, side in running.items():
@@ -91,8 +97,8 @@ def take_turns(
 class Side(SideProcess):
     """The process (or two) of a training."""
 
-    def __init__(self, name: str, body: Body, processes: int) -> None:
-        super().__init__(name, _first, body, processes)
+    def __init__(self, name: str, body: Body, processes: int, warm_up: int) -> None:
+        super().__init__(name, _first, body, processes, warm_up)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for process in (*psutil.Process(self.process.pid).children(recursive=True), self.process):
@@ -127,9 +133,9 @@ class Apart:
         return Turn(sum(turn.cpu for turn in turns) / len(turns), max(turn.wall for turn in turns) / len(turns))
 
 
-def _first(connection: Connection, body: Body, processes: int) -> None:
+def _first(connection: Connection, body: Body, processes: int, warm_up: int) -> None:
     gate = Gate()
-    threading.Thread(target=_serve, args=(connection, gate), daemon=True).start()
+    threading.Thread(target=_serve, args=(connection, gate, warm_up), daemon=True).start()
     with TemporaryDirectory() as folder:
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         spawn = get_context("spawn")
@@ -156,8 +162,8 @@ def _train(body: Body, gate: Gate, folder: str, rank: int, processes: int, port:
     body(gate)
 
 
-def _serve(connection: Connection, gate: Gate) -> None:
-    gate.run(WARM_UP)
+def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
+    gate.run(warm_up)
     connection.send(None)
     while True:
         steps = connection.recv()

@@ -5,6 +5,8 @@
   device    tokens a second and MFU of a model of the sizes of SigLIP-B/16 and Qwen2.5-0.5B with random weights in bf16,
             beside a plain torch loop, with and without torch.compile; where there is a GPU (without one only on demand,
             with a tiny model)
+  parquet   opening and reading a Parquet file of a million chats, see benchmarks/vision_language/parquet.py; its figures
+            go to a file of their own, beside that of --json
 
 Each side runs in a process of its own, and the sides take turns. Ratios of CPU time hold on a busy machine too, wall
 time only on a quiet one.
@@ -12,7 +14,7 @@ time only on a quiet one.
 
 from benchmarks.command_line import benchmark_parser
 
-NAMES = ("packing", "device")
+NAMES = ("packing", "device", "parquet")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -28,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     import torch
 
     from benchmarks.surroundings import closing_line, console, surroundings, write_json
-    from benchmarks.vision_language import device, packing
+    from benchmarks.vision_language import device, packing, parquet
 
     chosen = options.only or [name for name in NAMES if name != "device" or torch.cuda.is_available()]
     out, around, results = console(), surroundings(options.repeats), []
@@ -37,6 +39,9 @@ def main(arguments: list[str] | None = None) -> None:
         if name == "packing":
             results.append(packing.figures(options.repeats))
             out.print(packing.table(results[-1]))
+        elif name == "parquet":
+            beside = ["--json", str(options.json.with_suffix(".parquet.json"))] if options.json else []
+            parquet.main(["--repeats", str(options.repeats), *beside])
         else:
             results.append(device.figures(options.repeats, options.peak_tflops))
             out.print(device.table(results[-1]))

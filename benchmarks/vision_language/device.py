@@ -12,7 +12,7 @@ import torch
 from rich import box
 from rich.table import Table
 
-from benchmarks.engine.turns import Body, Turn, take_turns
+from benchmarks.engine.turns import WARM_UP, Body, Turn, take_turns
 from benchmarks.surroundings import number, spread
 from benchmarks.vision_language.models import LARGE, TINY, Layout, Sizes, amounts_of_turns
 from benchmarks.vision_language.trainings import ours, plain
@@ -45,7 +45,7 @@ def figures(
             "Lockstep" + suffix: partial(ours, precision="bf16-mixed", **same),
         }
         turns |= take_turns(sides, processes=dict.fromkeys(sides, 1), steps=steps, repeats=repeats)
-    amounts = amounts_of_turns(sizes, _PACKED, repeats, steps)
+    amounts = amounts_of_turns(sizes, _PACKED, repeats, steps, WARM_UP)
     rows = [
         {
             "name": name,

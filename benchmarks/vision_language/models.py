@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import torch
 from lightning.pytorch import Trainer, seed_everything
 
-from benchmarks.engine.turns import WARM_UP
 from benchmarks.vision_language.mixture import Mixture
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
 from lightning_modules.multimodal.projector import ProjectorSettings
@@ -46,9 +45,9 @@ TINY = Sizes(
 SMALL = Sizes(
     {**_TOWER, "image_size": 56, "patch_size": 8, "hidden_size": 96, "intermediate_size": 384, "num_hidden_layers": 3,
      "num_attention_heads": 3},
-    {**_QWEN2, "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 6,
+    {**_QWEN2, "hidden_size": 192, "intermediate_size": 768, "num_hidden_layers": 3, "num_attention_heads": 6,
      "num_key_value_heads": 2},
-    None, 16, 512,
+    None, 32, 384,
 )  # fmt: skip
 
 LARGE = Sizes(
@@ -82,11 +81,11 @@ def model_of(sizes: Sizes, compiled: bool = False) -> VisionLanguageModel:
     )
 
 
-def amounts_of_turns(sizes: Sizes, layout: Layout, turns: int, steps: int) -> list[dict[str, float]]:
+def amounts_of_turns(sizes: Sizes, layout: Layout, turns: int, steps: int, warm_up: int) -> list[dict[str, float]]:
     """What the steps of each turn hold together, as `VisionLanguageModel.amounts` counts it."""
     module, data = built(sizes, layout, meta=True)
     batches = iter(data.train_dataloader())
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         next(batches)
     found = [[module.amounts(next(batches)) for _ in range(steps)] for _ in range(turns)]
     return [{name: sum(step[name] for step in turn) for name in turn[0]} for turn in found]

@@ -18,17 +18,18 @@ LAYOUTS = {
     "4 groups of similar length": Layout(length_groups=4),
     "packed": Layout(packed=True),
 }
-_STEPS = 10  # of a turn
+_STEPS, _WARM_UP = 4, 3  # of a turn, and before the first one
 GOAL = 1.8
 
 
 def figures(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str, Any]:
     """Of each layout tokens a second in each turn, the share of tokens that are real, and loss and count of a batch."""
     sides: dict[str, Body] = {name: partial(ours, sizes=sizes, layout=layout) for name, layout in LAYOUTS.items()}
-    turns = take_turns(sides, processes=dict.fromkeys(sides, 1), steps=steps, repeats=repeats)
+    ones = dict.fromkeys(sides, 1)
+    turns = take_turns(sides, processes=ones, steps=steps, repeats=repeats, warm_up=_WARM_UP)
     rows = []
     for name, layout in LAYOUTS.items():
-        amounts = amounts_of_turns(sizes, layout, repeats, steps)
+        amounts = amounts_of_turns(sizes, layout, repeats, steps, _WARM_UP)
         loss, count = loss_of(sizes, layout)
         measured = list(zip(turns[name], amounts, strict=True))
         rows.append(
