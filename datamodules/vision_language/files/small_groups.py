@@ -14,12 +14,13 @@ from datamodules.vision_language.files.row_groups import KEPT, Outline, outline,
 from engine.durable_file import flush_folder, remove_leftovers, write_beside
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
+    from pyarrow import RecordBatch, Table
+    from pyarrow.parquet import ParquetWriter
 
 log = logging.getLogger("lockstep")
 
 LARGEST = KEPT // 2
-"""Bytes of the largest row group that is read as it is: two of them can be kept, and so mixed."""
+"""Bytes of the largest row group that is read as it is: two can be kept. So large ones are hardly mixed with others."""
 
 MOST_ROWS = 65_536
 """Rows of the largest: where a file says each value once (as a dictionary), its bytes do not tell its size."""
@@ -102,10 +103,15 @@ def _copy(source: Path, target: IO[bytes], columns: Sequence[str]) -> None:
             for batch in opened.iter_batches(_BATCH, columns=list(columns), use_threads=False):
                 waiting.append(batch.select(list(columns)))
                 if sum(part.nbytes for part in waiting) >= GROUP_SIZE:
-                    writer.write_table(pyarrow.Table.from_batches(waiting, schema))
+                    _write(writer, pyarrow.Table.from_batches(waiting, schema))
                     waiting = []
             if waiting:
-                writer.write_table(pyarrow.Table.from_batches(waiting, schema))
+                _write(writer, pyarrow.Table.from_batches(waiting, schema))
+
+
+def _write(writer: "ParquetWriter", table: "Table") -> None:
+    """As one row group, or as several where the rows are large."""
+    writer.write_table(table, row_group_size=max(1, 2 * GROUP_SIZE * len(table) // max(1, table.nbytes)))
 
 
 def _check(path: Path, rows: int, columns: Sequence[str]) -> None:

@@ -217,6 +217,16 @@ def test_a_file_with_large_row_groups_is_written_again_once(tmp_path, large):
     assert not list(root.rglob("*.new"))
 
 
+def test_rows_that_are_large_are_few_in_a_row_group(tmp_path, monkeypatch):
+    monkeypatch.setattr(small_groups, "MOST_ROWS", 30)
+    monkeypatch.setattr(small_groups, "GROUP_SIZE", 10_000)
+    large = Sample(coloured(0).turns, [encoded(noise())])  # 3 kB
+    (again,) = prepare_parquet(write_minimind_parquet(tmp_path / "a.parquet", [large] * 40), tmp_path / "root")
+    footer = read_footer(again)
+    assert max(footer.row_group(group).num_rows for group in range(footer.num_row_groups)) in range(3, 7)
+    assert [as_sample(ParquetChats(again, tmp_path).read(row)) for row in (0, 39)] == [same(large)] * 2
+
+
 def test_another_file_of_the_same_name_is_not_taken_for_the_first(tmp_path, large):
     path, samples = large
     prepare_parquet(path, tmp_path)
