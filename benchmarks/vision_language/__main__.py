@@ -5,7 +5,7 @@
   device    tokens a second and MFU of a model of the sizes of SigLIP-B/16 and Qwen2.5-0.5B with random weights in bf16,
             beside a plain torch loop, with and without torch.compile; where there is a GPU (without one only on demand,
             with a tiny model)
-  parquet   opening and reading a Parquet file of a million chats, see benchmarks/vision_language/parquet.py; its figures
+  parquet   opening and reading a Parquet file of a million chats (benchmarks/vision_language/parquet.py); its figures
             go to a file of their own, beside that of --json
 
 Each side runs in a process of its own, and the sides take turns. Ratios of CPU time hold on a busy machine too, wall
