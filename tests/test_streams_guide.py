@@ -69,7 +69,7 @@ def test_shards_as_they_are_described(tmp_path, monkeypatch):
     data.image_layout = ImageLayout(8, 4)
     data.prepare_data()
     data.setup("fit")
-    assert (tmp_path / "root/shards.json").is_file()
+    assert (tmp_path / "root/shards/index.json").is_file()
     items = [data.train_set.source.item(record) for record in data.train_set.records(0)]
     assert sorted(len(item.counts) for item in items) == sorted([1, 2, 0, 1] * 4)
     assert len(data.validation_set) == 4

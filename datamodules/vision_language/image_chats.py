@@ -99,7 +99,8 @@ class ImageChats(ImageDataModule):
         self.max_pixels, self.fit, self.root = max_pixels, fit, root
 
     def prepare_data(self) -> None:
-        if self.shuffle_window is not None:
+        trains = self.trainer is None or self.trainer.state.fn == "fit"
+        if self.shuffle_window is not None and trains:
             for source in self.train_sources:
                 source.index(self.root, files_alone=True)
 
@@ -173,7 +174,7 @@ class ImageChats(ImageDataModule):
                 yield from (partial(file.read, row) for row in range(min(_TEXTS, len(file))))
         else:
             for source in self.train_sources:
-                samples = chain.from_iterable(shard.samples() for shard in source.shards(self.root))
+                samples = chain.from_iterable(shard.places() for shard in source.shards(self.root))
                 yield from (partial(read_sample, sample) for sample in islice(samples, _TEXTS))
 
     def _what_is_ordered(self) -> dict[str, Any]:

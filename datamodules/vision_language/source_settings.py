@@ -8,12 +8,16 @@ from typing import Literal
 from datamodules.vision_language.files.json_chats import JsonChats
 from datamodules.vision_language.files.parquet_chats import ParquetChats, prepare_parquet
 from datamodules.vision_language.image_chat import ChatFile
-from datamodules.vision_language.shards.index import INDEX, Shard, ShardIndex
+from datamodules.vision_language.shards.index import ShardIndex
 from datamodules.vision_language.shards.names import is_remote, shard_names
+from datamodules.vision_language.shards.shard import Shard
 from datamodules.vision_language.shards.tar_file import TarChats
 
 Form = Literal["llava", "jsonl", "parquet", "tar"]
 FileFormat = Literal["auto", "llava", "jsonl", "parquet", "tar"]
+
+SHARDS = "shards"
+"""Folder, in that of what `prepare` writes, of the index of tar shards."""
 
 _ENDINGS: dict[str, Form] = {
     ".json": "llava", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".tar": "tar"
@@ -52,7 +56,8 @@ class SourceSettings:
             raise ValueError(f"{name}weight of {self.path} must be above 0 and at most 1000, got {self.weight}")
         if self.first is not None and self.first < 1:
             raise ValueError(f"{name}first of {self.path} must be at least 1, or null for all; got {self.first}")
-        _ = self.form
+        if self.form == "tar" and self.images is not None:
+            raise ValueError(f"{name}images of {self.path}: tar shards have their images in them")
 
     @property
     def form(self) -> Form:
@@ -95,10 +100,10 @@ class SourceSettings:
 
     def shards(self, root: str | Path) -> list[Shard]:
         """The tar shards, with what `index` has found out. Errors as of `shard_names` and `ShardIndex`."""
-        return ShardIndex(Path(root) / INDEX).shards(shard_names(self.path))
+        return ShardIndex(Path(root) / SHARDS).shards(shard_names(self.path))
 
     def index(self, root: str | Path, files_alone: bool = False) -> None:
-        """Looks at the tar shards that are new, and writes down in `root` how many samples they have.
+        """Looks at the tar shards that are new, and writes down in `root` where their samples are.
 
         Args:
             root: folder of what `prepare` writes.
@@ -108,7 +113,7 @@ class SourceSettings:
             ValueError, OSError: as of `ShardIndex.add`.
         """
         names = [name for name in shard_names(self.path) if not (files_alone and is_remote(name))]
-        ShardIndex(Path(root) / INDEX).add(names)
+        ShardIndex(Path(root) / SHARDS).add(names)
 
 
 def check_sources(sources: Sequence[SourceSettings], name: str) -> None:

@@ -1,108 +1,44 @@
-"""What shards hold, found once: so that a stream knows what it is made of, and skips a shard without opening it."""
+"""What shards hold, found once: so that a stream knows what it is made of, and opens no shard to find a sample."""
 
 import hashlib
-import io
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from array import array
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from datamodules.vision_language.shards.names import is_remote
-from datamodules.vision_language.shards.tar_samples import TarSample, tar_samples
+from datamodules.vision_language.shards.shard import Known, Shard, open_shard, size_of
+from datamodules.vision_language.shards.tar_samples import tar_samples
 from engine.durable_file import flush_folder, write_beside
 
-
-INDEX = "shards.json"
-"""What the index is called."""
-
-_BUFFER = 1 << 20  # bytes asked for at once of what is not among the files
-_SAID = 100  # shards after which it is said how far it is
+_NAME = "index.json"
+_SAID = 100  # shards after which it is said, and kept, how far it is
 
 log = logging.getLogger("lockstep")
 
 
-class Known(NamedTuple):
-    """What is known of a shard."""
-
-    size: int | None  # bytes, where they can be told without reading it
-    samples: int
-    files: str  # hash of the names and sizes of its files
-
-
-class Shard(NamedTuple):
-    """A tar archive of samples."""
-
-    name: str  # a path, or an address that fsspec knows
-    known: Known | None = None
-
-    def samples(self) -> Iterator[TarSample]:
-        """Its samples in their order; of a file without their contents.
-
-        Raises:
-            ValueError: it is damaged, or not what it was when it was looked at.
-            OSError: it cannot be read.
-        """
-        count = 0
-        with open_shard(self.name) as file:
-            self._compare("bytes", _size(file, self.name))
-            for sample in tar_samples(file, self.name, keep=is_remote(self.name)):
-                count += 1
-                yield sample
-        self._compare("samples", count)
-
-    def _compare(self, what: Literal["bytes", "samples"], found: int | None) -> None:
-        expected = None if self.known is None else self.known.size if what == "bytes" else self.known.samples
-        if expected is not None and found is not None and found != expected:
-            raise ValueError(
-                f"{self.name}: found {found:,} {what}, but {expected:,} when it was looked at for the index; copy it "
-                "again, or run `train.py prepare` if it was changed"
-            )
-
-
-@contextmanager
-def open_shard(name: str) -> Iterator[BinaryIO]:
-    """A shard's bytes.
-
-    Raises:
-        OSError: it is not there, or its place does not answer.
-    """
-    if not is_remote(name):
-        # A buffer of a header's length: nothing is read of what lies between headers.
-        with open(name, "rb", buffering=512) as file:
-            yield file
-        return
-    import fsspec
-
-    with fsspec.open(name, "rb") as remote, io.BufferedReader(remote, _BUFFER) as file:
-        yield file  # which gives as many bytes as are asked for; over a network there may come fewer at once
-
-
-def _size(file: BinaryIO, name: str) -> int | None:
-    """In bytes; of what is not among the files, if its place tells."""
-    if is_remote(name):
-        return getattr(file.raw, "size", None)  # type: ignore[attr-defined]
-    return os.fstat(file.fileno()).st_size
-
-
 class ShardIndex:
-    """What is known of shards, in a file.
+    """What is known of shards: `index.json`, and for each that is a file a table of where its samples begin.
 
     Args:
-        path: of a JSON file, which need not be there yet.
+        folder: of these files; it need not be there yet.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: an index is there that is none.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._known: dict[str, Known] = {}
+        path = folder / _NAME
         try:
-            shards = json.loads(path.read_bytes())["shards"]
-            for name, one in shards.items():
+            for name, one in json.loads(path.read_bytes())["shards"].items():
                 size = None if one["size"] is None else int(one["size"])
                 self._known[name] = Known(size, int(one["samples"]), str(one["files"]))
         except FileNotFoundError:
@@ -112,10 +48,12 @@ class ShardIndex:
 
     def shards(self, names: Sequence[str]) -> list[Shard]:
         """The shards, with what is known of them."""
-        return [Shard(name, self._known.get(_address(name))) for name in names]
+        return [self._shard(name, self._known.get(_address(name))) for name in names]
 
     def add(self, names: Sequence[str]) -> None:
-        """Looks at the shards that are new, or files of another size than they had, and writes the index.
+        """Looks at the shards that are new, or files of another size than they had, and writes down what they hold.
+
+        It may be repeated and interrupted.
 
         Raises:
             ValueError: a shard is damaged.
@@ -123,30 +61,43 @@ class ShardIndex:
         """
         new = [name for name in names if not self._is_current(name)]
         for number, name in enumerate(new, 1):
-            self._known[_address(name)] = _look_at(name)
+            self._known[_address(name)], begins = _look_at(name)
+            if not is_remote(name):
+                _write(self._table(name), lambda file, begins=begins: np.save(file, begins, allow_pickle=False))
             if number % _SAID == 0 or number == len(new):
+                known = {address: one._asdict() for address, one in sorted(self._known.items())}
+                text = json.dumps({"shards": known}, indent=1).encode()
+                _write(self.folder / _NAME, lambda file, text=text: file.write(text))
                 log.info("tar shards: %d of %d looked at", number, len(new))
-        if new:
-            shards = {name: known._asdict() for name, known in sorted(self._known.items())}
-            text = json.dumps({"shards": shards}, indent=1).encode()
-            written = write_beside(self.path, lambda file: file.write(text) and None, lambda path: None)
-            os.replace(written, self.path)
-            flush_folder(self.path.parent)
+
+    def _shard(self, name: str, known: Known | None) -> Shard:
+        return Shard(name, known, None if known is None or is_remote(name) else self._table(name))
 
     def _is_current(self, name: str) -> bool:
         known = self._known.get(_address(name))
-        return known is not None and (is_remote(name) or known.size == os.path.getsize(name))
+        if known is None or is_remote(name):
+            return known is not None
+        return known.size == os.path.getsize(name) and self._table(name).is_file()
+
+    def _table(self, name: str) -> Path:
+        return self.folder / f"{hashlib.sha256(_address(name).encode()).hexdigest()[:16]}.npy"
 
 
-def _look_at(name: str) -> Known:
-    digest, count = hashlib.sha256(), 0
-    for sample in Shard(name).samples():
-        count += 1
-        for member in sample.files.values():
-            digest.update(f"{member.name}\0{member.size}\0".encode())
+def _look_at(name: str) -> tuple[Known, NDArray[np.int64]]:
+    digest, begins = hashlib.sha256(), array("q")
     with open_shard(name) as file:
-        return Known(_size(file, name), count, digest.hexdigest()[:16])
+        size = size_of(file, name)
+        for sample in tar_samples(file, name, keep=is_remote(name)):
+            begins.append(sample.begin)
+            for member in sample.files.values():
+                digest.update(f"{member.name}\0{member.size}\0".encode())
+    return Known(size, len(begins), digest.hexdigest()[:16]), np.array(begins, np.int64)
 
 
 def _address(name: str) -> str:
     return name if is_remote(name) else os.path.abspath(name)
+
+
+def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    os.replace(write_beside(path, write, lambda hidden: None), path)
+    flush_folder(path.parent)

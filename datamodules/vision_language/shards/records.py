@@ -7,10 +7,9 @@ from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.multimodal.images import Views, collate_views
 from datamodules.vision_language.image_chat import ImageChat
 from datamodules.vision_language.image_chat_samples import Cutting
-from datamodules.vision_language.shards.index import Shard
 from datamodules.vision_language.shards.order import ShardOrder
+from datamodules.vision_language.shards.shard import Place, Shard
 from datamodules.vision_language.shards.tar_chats import read_sample
-from datamodules.vision_language.shards.tar_samples import TarSample
 
 
 class ShardRecords:
@@ -32,17 +31,17 @@ class ShardRecords:
         if len(self._systems) < len(shards):
             raise ValueError("a tar shard is named by two sources; each is trained once an epoch")
 
-    def records_from(self, epoch: int, start: int) -> Iterator[TarSample]:
-        return self._order.samples_from(epoch, start)
+    def records_from(self, epoch: int, start: int) -> Iterator[Place]:
+        return self._order.places_from(epoch, start)
 
-    def name(self, record: TarSample) -> str:
+    def name(self, record: Place) -> str:
         return record.name
 
-    def item(self, record: TarSample) -> ChatItem:
+    def item(self, record: Place) -> ChatItem:
         return self.cutting.item(self._read(record))
 
     def collate(self, items: Sequence[Views]) -> Images:
         return collate_views(items, self.cutting.layout)
 
-    def _read(self, record: TarSample) -> ImageChat:
+    def _read(self, record: Place) -> ImageChat:
         return read_sample(record).with_system(self._systems[record.shard])

@@ -6,14 +6,13 @@ from typing import BinaryIO
 from datamodules.multimodal.chat import Message
 from datamodules.vision_language.files.forms import CHAT_FIELDS, first_of, marked, messages_of
 from datamodules.vision_language.image_chat import MARKER, ImageChat, UnusableSample
-from datamodules.vision_language.shards.index import open_shard
-from datamodules.vision_language.shards.names import is_remote
-from datamodules.vision_language.shards.tar_samples import TarSample, contents, image_suffixes
+from datamodules.vision_language.shards.shard import Place, open_shard
+from datamodules.vision_language.shards.tar_samples import TarSample, contents, image_suffixes, tar_samples
 
 CHAT, CAPTION = "json", "txt"
 
 
-def read_sample(sample: TarSample) -> ImageChat:
+def read_sample(place: Place) -> ImageChat:
     """A sample's images, and what is said about them: the chat in its .json, else its .txt, a caption.
 
     Raises:
@@ -21,14 +20,15 @@ def read_sample(sample: TarSample) -> ImageChat:
         ValueError: its shard ends before.
         OSError: its shard cannot be read.
     """
-    if is_remote(sample.shard):
-        return read_from(sample, None)
-    with open_shard(sample.shard) as file:
-        return read_from(sample, file)
+    if place.kept is not None:
+        return _read(place.kept, None)
+    with open_shard(place.shard) as file:
+        file.seek(place.begin)
+        found = tar_samples(file, place.shard, keep=False, begin=place.begin, number=place.number)
+        return _read(next(found), file)
 
 
-def read_from(sample: TarSample, file: BinaryIO | None) -> ImageChat:
-    """`read_sample` from its shard, which is open; None if its contents were kept."""
+def _read(sample: TarSample, file: BinaryIO | None) -> ImageChat:
     suffixes = image_suffixes(sample)
     messages = _chat(sample, file)
     if messages is None:

@@ -46,7 +46,7 @@ def members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> Iterato
             raise _ended(archive, last, offset + len(block))
         if not any(block):
             return
-        header = _header(block, archive, last)
+        header = _header(block, archive, last, offset)
         last = told.get("path", header.name)
         size = int(told.get("size", header.size))
         offset += _BLOCK
@@ -84,7 +84,7 @@ class _Header(NamedTuple):
     kind: bytes
 
 
-def _header(block: bytes, archive: str, last: str) -> _Header:
+def _header(block: bytes, archive: str, last: str, at: int) -> _Header:
     """The fields of POSIX's ustar header and of GNU's; tarfile's own reader takes eight times as long."""
     try:
         if sum(block) - sum(block[148:156]) + 8 * ord(" ") != int(block[148:156].strip(b"\0 "), 8):
@@ -95,10 +95,9 @@ def _header(block: bytes, archive: str, last: str) -> _Header:
         # GNU writes what has no room in octal digits as a binary number.
         size = int.from_bytes(block[125:136], "big") if block[124] == 0x80 else int(block[124:136].strip(b"\0 "), 8)
     except ValueError as error:
-        place = f"after {last} stands no header" if last else "it does not begin with a header"
         raise ValueError(
-            f"{archive}: {place} of a tar archive ({error}). A compressed one must be unpacked (images are compressed "
-            "already), a damaged one copied or written again"
+            f"{archive}: at byte {at:,}{last and ', after ' + last} stands no header of a tar archive ({error}). A "
+            "compressed one must be unpacked (images are compressed already), a damaged one copied or written again"
         ) from error
     kind = _FOLDER if name.endswith(b"/") else block[156:157]  # before POSIX folders had no kind of their own
     return _Header(name.decode("utf-8", "backslashreplace"), size, kind)

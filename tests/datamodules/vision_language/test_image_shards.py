@@ -13,7 +13,7 @@ import yaml
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.unusable import UnusableSample
 from datamodules.vision_language.image_chats import ImageChats
-from datamodules.vision_language.shards import index, tar_chats
+from datamodules.vision_language.shards import shard, tar_chats
 from datamodules.vision_language.source_settings import SourceSettings
 from engine.sampling import Draw, TrainSampler
 from engine.streaming import StreamBatches
@@ -29,9 +29,9 @@ def shards(tmp_path, monkeypatch):
     """Shards of unequal length. Sample i tells its number in its picture."""
     monkeypatch.setenv("PL_GLOBAL_SEED", "3")
     ends = np.cumsum(SIZES)
-    for shard, (size, end) in enumerate(zip(SIZES, ends, strict=True)):
+    for number, (size, end) in enumerate(zip(SIZES, ends, strict=True)):
         inside = range(int(end) - size, int(end))
-        write_tar(tmp_path / f"train-{shard:03}.tar", [coloured(number) for number in inside], inside.start)
+        write_tar(tmp_path / f"train-{number:03}.tar", [coloured(place) for place in inside], inside.start)
     write_tar(tmp_path / "val.tar", [coloured(number) for number in range(100, 105)])
     return tmp_path
 
@@ -107,16 +107,14 @@ def test_a_sample_is_what_it_is_at_random(shards):
         assert part.modality.pixels.equal(same.modality.pixels)
 
 
-def test_shards_before_a_position_are_not_opened(shards, monkeypatch):
+def test_shards_before_a_position_are_not_looked_at_and_no_shard_is_opened_for_others(shards, monkeypatch):
     data = module(shards)
-    opened, open_shard = set(), index.open_shard
-    monkeypatch.setattr(index, "open_shard", lambda name: (opened.add(name), open_shard(name))[1])
-    everything = len(SIZES) - 1
-    list(data.train_set.records_from(0, 0))
-    assert len(opened) >= everything
-    opened.clear()
-    list(data.train_set.records_from(0, 24))
-    assert len(opened) < everything
+    asked, begins = [], shard.Shard.begins
+    monkeypatch.setattr(shard.Shard, "begins", lambda self: (asked.append(self.name), begins(self))[1])
+    monkeypatch.setattr(shard, "open_shard", None)  # the index tells where their samples are
+    assert len(list(data.train_set.records_from(0, 0))) == 31 and len(asked) == 4  # and not of the empty one
+    asked.clear()
+    assert len(list(data.train_set.records_from(0, 24))) == 7 and len(asked) < 4
 
 
 def test_contents_are_read_by_the_process_that_trains_on_them_alone(shards, monkeypatch):
@@ -137,7 +135,7 @@ def test_shards_that_are_no_files_are_read_on(shards, known):
     )  # fmt: skip
     remote.image_layout = LAYOUT
     (remote.prepare if known else remote.prepare_data)()
-    assert (shards / "remote/shards.json").exists() == known
+    assert (shards / "remote/shards/index.json").exists() == known
     remote.setup("fit")
     assert (remote.train_set.identity == local.train_set.identity) == known
     whole = trained(local)
@@ -207,6 +205,7 @@ def test_what_is_wrong_is_named(shards):
         (["a.tar", "b.json"], {}, r"data.init_args.train\[1\] .b.json.: .* one stream of tar shards"),
         ([{"path": "a.tar", "weight": 2.0}], {}, "weight or first"),
         ([{"path": "a.tar", "first": 2}], {}, "weight or first"),
+        ([{"path": "a.tar", "images": "here"}], {}, "images of a.tar: tar shards have their images in them"),
         (["a.tar.gz"], {}, "cannot tell its format"),
     ],
 )
@@ -266,4 +265,4 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch_to_the_bit_and_with_the_same_sh
 
 def test_prepare_tells_what_the_shards_hold(lockstep, shards, said):
     lockstep("prepare", *options(shards), name="a")
-    assert (shards / "root/shards.json").is_file() and "tar shards: 5 of 5 looked at" in said
+    assert (shards / "root/shards/index.json").is_file() and "tar shards: 5 of 5 looked at" in said

@@ -5,14 +5,17 @@ import json
 import pytest
 
 from datamodules.vision_language.shards import index as module
-from datamodules.vision_language.shards.index import Known, Shard, ShardIndex
+from datamodules.vision_language.shards import shard as shard_module
+from datamodules.vision_language.shards.index import ShardIndex
+from datamodules.vision_language.shards.shard import Known, Shard
 
 
 @pytest.fixture
 def opened(monkeypatch):
     """Names of the shards that are opened."""
     names, open_shard = [], module.open_shard
-    monkeypatch.setattr(module, "open_shard", lambda name: (names.append(name), open_shard(name))[1])
+    for one in (module, shard_module):
+        monkeypatch.setattr(one, "open_shard", lambda name: (names.append(name), open_shard(name))[1])
     return names
 
 
@@ -25,39 +28,43 @@ def shards(write_shard):
 
 
 def test_shards_are_looked_at_once(shards, tmp_path, opened):
-    ShardIndex(tmp_path / "root/index.json").add(shards)
+    ShardIndex(tmp_path / "root/index").add(shards)
     assert set(opened) == set(shards)
     opened.clear()
-    index = ShardIndex(tmp_path / "root/index.json")
+    index = ShardIndex(tmp_path / "root/index")
     index.add(shards)
     known = [shard.known for shard in index.shards(shards)]
     assert [one.samples for one in known] == [3, 0, 5] and len({one.files for one in known}) == 3
-    assert opened == []
-    assert [path.name for path in (tmp_path / "root").iterdir()] == ["index.json"], "nothing is left of the writing"
+    places = [list(shard.places()) for shard in index.shards(shards)]
+    assert [len(some) for some in places] == [3, 0, 5]
+    assert opened == [], "their samples are known, too"
+    assert places == [list(Shard(name).places()) for name in shards]
+    left = sorted(path.suffix for path in (tmp_path / "root/index").iterdir())
+    assert left == [".json", ".npy", ".npy", ".npy"], "nothing is left of the writing"
 
 
 def test_the_same_shard_is_found_from_another_folder(shards, tmp_path, monkeypatch):
-    index = ShardIndex(tmp_path / "index.json")
+    index = ShardIndex(tmp_path)
     index.add(shards)
     monkeypatch.chdir(tmp_path)
     assert index.shards(["0.tar"])[0].known == index.shards(shards)[0].known is not None
 
 
 def test_a_shard_of_another_size_is_looked_at_again_or_refused(shards, tmp_path, write_shard, opened):
-    index = ShardIndex(tmp_path / "index.json")
+    index = ShardIndex(tmp_path)
     index.add(shards)
     before = index.shards(shards)
     write_shard("2.tar", {f"other-{n}.txt": b"y" * 600 for n in range(9)})
     with pytest.raises(ValueError, match="2.tar: found .* bytes, but .* when it was looked at"):
-        list(before[2].samples())
+        list(before[2].places())
     opened.clear()
     index.add(shards)
     assert {*opened} == {shards[2]}
-    assert len(list(index.shards(shards)[2].samples())) == 9
+    assert len(list(index.shards(shards)[2].places())) == 9
 
 
 def test_other_files_have_another_hash_whatever_the_archive_is_called(write_shard, tmp_path):
-    index = ShardIndex(tmp_path / "index.json")
+    index = ShardIndex(tmp_path)
     files = {"1.txt": b"abc", "2.txt": b"de"}
     others = [files, files, {"1.txt": b"ab", "2.txt": b"cde"}, {"1.txt": b"abc", "3.txt": b"de"}]
     names = [str(write_shard(f"{number}/x.tar", one)) for number, one in enumerate(others)]
@@ -69,33 +76,52 @@ def test_other_files_have_another_hash_whatever_the_archive_is_called(write_shar
 def test_another_number_of_samples_than_known_is_refused(shards):
     for name in (shards[0], f"file://{shards[0]}"):
         with pytest.raises(ValueError, match="0.tar: found 3 samples, but 4 when it was looked at"):
-            list(Shard(name, Known(None, 4, "")).samples())
+            list(Shard(name, Known(None, 4, "")).places())
 
 
 def test_a_damaged_shard_is_not_entered(shards, tmp_path):
     with open(shards[2], "r+b") as file:
         file.truncate(1000)
     with pytest.raises(ValueError, match="2.tar: the archive ends"):
-        ShardIndex(tmp_path / "index.json").add(shards)
+        ShardIndex(tmp_path).add(shards)
     assert not (tmp_path / "index.json").exists()
 
 
 def test_what_is_not_among_the_files_is_known_without_its_place(shards, tmp_path):
-    index = ShardIndex(tmp_path / "index.json")
+    index = ShardIndex(tmp_path)
     index.add([f"file://{shards[2]}"])
-    [shard] = ShardIndex(tmp_path / "index.json").shards([f"file://{shards[2]}"])
+    [shard] = ShardIndex(tmp_path).shards([f"file://{shards[2]}"])
     assert shard.known.samples == 5
-    assert [sample.files["txt"].data for sample in shard.samples()] == [b"x" * n for n in range(5)]
+    assert [place.kept.files["txt"].data for place in shard.places()] == [b"x" * n for n in range(5)]
+
+
+def test_a_table_that_is_lost_is_made_again(shards, tmp_path):
+    index = ShardIndex(tmp_path)
+    index.add(shards)
+    for table in tmp_path.glob("*.npy"):
+        table.unlink()
+    with pytest.raises(FileNotFoundError, match=".npy"):
+        list(index.shards(shards)[0].places())
+    index.add(shards)
+    assert len(list(index.shards(shards)[0].places())) == 3
+
+
+def test_what_is_known_is_kept_when_looking_is_interrupted(shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SAID", 1)
+    with pytest.raises(ValueError, match="damaged.tar"):
+        (tmp_path / "damaged.tar").write_bytes(b"?" * 600)
+        ShardIndex(tmp_path).add([*shards, str(tmp_path / "damaged.tar")])
+    assert [shard.known is not None for shard in ShardIndex(tmp_path).shards(shards)] == [True] * 3
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"shards": {"a": {}}}', '{"shards": {"a": {"size": "x"}}}'])
 def test_another_file_is_no_index(tmp_path, text):
     (tmp_path / "index.json").write_text(text)
     with pytest.raises(ValueError, match="index.json: not an index of shards .*delete it"):
-        ShardIndex(tmp_path / "index.json")
+        ShardIndex(tmp_path)
 
 
 def test_the_index_can_be_read(shards, tmp_path):
-    ShardIndex(tmp_path / "index.json").add(shards[:1])
+    ShardIndex(tmp_path).add(shards[:1])
     entries = json.loads((tmp_path / "index.json").read_text())["shards"]
     assert list(entries) == shards[:1] and entries[shards[0]].keys() == {"size", "samples", "files"}

@@ -4,7 +4,7 @@ import pytest
 
 from datamodules.vision_language.image_chat import ImageChat, UnusableSample
 from datamodules.vision_language.shards import tar_members, tar_samples
-from datamodules.vision_language.shards.index import Shard
+from datamodules.vision_language.shards.shard import Shard
 from datamodules.vision_language.shards.tar_chats import read_sample
 
 LLAVA = {"id": "7", "image": "x.jpg", "conversations": [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A dog."}]}  # fmt: skip  # noqa: E501
@@ -15,7 +15,7 @@ def said(*contents):
 
 
 def read(path):
-    return [read_sample(sample) for sample in Shard(str(path)).samples()]
+    return [read_sample(place) for place in Shard(str(path)).places()]
 
 
 def test_every_form_of_a_sample(write_shard):
@@ -38,7 +38,7 @@ def test_every_form_of_a_sample(write_shard):
 
 def test_what_is_read_on_has_its_contents_with_it(write_shard):
     path = write_shard("a.tar", {"1.jpg": b"one", "1.txt": b"a dog"})
-    [kept] = list(Shard(f"file://{path}").samples())
+    [kept] = list(Shard(f"file://{path}").places())
     path.unlink()
     assert read_sample(kept) == ImageChat(f"file://{path}, sample 0 (1)", said("<image>", "a dog"), [b"one"])
 
@@ -83,8 +83,8 @@ def test_a_sample_has_no_end_of_files(write_shard):
 
 def test_a_shard_that_has_become_shorter_is_no_fault_of_a_sample(write_shard):
     path = write_shard("a.tar", {"1.jpg": b"j" * 2000, "1.txt": b"a dog"})
-    [sample] = list(Shard(str(path)).samples())
+    [sample] = list(Shard(str(path)).places())
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="a.tar: ends in 1.") as error:
+    with pytest.raises(ValueError, match="a.tar: the archive ends in 1.jpg") as error:
         read_sample(sample)
     assert not isinstance(error.value, UnusableSample)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from datamodules.vision_language.shards.index import Shard
+from datamodules.vision_language.shards.shard import Shard
 from datamodules.vision_language.shards.tar_chats import read_sample
 from datamodules.vision_language.shards.tar_file import TarChats
 
@@ -16,7 +16,7 @@ def test_any_row_is_what_it_is_in_its_turn(write_shard):
         for name, some in (("a.tar", files), ("empty.tar", {}), ("b.tar", {"__note__.txt": b"", "x.jpg": b"j"}))
     ]
     chats = TarChats(shards)
-    whole = [sample for shard in shards for sample in shard.samples()]
+    whole = [sample for shard in shards for sample in shard.places()]
     assert len(chats) == len(whole) == 6
     assert [chats.read(row) for row in range(5)] == [read_sample(sample) for sample in whole[:5]]
     assert chats.read(3).images == [b"3jpg"]
