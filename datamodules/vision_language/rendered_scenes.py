@@ -66,7 +66,8 @@ class RenderedScenes(ImageDataModule):
     def setup(self, stage: str) -> None:
         if stage == "fit":
             self.train_set = self.examples(self._samples_of(Split.TRAIN))
-            log.info("chance without the picture: %s", self._chances())
+            if self.scenes.tasks.caption_share < 1:
+                log.info("chance without the picture: %s", self._chances())
         if stage in ("fit", "validate"):
             self.validation_set = self.questions(self._samples_of(Split.VALIDATION))
         if stage == "test":
