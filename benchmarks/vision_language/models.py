@@ -31,7 +31,7 @@ class Layout(NamedTuple):
     length_groups: int = 1
 
 
-_TOWER = {"model_type": "siglip_vision_model", "vision_use_head": False}
+_TOWER = {"model_type": "siglip_vision_model"}
 _QWEN2 = {"model_type": "qwen2", "tie_word_embeddings": True, "initializer_range": 0.02}
 
 TINY = Sizes(

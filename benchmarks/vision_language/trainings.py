@@ -45,7 +45,8 @@ def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, w
     data.num_workers = workers
     tower_settings, settings = dict(sizes.tower), dict(sizes.language_model)
     kinds = tower_settings.pop("model_type"), settings.pop("model_type")
-    tower = AutoModel.from_config(AutoConfig.for_model(kinds[0], **tower_settings)).eval().requires_grad_(False)
+    tower = AutoModel.from_config(AutoConfig.for_model(kinds[0], vision_use_head=False, **tower_settings))
+    tower.eval().requires_grad_(False)
     vocabulary = data.tokenizer.vocabulary_size
     language_model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kinds[1], **settings, vocab_size=vocabulary))
     width = settings["hidden_size"]

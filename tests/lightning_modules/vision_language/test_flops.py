@@ -1,0 +1,60 @@
+"""What a micro-batch holds: as many tokens and operations as are computed."""
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from datamodules.multimodal.batch import IGNORE
+from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.vision_language.module import VisionLanguageModel
+from tests.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares
+
+
+def built(trainable="full", **data):
+    """A module and a micro-batch of it."""
+    tower = VisionTowerSettings(config=TOWER, trainable=trainable)
+    module = VisionLanguageModel(LanguageModelSettings(config=LANGUAGE_MODEL), tower)
+    squares = ColouredSquares(batch_size=6, num_samples=6, **data)
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    module.trainer, trainer.datamodule = trainer, squares
+    squares.image_layout = module.image_layout
+    module.configure_model()
+    squares.setup("fit")
+    return module, next(iter(squares.train_dataloader()))
+
+
+@pytest.mark.parametrize("trainable", ["none", "full"])
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"images": [0, 1, 2], "row_tokens": 90}, {"images": [0, 2], "length_groups": 3}, {"max_tiles": 2, "edge": 40}],
+    ids=["images", "packed", "groups", "tiles"],
+)
+def test_operations_are_those_that_torch_counts(trainable, data):
+    module, batch = built(trainable, **data)
+    counter = FlopCounterMode(display=False)
+    with sdpa_kernel(SDPBackend.MATH), counter:  # torch does not count the CPU's fused attention
+        module.training_loss(batch).total.backward()
+    unseen = sum(len(part.modality.pixels) == 0 for part in batch) * module._flops_of_a_view  # black views
+    assert module.amounts(batch)["flops"] + unseen == pytest.approx(counter.get_total_flops(), rel=0.005)
+
+
+def test_tokens_are_counted():
+    module, batch = built(images=[0, 1, 2], length_groups=2, max_tiles=2, edge=40)
+    amounts = module.amounts(batch)
+    rows = [part.rows for part in batch]
+    assert amounts["positions"] == sum(part.tokens.numel() for part in rows) > amounts["tokens"]
+    assert amounts["supervised_tokens"] == sum(int((part.labels != IGNORE).sum()) for part in rows)
+    placeholder = module.data.tokenizer.placeholder
+    assert amounts["image_tokens"] == sum(int((part.tokens == placeholder).sum()) for part in rows)
+    assert amounts["image_tokens"] == sum(len(part.modality.pixels) for part in batch) * module.image_layout.view_tokens
+
+
+def test_counts_stay_numbers_on_the_way_to_a_device():
+    """On a GPU nobody waits for them."""
+    _, batch = built()
+    moved = Trainer(accelerator="cpu", logger=False).strategy.batch_to_device(batch, torch.device("meta"))
+    assert moved[0].rows.tokens.is_meta and moved[0].rows.counts == batch[0].rows.counts
+    assert all(type(count) is int for count in moved[0].rows.counts)
