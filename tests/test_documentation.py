@@ -9,19 +9,27 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.last_checkpoint import LastCheckpoint
+from callbacks.throughput import Throughput
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.synthetic import Marketplace
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.temporal.samples import Synthesis
+from datamodules.vision_language.datamodule import ImageDataModule
+from datamodules.vision_language.image_chats import ImageChats
+from datamodules.vision_language.rendered_scenes import RenderedScenes
+from datamodules.vision_language.scenes.samples import Tasks
+from datamodules.vision_language.scenes.scenes import World
 from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
-from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.language_model_settings import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.module import MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
+from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.temporal.module import TimelineReader
+from lightning_modules.vision_language.module import VisionLanguageModel
 from tests.conftest import REPOSITORY
 
 FAMILIES = {
@@ -33,12 +41,22 @@ FAMILIES = {
         "model": [TimelineReader, MultimodalModule, LockstepModule, LanguageModelSettings, ProjectorSettings],
         "data": [ResourceTimelines, MultimodalDataModule, LockstepDataModule, Synthesis],
     },
-}
+    "vision_language": {
+        "model": [
+            VisionLanguageModel, MultimodalModule, LockstepModule, LanguageModelSettings, LoraSettings,
+            VisionTowerSettings, ProjectorSettings,
+        ],
+        "data": [
+            ImageChats, RenderedScenes, ImageDataModule, MultimodalDataModule, LockstepDataModule, World, Tasks,
+        ],
+    },
+}  # fmt: skip
 KNOWN = {
     "trainer": [Trainer, DDPStrategy],
     "best_checkpoint": [BestCheckpoint],
     "last_checkpoint": [LastCheckpoint],
     "checkpoints": [DurableCheckpointIO],
+    "throughput": [Throughput],
 }
 # The options of the original guide and of the program that it describes.
 ORIGINAL = """
@@ -53,9 +71,14 @@ def text(name):
     return (REPOSITORY / name).read_text(encoding="utf-8")
 
 
+def guide_of(family):
+    return text(f"docs/{family.replace('_', '-')}.md")
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_key_exists(family):
-    guide = text(f"docs/{family}.md").partition("| key of `configs/pretrain_temporal.yaml`")[0]  # not of ours
+    ours, heading, theirs = guide_of(family).partition("## From the original guide")
+    guide = ours + re.sub(r"^\| .*? \|", "", theirs, flags=re.MULTILINE)  # the first cells are of the original
     code = "\n".join(re.findall(r"`[^`]+`|^    .*$", guide, flags=re.MULTILINE))
     known = {**KNOWN, **FAMILIES[family]}
     keys = re.findall(rf"(?<![\w./])({'|'.join(known)})\.([a-z0-9_.]+[a-z0-9])", code)
@@ -64,23 +87,23 @@ def test_every_key_exists(family):
         if key in ("help", "x", "init_args.x"):
             continue
         parameters = {name for kind in known[section] for name in inspect.signature(kind.__init__).parameters}
-        parameters |= {"process_group_backend", "init_args", "marketplace"}
+        parameters |= {"process_group_backend", "init_args", "class_path", "marketplace"}
         assert set(key.split(".")) <= parameters, f"{section}.{key}"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_file_exists(family):
-    for name in re.findall(r"(?<![\w/])[a-z_]+/[a-z_0-9/.-]+\.(?:yaml|py)|tests/[a-z]+", text(f"docs/{family}.md")):
-        theirs = name.startswith(("runs/", "configs/pretrain_temporal", "tools/", "src/"))
+    for name in re.findall(r"(?<![\w/])[a-z_]+/[a-z_0-9/.-]+\.(?:yaml|py)|tests/[a-z]+", guide_of(family)):
+        theirs = name.startswith(("runs/", "configs/pretrain_temporal", "configs/vlm_", "scripts/", "tools/", "src/"))
         assert theirs or list(REPOSITORY.glob(name)), name
-    for name in re.findall(r"`([a-z_0-9.-]+\.yaml)`", text(f"docs/{family}.md")):
-        assert list(REPOSITORY.glob(f"configs/*/{name}")) or name in ("config.yaml", "config-2.yaml"), name
+    for name in re.findall(r"`([a-z_0-9.-]+\.yaml)`", guide_of(family)):
+        assert list(REPOSITORY.glob(f"configs/**/{name}")) or name in ("config.yaml", "config-2.yaml"), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_config_is_listed(family):
     for path in REPOSITORY.glob(f"configs/{family}/*.yaml"):
-        assert f"`{path.name}`" in text(f"docs/{family}.md"), path.name
+        assert f"`{path.name}`" in guide_of(family), path.name
 
 
 def test_every_overlay_is_listed():
@@ -105,6 +128,30 @@ def test_every_setting_of_the_original_temporal_guide_has_a_row():
     table = text("docs/temporal.md").partition("## From the original guide to this program")[2]
     first_cells = " ".join(re.findall(r"^\| (.*?) \|", table, flags=re.MULTILINE))
     assert [word for word in TEMPORAL_ORIGINAL if word not in first_cells] == []
+
+
+# The commands, settings and advice of the guide that docs/vision-language.md replaces; flags and keys of its program.
+VISION_LANGUAGE_ORIGINAL = """
+torchrun --nproc_per_node train_multi_gpu.sh train_multi_gpu.bat torch.distributed.launch --master_addr --master_port
+CUDA_VISIBLE_DEVICES MASTER_ADDR MASTER_PORT use_ddp batch_size accumulation_steps base_lr sqrt(num_gpus) NCCL_DEBUG
+nccl.version nvidia-smi nvtop num_workers pin_memory prefetch_factor find_unused_parameters use_mixed_precision
+set_to_none empty_cache local_rank WandB DistributedSampler device_count eval_vlm.py create_parquet_dataset --mode
+--config --stage --train_data --val_data --vision_model --language_model --image_special_token --batch_size --epochs
+--lr --max_seq_len --save_dir --resume --use_wandb --wandb_project
+vision_model_type vision_model_path freeze_vision_encoder vision_layers_to_unfreeze language_model_type
+language_model_path freeze_language_model language_layers_to_unfreeze use_lora lora_r lora_alpha lora_dropout
+lora_target_modules projection_type projection_hidden_dim projection_activation projection_dropout projection_layernorm
+image_special_token image_token_ids vision_processor_type use_bfloat16 max_seq_length training_stage num_epochs
+learning_rate warmup_steps weight_decay grad_clip data_path val_data_path mixed_precision_dtype save_dir save_every
+log_every eval_every use_fsdp fsdp_sharding_strategy fsdp_cpu_offload fsdp_sync_module_states fsdp_forward_prefetch
+fsdp_use_orig_params
+""".split()
+
+
+def test_every_setting_of_the_original_vision_language_guide_has_a_row():
+    table = guide_of("vision_language").partition("## From the original guide to this program")[2]
+    first_cells = " ".join(re.findall(r"^\| (.*?) \|", table, flags=re.MULTILINE))
+    assert [word for word in VISION_LANGUAGE_ORIGINAL if word not in first_cells] == []
 
 
 def test_every_flag_of_the_original_guide_has_a_row():

@@ -1,4 +1,4 @@
-"""What the README says to type exists."""
+"""What the README and the guide of the vision-language family say to type exists."""
 
 import re
 
@@ -8,22 +8,28 @@ from commands.cli import LockstepCLI
 from tests.conftest import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^    python train\.py (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
+GUIDE = (REPOSITORY / "docs/vision-language.md").read_text(encoding="utf-8")
+LINE = r"^    python train\.py (.+?)(?:\s+#.*)?$"
+# (the config of a command that names none, the command)
+COMMANDS = {("configs/recommender/quickstart.yaml", command) for command in re.findall(LINE, README, re.MULTILINE)}
+in_the_table = re.findall(r"`python train\.py ([^`]*configs/[^`]*)`", GUIDE)
+for command in (*re.findall(LINE, GUIDE, re.MULTILINE), *in_the_table):
+    COMMANDS.add(("configs/vision_language/pretrain.yaml", command))
 
 
 def test_there_are_commands():
-    assert len(COMMANDS) >= 8
+    assert len(COMMANDS) >= 16
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS)))
-def test_the_command_line_takes_it(command, monkeypatch, capsys):
+@pytest.mark.parametrize("config, command", sorted(COMMANDS))
+def test_the_command_line_takes_it(config, command, monkeypatch, capsys):
     """Parsed to the end by the real parser, which then prints the config instead of running it."""
     monkeypatch.chdir(REPOSITORY)
     subcommand, *options = command.split()
     if "--help" not in options:
         if "--config" not in options or "..." in options:
             options = [option for option in options if option != "..."]
-            options = ["--config", "configs/recommender/quickstart.yaml", *_without_bare_config(options)]
+            options = ["--config", config, *_without_bare_config(options)]
         options.append("--print_config")
     with pytest.raises(SystemExit) as end:
         LockstepCLI([subcommand, *options])

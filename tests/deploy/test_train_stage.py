@@ -87,7 +87,7 @@ def test_train_py_takes_what_the_script_gives_it(stage, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "class_path: lightning_modules.vision_language.module.VisionLanguageModel" in done.stdout
-    assert re.search(r"^  devices: 2$", done.stdout, flags=re.MULTILINE)
+    assert re.search(r"^  devices: .?2.?$", done.stdout, flags=re.MULTILINE)
 
 
 def test_the_windows_script_says_the_same():
