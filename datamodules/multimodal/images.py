@@ -23,6 +23,9 @@ class Views(NamedTuple):
 _STRIP = 1 << 22
 """Pixels that are padded at once."""
 
+_LARGE = 8
+"""Edges of a view: an image that is longer is first made smaller by a whole factor, with a box filter, then padded."""
+
 _LONGEST = 100
 """The longer edge of what is cropped, in shorter edges."""
 
@@ -87,6 +90,10 @@ def _padded(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
     from PIL.Image import Resampling
 
     longer, size = max(image.size), layout.size
+    factor = longer // (_LARGE * size)
+    if factor > 1:  # the square around a photo of 60 million pixels, or around a line, would take minutes
+        image = image.reduce(tuple(min(factor, edge) for edge in image.size))
+        longer = max(image.size)
     left, top = (longer - image.width) // 2, (longer - image.height) // 2
     narrow, rows = Image.new("RGB", (size, longer), layout.background), max(1, _STRIP // longer)
     for start in range(0, image.height, rows):
