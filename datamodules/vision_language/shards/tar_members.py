@@ -11,6 +11,7 @@ MOST_BYTES = 64 << 20
 """The largest file of a sample."""
 
 _BLOCK = 512
+_NO_SIZE = 1 << 50  # bytes; no file is as large
 _MOST_EXTENSION = 1 << 20  # bytes of an extended header; a path and a few numbers
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL, _FOLDER = b"L", b"K", b"x", b"g", b"5"
 _REGULAR = (b"0", b"\0", b"7")
@@ -48,7 +49,9 @@ def members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> Iterato
             return
         header = _header(block, archive, last, offset)
         last = told.get("path", header.name)
-        size = int(told.get("size", header.size))
+        size = 0 if header.kind == _FOLDER else int(told.get("size", header.size))
+        if not 0 <= size < _NO_SIZE:
+            raise ValueError(f"{archive}: the header of {last} says that it has {size} bytes; the archive is damaged")
         offset += _BLOCK
         padded = -(-size // _BLOCK) * _BLOCK
         if header.kind in (_LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL):
@@ -124,5 +127,6 @@ def _contents(file: BinaryIO, padded: int, size: int) -> bytes | None:
     if size <= MOST_BYTES:
         return file.read(padded)[:size]
     for start in range(0, padded, MOST_BYTES):
-        file.read(min(MOST_BYTES, padded - start))
+        if not file.read(min(MOST_BYTES, padded - start)):
+            break  # the next header will not be there
     return None

@@ -91,3 +91,37 @@ def test_an_extended_header_is_bounded_and_whole():
     bomb.size = 1 << 30
     with pytest.raises(ValueError, match="extended header of 1,073,741,824 bytes"):
         list(members(io.BytesIO(bomb.tobuf(tarfile.USTAR_FORMAT)), "a.tar", keep=False))
+
+
+def header(size, kind=tarfile.REGTYPE):
+    """A header whose size, twelve bytes, is taken as it is."""
+    info = tarfile.TarInfo("a.jpg")
+    info.type = kind
+    block = bytearray(info.tobuf(tarfile.USTAR_FORMAT)[:512])
+    block[124:136] = size
+    block[148:156] = b"%06o\0 " % (sum(block) - sum(block[148:156]) + 8 * 32)
+    return bytes(block)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("size", [b"-0000001000\0", b"\x80" + b"\xff" * 11, b"\x80\0\0\0\0\x7f\0\0\0\0\0\0"])
+def test_a_size_that_no_file_has_is_refused(size, keep):
+    with pytest.raises(ValueError, match="the header of a.jpg says that it has"):
+        list(members(io.BytesIO(header(size) + bytes(2048)), "a.tar", keep))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_size_beyond_the_archive_ends_it(keep):
+    large = b"\x80" + (1 << 49).to_bytes(11, "big")
+    with pytest.raises(ValueError, match="a.tar: the archive ends in a.jpg"):
+        list(members(io.BytesIO(header(large) + bytes(2048)), "a.tar", keep))
+
+
+def test_a_large_size_is_read_as_gnu_writes_it():
+    data = header(b"\x80" + (3).to_bytes(11, "big")) + b"abc".ljust(512, b"\0") + bytes(1024)
+    assert [member.data for member in members(io.BytesIO(data), "a.tar", keep=True)] == [b"abc"]
+
+
+def test_a_folder_has_no_contents_whatever_its_header_says():
+    data = header(b"00000001000\0", tarfile.DIRTYPE) + archive({"1.jpg": b"j"})
+    assert [member.name for member in members(io.BytesIO(data), "a.tar", keep=False)] == ["1.jpg"]
