@@ -1,5 +1,6 @@
 """Tar shards through ImageChats: as a stream, exact on any number of processes and workers, or at random."""
 
+import json
 import pickle
 import threading
 from functools import partial
@@ -238,7 +239,7 @@ def test_shards_and_other_files_are_mixed_at_random(shards):
 def options(folder, **settings):
     init = {
         "train": [{"path": f"{folder}/train-*.tar"}], "validation": [{"path": f"{folder}/val.tar"}],
-        "shuffle_window": 8, "batch_size": 6, "root": str(folder / "root"), **settings,
+        "test": [{"path": f"{folder}/val.tar"}], "shuffle_window": 8, "batch_size": 6, "root": str(folder / "root"), **settings,
     }  # fmt: skip
     path = folder / "data.yaml"
     path.write_text(yaml.safe_dump({"data": {"class_path": "ImageChats", "init_args": init}}))
@@ -246,7 +247,11 @@ def options(folder, **settings):
     return [*model, "--config", str(path)]
 
 
-def test_a_run_goes_on_in_the_middle_of_an_epoch_to_the_bit_and_with_the_same_shards_alone(lockstep, shards):
+def last_figures(run):
+    return json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
+
+
+def test_a_run_goes_on_in_the_middle_of_an_epoch_to_the_bit_and_not_on_other_shards(lockstep, shards):
     arguments = [*options(shards), "--trainer.max_steps", "14"]
     through = lockstep("fit", *arguments, name="through")
     lockstep("fit", *arguments, "--trainer.max_steps", "9", name="stopped")
@@ -261,6 +266,8 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch_to_the_bit_and_with_the_same_sh
     assert resumed.series("train/loss") == through.series("train/loss")
     assert resumed.series("val/loss") == through.series("val/loss")
     assert sorted(through.series("train/loss")) == list(range(1, 15)) and sorted(through.series("val/loss")) == [6, 12]
+    lockstep("test", *arguments, "--ckpt_path", "last", name="stopped")
+    assert {"test/loss", "test/exact", "test/baseline/blind/exact"} <= set(last_figures(resumed))
 
 
 def test_prepare_tells_what_the_shards_hold(lockstep, shards, said):
