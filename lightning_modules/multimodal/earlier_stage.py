@@ -6,11 +6,13 @@ What it left out because it was frozen must be what this model is built from, to
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from engine.checkpoint_file import head
 from engine.fingerprint import fingerprint
 from engine.frozen_weights import KEY
 from lightning_modules.multimodal.base_identity import differences
@@ -33,6 +35,28 @@ class TakenOver(NamedTuple):
 
     taken: list[str]
     new: list[str]  # begin here; of adapters one name for all
+
+
+def read_stage(path: Path) -> dict[str, Any]:
+    """The checkpoint that a stage ended with.
+
+    Raises:
+        ValueError: it is in shards.
+    """
+    if path.is_dir():
+        raise ValueError(
+            f"model.init_args.init_from: {path} is a sharded checkpoint; only a file can be begun with: train the "
+            "earlier stage with trainer.strategy.init_args.state_dict_type full"
+        )
+    return head(path)
+
+
+def base_was_trained(module: nn.Module, checkpoint: Mapping[str, Any]) -> bool:
+    """Whether an earlier stage has trained what is frozen now of a language model, so that its files lack that."""
+    frozen = (name for name, weight in module.named_parameters() if not weight.requires_grad)
+    saved, own = checkpoint.get("state_dict", {}), module.state_dict()
+    names = [name for name in frozen if name in saved and name.startswith("language_model.")]
+    return any(saved[name].shape == own[name].shape and (saved[name] != own[name]).any() for name in names)
 
 
 def canonical(name: str) -> str:

@@ -42,7 +42,7 @@ class TimelineReader(MultimodalModule):
         blind: bool = False,
         **training: Any,
     ) -> None:
-        super().__init__(language_model, projector, **training)
+        super().__init__(language_model, projector=projector, **training)
         kind = self.projector_settings.kind
         if kind in ("pixel_shuffle", "resampler"):
             raise ValueError(f"model.init_args.projector.kind is {kind}, for features of pictures; a series is none")

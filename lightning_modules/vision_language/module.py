@@ -58,7 +58,7 @@ class VisionLanguageModel(MultimodalModule):
         shown_answers: int = 8,
         **training: Any,
     ) -> None:
-        super().__init__(language_model, projector, **training)
+        super().__init__(language_model, projector=projector, **training)
         if shown_answers < 0:
             raise ValueError(f"model.init_args.shown_answers is a number of samples, 0 for none; got {shown_answers}")
         self.vision_tower_settings, self.blind, self.shown_answers = vision_tower, blind, shown_answers
