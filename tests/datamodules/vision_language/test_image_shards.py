@@ -239,7 +239,8 @@ def test_shards_and_other_files_are_mixed_at_random(shards):
 def options(folder, **settings):
     init = {
         "train": [{"path": f"{folder}/train-*.tar"}], "validation": [{"path": f"{folder}/val.tar"}],
-        "test": [{"path": f"{folder}/val.tar"}], "shuffle_window": 8, "batch_size": 6, "root": str(folder / "root"), **settings,
+        "test": [{"path": f"{folder}/val.tar"}], "shuffle_window": 8, "batch_size": 6, "root": str(folder / "root"),
+        **settings,
     }  # fmt: skip
     path = folder / "data.yaml"
     path.write_text(yaml.safe_dump({"data": {"class_path": "ImageChats", "init_args": init}}))
