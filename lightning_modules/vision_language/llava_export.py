@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.multimodal.batch import ImageLayout, Images
+from lightning_modules.multimodal.compiled import uncompiled
 from lightning_modules.multimodal.language_model import LanguageModel
 from lightning_modules.multimodal.projector import Projector
 from lightning_modules.multimodal.vision_tower import VisionTower
@@ -235,7 +236,7 @@ def _computed(parts: Parts) -> Iterator[tuple[Tensor, Tensor]]:
     try:
         for network, _ in modes:
             network.eval()
-        with nullcontext() if dtype is None else torch.autocast("cpu", dtype):
+        with uncompiled(True), nullcontext() if dtype is None else torch.autocast("cpu", dtype):
             features = parts.projector(tower(Images(pixels, torch.zeros(1, dtype=torch.int64), torch.tensor([1]))))
             yield model.get_image_features(values).pooler_output[0], features[0]
             embeddings = language_model.embed(tokens)

@@ -150,6 +150,25 @@ def test_weights_of_several_formats_are_written_in_the_language_models(build, to
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
+def test_a_frozen_model_is_written_in_its_own_format(build, tokenizer, tmp_path):
+    """In bf16, as it was published; so is what was trained beside it, which bf16-mixed computes in bf16 anyway."""
+    from transformers import AutoConfig, AutoModelForCausalLM, LlavaForConditionalGeneration
+
+    config = AutoConfig.for_model(**LANGUAGE_MODEL, vocab_size=tokenizer.vocabulary_size)
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(tmp_path / "qwen2")
+    settings = LanguageModelSettings(path=str(tmp_path / "qwen2"), trainable="none")
+    frozen = LanguageModel(settings, tokenizer.vocabulary_size, precision_of("bf16-mixed", has_bf16=True))
+    parts = build("clip_vision_model", precision="bf16-mixed")._replace(language_model=frozen)
+    assert obstacles(parts, merge=True) == []
+    (tmp_path / "llava").mkdir()
+    copied = exported_tokenizer(tokenizer, "<image>")
+    llava_export.write(parts, tmp_path / "llava", copied, tokenizer.end_of_turn, tokenizer.pad)
+    model = LlavaForConditionalGeneration.from_pretrained(tmp_path / "llava")
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    ours = frozen.causal.get_decoder().layers[0].mlp.up_proj.weight
+    assert torch.equal(model.model.language_model.layers[0].mlp.up_proj.weight, ours)
+
+
 def test_rows_beyond_the_tokenizers_tokens_are_not_generated(build, tokenizer, tmp_path):
     parts = build("siglip_vision_model")
     parts.language_model.vocabulary -= 3
