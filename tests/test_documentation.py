@@ -23,6 +23,7 @@ from datamodules.vision_language.scenes.scenes import World
 from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
+from lightning_modules.multimodal.composition import ComposedModule
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.module import MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
@@ -38,12 +39,14 @@ FAMILIES = {
         "data": [InteractionSequences, LockstepDataModule, Marketplace],
     },
     "temporal": {
-        "model": [TimelineReader, MultimodalModule, LockstepModule, LanguageModelSettings, ProjectorSettings],
+        "model": [
+            TimelineReader, MultimodalModule, ComposedModule, LockstepModule, LanguageModelSettings, ProjectorSettings,
+        ],
         "data": [ResourceTimelines, MultimodalDataModule, LockstepDataModule, Synthesis],
     },
     "vision_language": {
         "model": [
-            VisionLanguageModel, MultimodalModule, LockstepModule, LanguageModelSettings, LoraSettings,
+            VisionLanguageModel, MultimodalModule, ComposedModule, LockstepModule, LanguageModelSettings, LoraSettings,
             VisionTowerSettings, ProjectorSettings,
         ],
         "data": [
