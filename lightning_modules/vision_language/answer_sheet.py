@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 PICTURE, TEXT, GAP = 224, 620, 14  # pixels: edge of a picture's place, width of the texts, and what lies between
+SMALL = 128  # pixels that a smaller picture is enlarged to
 LINE = 20  # pixels
 LABEL = 84  # pixels of the column in which a line says what it is
 LONGEST = 12  # lines of one text
@@ -146,8 +147,8 @@ def _fitted(picture: "Image", edge: int) -> "Image":
 
     picture = picture.convert("RGB")
     longest = max(picture.size)
-    if longest * 2 <= edge:  # small ones in whole multiples, so that their pixels can be seen
-        factor = edge // longest
+    if longest * 2 <= min(edge, SMALL):  # in whole multiples, so that its pixels can be seen
+        factor = min(edge, SMALL) // longest
         return picture.resize((picture.width * factor, picture.height * factor), Resampling.NEAREST)
     scale = min(1.0, edge / longest)
     return picture.resize([max(1, round(side * scale)) for side in picture.size], Resampling.BILINEAR)

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from lightning_modules.vision_language import fonts
-from lightning_modules.vision_language.answer_sheet import GAP, PICTURE, RIGHT, WRONG, ShownAnswer, draw, text
+from lightning_modules.vision_language.answer_sheet import GAP, PICTURE, RIGHT, SMALL, WRONG, ShownAnswer, draw, text
 from tests.coloured_squares import write_config
 
 RED = Image.new("RGB", (32, 32), (220, 30, 30))
@@ -23,7 +23,7 @@ def test_each_answer_has_its_picture_and_an_edge_that_says_whether_it_is_right()
     edges = [tuple(sheet[number * strip + strip // 2, 1]) for number in range(3)]
     assert edges[:2] == [RIGHT, WRONG] and edges[2] not in (RIGHT, WRONG)
     for number in range(3):
-        place = sheet[number * strip + GAP : number * strip + GAP + PICTURE, GAP : GAP + PICTURE]
+        place = sheet[number * strip + GAP : number * strip + GAP + SMALL, GAP : GAP + SMALL]
         assert (place == (220, 30, 30)).all(), "a small picture in whole multiples of its pixels"
 
 
