@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datamodules.vision_language.image_chat import MARKER
 from datamodules.vision_language.scenes.captions import caption
@@ -17,7 +18,7 @@ from engine.randomness import hash_bits
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-GENERATOR_VERSION = 1
+GENERATOR_VERSION = 2
 """Goes up with every change that gives other samples."""
 
 CAPTION = "caption"
@@ -120,7 +121,7 @@ class SceneTasks:
         random = self._random(split, epoch, index, _TASK)
         drawn_by = self._key(split, epoch, index, _PICTURE)
         if random.random() < self.tasks.caption_share:
-            scene = self._scene(random, split, Wish({}, dict), CAPTION)
+            scene = self._scene(random, split, Wish({}, dict), CAPTION, self._objects(random.random()))
             return SceneSample(scene, CAPTION, True, self._placed(CAPTION_PROMPT), caption(scene), drawn_by)
         kind = self._kind(random.random())
         answer = choice(random, kind.answers(self.world))
@@ -135,16 +136,31 @@ class SceneTasks:
         """What the sample looks like."""
         return draw(sample.scene, self.world.size, _generator(sample.drawn_by))
 
-    def _scene(self, random: np.random.Generator, split: Split, wish: Wish, what: str) -> Scene:
+    def _scene(
+        self, random: np.random.Generator, split: Split, wish: Wish, what: str, objects: int | None = None
+    ) -> Scene:
         """A scene of the split that is as wished. Which one is as random as the wish lets it be."""
         for _ in range(_TRIES):
-            scene = self.world.completed(random, wish.required())
+            scene = self.world.completed(random, wish.required(), objects)
             if wish.holds(scene) and self.world.split_of(scene) == split:
                 return scene
         raise ValueError(
             f"{what}: found no such scene for the {split.name.lower()} among {_TRIES} of this world; it is too small "
             f"({self.world}): raise world.grid, world.max_objects or world.held_out, or leave the kind of question out"
         )
+
+    def _objects(self, uniform: float) -> int:
+        """How many things a described scene has, in cubic shares.
+
+        There are few scenes of one thing, and so few in the test that who always says the same would often be right.
+        """
+        return 1 + int(np.searchsorted(self._until[:-1], uniform, side="right"))
+
+    @cached_property
+    def _until(self) -> NDArray[np.float64]:
+        """Of each number of things, the share of it and of those below it."""
+        shares = np.cumsum(np.arange(1.0, self.world.max_objects + 1) ** 3)
+        return shares / shares[-1]
 
     def _kind(self, uniform: float) -> Kind:
         """The kind at a place between 0 and 1 of the mix."""

@@ -96,6 +96,16 @@ def test_the_best_guess_from_the_question_alone_is_at_chance(kind: str, split: S
     assert abs(np.mean(hits) - chance) < 0.02
 
 
+@pytest.mark.parametrize("split", Split)
+def test_no_caption_is_often_right(split: Split) -> None:
+    tasks = SceneTasks(WORLD, Tasks(caption_share=1.0))
+    samples = [tasks.sample(split, 0, index) for index in range(3000)]
+    assert Counter(sample.answer for sample in samples).most_common(1)[0][1] / len(samples) < 0.015
+    objects = Counter(len(sample.scene.things) for sample in samples)
+    shares = [objects[number] / len(samples) for number in (1, 2, 3)]
+    assert shares == pytest.approx([1 / 36, 8 / 36, 27 / 36], abs=0.03)
+
+
 def test_chance_over_all_questions_is_the_mix_of_the_kinds() -> None:
     mix = {"empty": 1.0, "thing_at": 3.0}
     assert SceneTasks(WORLD, Tasks(question_mix=mix)).chance() == pytest.approx(0.25 / 2 + 0.75 / 12)
