@@ -33,7 +33,7 @@ from commands.processes import agreed_exit, launched_team, match_team, sign
 from commands.run_folder import (
     RUNS,
     claim_run_name,
-    config_stem,
+    experiment_stem,
     earlier_stage,
     in_slurm_job,
     is_of_a_run,
@@ -173,7 +173,7 @@ class LockstepCLI(LightningCLI):
         for path in paths:
             if is_of_a_run(path) and not begins:
                 return path.resolve().parent.name
-        stem = config_stem(paths[0]) if paths else "run"
+        stem = experiment_stem(paths) if paths else "run"
         if self.subcommand != "fit" and config.ckpt_path in ("best", "last"):
             return agreed("run_name", lambda: newest_run(stem))
         launched_again = in_slurm_job(os.environ) or "TORCHELASTIC_RUN_ID" in os.environ

@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -15,8 +15,13 @@ log = logging.getLogger("lockstep")
 
 RUNS = Path("runs")
 
+_PROJECT = Path(__file__).parents[1]
+
 _BEGINNING = ".beginning.json"
 """In a run's folder: the checkpoints that were there when somebody, not the launcher, started the run."""
+
+_TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"
+"""What a run's name has after the stem of its config."""
 
 _WRITTEN_BEFORE_TRAINING = {".lock", _BEGINNING, "train.log", "metrics.jsonl", "environment.json", "faults"}
 
@@ -27,8 +32,18 @@ def config_stem(config: Path, runs: Path = RUNS) -> str:
     A config that a run has kept, `runs/recommender-sasrec-20260101-120000/config.yaml`, has the stem of that run.
     """
     if is_of_a_run(config, runs):
-        return re.sub(r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)$", "", config.resolve().parent.name)
+        return re.sub(f"{_TIME_OR_JOB}$", "", config.resolve().parent.name)
     return f"{config.resolve().parent.name}-{config.stem}"
+
+
+def experiment_stem(configs: Sequence[Path], runs: Path = RUNS) -> str:
+    """The stem of several configs laid over each other: `vision_language-quickstart_sft+no_pretrain`.
+
+    Overlays (`configs/overlays`) say how an experiment is run, not which one it is.
+    """
+    first, *others = configs
+    laid_over = [config.stem for config in others if config.resolve().parent.name != "overlays"]
+    return "+".join([config_stem(first, runs), *laid_over])
 
 
 def is_of_a_run(config: Path, runs: Path = RUNS) -> bool:
@@ -67,11 +82,16 @@ def newest_run(stem: str, runs: Path = RUNS) -> str:
     Raises:
         FileNotFoundError: when there is none.
     """
-    found = [path for path in runs.glob(f"{stem}-*/{CHECKPOINTS}/*.ckpt") if path.name in ("best.ckpt", "last.ckpt")]
+    saved = (path for name in ("best.ckpt", "last.ckpt") for path in runs.glob(f"*/{CHECKPOINTS}/{name}"))
+    trained = {path: path.parent.parent.name for path in saved}
+    of_config = re.compile(re.escape(stem) + _TIME_OR_JOB)
+    found = [path for path, name in trained.items() if of_config.fullmatch(name)]
     if not found:
+        alike = sorted({name for name in trained.values() if name.startswith(stem)})
         raise FileNotFoundError(
-            f"no trained run of this config in {runs}/ ({stem}-*): train one first (python train.py fit --config ...), "
-            "or name one with --run_name NAME or --ckpt_path FILE"
+            f"no trained run of this config in {runs}/ ({stem}-TIME): train one first (python train.py fit --config "
+            "...), or name one with --run_name NAME or --ckpt_path FILE"
+            + (f"; with other configs there are {', '.join(alike)}" if alike else "")
         )
     name = max(found, key=saved_at).parent.parent.name
     log.info("taking the newest run of this config: %s", name)
@@ -119,7 +139,7 @@ def earlier_stage(given: str, runs: Path = RUNS) -> Path:
     """
     path = Path(given)
     if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
+        if not path.is_file() and not (_PROJECT / path).is_file():  # a shipped config names another one from there
             raise FileNotFoundError(f"model.init_args.init_from: there is no config {path}")
         path = runs / newest_run(config_stem(path, runs), runs)
     elif not path.exists() and len(path.parts) == 1:

@@ -10,6 +10,8 @@ import torch
 from commands.run_folder import (
     claim_run_name,
     config_stem,
+    earlier_stage,
+    experiment_stem,
     newest_config,
     newest_run,
     newest_since_begun,
@@ -64,14 +66,33 @@ def test_slurm_jobs_keep_their_name_after_a_requeue(tmp_path):
 
 
 def test_newest_run(tmp_path):
-    checkpoint(tmp_path / "a-b-1", "best.ckpt", age=50)
-    checkpoint(tmp_path / "a-b-2", "last.ckpt", age=20)
-    checkpoint(tmp_path / "a-b-3", "best.ckpt", age=90)
-    checkpoint(tmp_path / "a-b_deep-1", "best.ckpt", age=0)  # of another config
-    (tmp_path / "a-b-4").mkdir()  # stopped before its first checkpoint
-    assert newest_run("a-b", tmp_path) == "a-b-2"
+    time = "-20260101-120000"
+    checkpoint(tmp_path / f"a-b{time}", "best.ckpt", age=50)
+    checkpoint(tmp_path / f"a-b{time}-2", "last.ckpt", age=20)
+    checkpoint(tmp_path / "a-b-job7", "best.ckpt", age=90)
+    for other in ("a-b_deep", "a-b-deep", "a-b+blind"):
+        checkpoint(tmp_path / f"{other}{time}", "best.ckpt", age=0)
+    (tmp_path / f"a-b{time}-3").mkdir()  # stopped before its first checkpoint
+    assert newest_run("a-b", tmp_path) == f"a-b{time}-2"
+    assert newest_run("a-b+blind", tmp_path) == f"a-b+blind{time}"
     with pytest.raises(FileNotFoundError, match="no trained run"):
         newest_run("a-c", tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"with other configs there are a-b-deep{time}$"):
+        newest_run("a-b-d", tmp_path)
+
+
+def test_an_experiment_is_all_configs_but_overlays():
+    configs = "configs/a/b.yaml", "configs/overlays/gpu.yaml", "configs/a/ablation/blind.yaml"
+    assert experiment_stem(list(map(Path, configs))) == "a-b+blind"
+
+
+def test_a_shipped_config_is_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "vision_language-pretrain-20260101-120000"
+    checkpoint(tmp_path / "runs" / name, "best.ckpt", age=0)
+    assert earlier_stage("configs/vision_language/pretrain.yaml").parts[-3] == name
+    with pytest.raises(FileNotFoundError, match="there is no config configs/vision_language/pretrian.yaml"):
+        earlier_stage("configs/vision_language/pretrian.yaml")
 
 
 def test_resolve_checkpoint(tmp_path):
