@@ -52,14 +52,20 @@ def obstacles(parts: Parts, merge: bool) -> list[str]:
     return found
 
 
-def write(parts: Parts, folder: Path, tokenizer: "PreTrainedTokenizerFast", end_of_turn: int, pad: int) -> None:
+class Answering(NamedTuple):
+    """How answers are written."""
+
+    end_of_turn: int  # the token that ends an answer
+    pad: int  # the token that prompts are padded with
+    longest: int  # tokens of the longest answer
+
+
+def write(parts: Parts, folder: Path, tokenizer: "PreTrainedTokenizerFast", answering: Answering) -> None:
     """Uses the language model up: its adapters are merged, its weights get one format.
 
     Args:
         folder: is there, and empty.
         tokenizer: with a chat template that takes images.
-        end_of_turn: the token that ends an answer.
-        pad: the token that prompts are padded with.
     """
     from transformers import GenerationConfig
 
@@ -70,7 +76,11 @@ def write(parts: Parts, folder: Path, tokenizer: "PreTrainedTokenizerFast", end_
     # spare rows that many models have beyond their tokenizer's tokens.
     spare = list(range(parts.language_model.vocabulary, model.config.text_config.vocab_size))
     model.generation_config = GenerationConfig(
-        eos_token_id=end_of_turn, pad_token_id=pad, suppress_tokens=spare or None, do_sample=False
+        eos_token_id=answering.end_of_turn,
+        pad_token_id=answering.pad,
+        max_new_tokens=answering.longest,
+        suppress_tokens=spare or None,
+        do_sample=False,
     )
     model.save_pretrained(folder)
     processor(parts, tokenizer).save_pretrained(folder)

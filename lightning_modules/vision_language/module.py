@@ -195,5 +195,6 @@ class VisionLanguageModel(MultimodalModule):
             super().export(folder, merge)
             return
         log.info("as a LlavaForConditionalGeneration of transformers")
+        answering = llava_export.Answering(tokenizer.end_of_turn, tokenizer.pad, self.max_new_tokens)
         with new_directory(folder) as new:
-            llava_export.write(parts, new, self.data.exported_tokenizer(), tokenizer.end_of_turn, tokenizer.pad)
+            llava_export.write(parts, new, self.data.exported_tokenizer(), answering)

@@ -21,7 +21,7 @@ from lightning_modules.multimodal.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.vision_tower import VisionTower, tower_background
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 from lightning_modules.vision_language import llava_export
-from lightning_modules.vision_language.llava_export import Parts, obstacles
+from lightning_modules.vision_language.llava_export import Answering, Parts, obstacles
 from tests.coloured_squares import COLOURS, LANGUAGE_MODEL, TOWER, ColouredSquares, Squares, write_config
 
 LAYOUT = ImageLayout(size=32, tokens=16)
@@ -63,7 +63,7 @@ def exported(parts, tokenizer, folder):
 
     assert obstacles(parts, merge=False) == []
     llava_export.write(
-        parts, folder, exported_tokenizer(tokenizer, "<image>"), tokenizer.end_of_turn, tokenizer.pad
+        parts, folder, exported_tokenizer(tokenizer, "<image>"), Answering(tokenizer.end_of_turn, tokenizer.pad, 12)
     )
     model, found = LlavaForConditionalGeneration.from_pretrained(folder, output_loading_info=True)
     assert not any(found.values()), "nothing is made up, nothing is left over"
@@ -162,7 +162,7 @@ def test_a_frozen_model_is_written_in_its_own_format(build, tokenizer, tmp_path)
     assert obstacles(parts, merge=True) == []
     (tmp_path / "llava").mkdir()
     copied = exported_tokenizer(tokenizer, "<image>")
-    llava_export.write(parts, tmp_path / "llava", copied, tokenizer.end_of_turn, tokenizer.pad)
+    llava_export.write(parts, tmp_path / "llava", copied, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
     model = LlavaForConditionalGeneration.from_pretrained(tmp_path / "llava")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     ours = frozen.causal.get_decoder().layers[0].mlp.up_proj.weight
@@ -234,7 +234,7 @@ def answers_of(folder, pictures, question):
     text = processor.apply_chat_template(chat, add_generation_prompt=True)
     for picture in pictures:
         given = processor(images=[picture], text=text, return_tensors="pt")
-        written = model.generate(**given, max_new_tokens=4)[0, given["input_ids"].shape[1] :]
+        written = model.generate(**given)[0, given["input_ids"].shape[1] :]
         yield processor.decode(written, skip_special_tokens=True)
 
 
