@@ -26,6 +26,10 @@ _STRIP = 1 << 22
 _LARGE = 8
 """Edges of a view: an image that is longer is first made smaller by a whole factor, with a box filter, then padded."""
 
+_ENORMOUS = 64
+"""Edges of what is made of it: of a longer image nobody can tell that a box filter has made it smaller first, and
+resizing a line of millions of pixels would take gigabytes."""
+
 _LONGEST = 100
 """The longer edge of what is cropped, in shorter edges."""
 
@@ -122,7 +126,9 @@ def _middle(image: "Image", width: int, height: int) -> "Image":
 def _resized(image: "Image", width: int, height: int) -> NDArray[np.uint8]:
     from PIL.Image import Resampling
 
-    image = image.convert("RGB")
+    edges = zip(image.size, (width, height), strict=True)
+    factors = tuple(edge // (_LARGE * made) if edge > _ENORMOUS * made else 1 for edge, made in edges)
+    image = image.convert("RGB").reduce(factors) if max(factors) > 1 else image.convert("RGB")
     if image.size != (width, height):
         image = image.resize((width, height), Resampling.BICUBIC)
     return np.asarray(image, np.uint8)
