@@ -35,31 +35,31 @@ class ShardIndex:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[str, Known] = {}
-        path = folder / _NAME
-        try:
-            for name, one in json.loads(path.read_bytes())["shards"].items():
-                size = None if one["size"] is None else int(one["size"])
-                self._known[name] = Known(size, int(one["samples"]), str(one["files"]))
-        except FileNotFoundError:
-            pass
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: not an index of shards ({error!r}); delete it, and it is made again") from error
+        self._known = _read(folder / _NAME)
 
     def shards(self, names: Sequence[str]) -> list[Shard]:
         """The shards, with what is known of them."""
         return [self._shard(name, self._known.get(_address(name))) for name in names]
 
     def add(self, names: Sequence[str]) -> None:
-        """Looks at the shards that are new, or files of another size than they had, and writes down what they hold.
+        """Looks at the shards that are new, or files that were written to since, and writes down what they hold.
 
-        It may be repeated and interrupted.
+        It may be repeated and interrupted. Of several processes that do it at once one looks, the others wait.
 
         Raises:
             ValueError: a shard is damaged.
             OSError: a shard cannot be read, or the index not be written.
         """
-        new = [name for name in names if not self._is_current(name)]
+        from filelock import FileLock
+
+        if all(map(self._is_current, names)):
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / f".{_NAME}.lock"):
+            self._known = _read(self.folder / _NAME)  # with what others have looked at
+            self._look_at([name for name in names if not self._is_current(name)])
+
+    def _look_at(self, new: Sequence[str]) -> None:
         for number, name in enumerate(new, 1):
             self._known[_address(name)], begins = _look_at(name)
             if not is_remote(name):
@@ -77,21 +77,38 @@ class ShardIndex:
         known = self._known.get(_address(name))
         if known is None or is_remote(name):
             return known is not None
-        return known.size == os.path.getsize(name) and self._table(name).is_file()
+        found = os.stat(name)
+        # Not the size alone: archives are padded, so one that was written again has often the size that it had.
+        return (known.size, known.modified) == (found.st_size, found.st_mtime_ns) and self._table(name).is_file()
 
     def _table(self, name: str) -> Path:
         return self.folder / f"{hashlib.sha256(_address(name).encode()).hexdigest()[:16]}.npy"
+
+
+def _read(path: Path) -> dict[str, Known]:
+    """What an index says; nothing where there is none."""
+    known = {}
+    try:
+        for name, one in json.loads(path.read_bytes())["shards"].items():
+            size, modified = (None if one.get(key) is None else int(one[key]) for key in ("size", "modified"))
+            known[name] = Known(size, int(one["samples"]), str(one["files"]), modified)
+    except FileNotFoundError:
+        pass
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not an index of shards ({error!r}); delete it, and it is made again") from error
+    return known
 
 
 def _look_at(name: str) -> tuple[Known, NDArray[np.int64]]:
     digest, begins = hashlib.sha256(), array("q")
     with open_shard(name) as file:
         size = size_of(file, name)
+        modified = None if is_remote(name) else os.fstat(file.fileno()).st_mtime_ns
         for sample in tar_samples(file, name, keep=is_remote(name)):
             begins.append(sample.begin)
             for member in sample.files.values():
                 digest.update(f"{member.name}\0{member.size}\0".encode())
-    return Known(size, len(begins), digest.hexdigest()[:16]), np.array(begins, np.int64)
+    return Known(size, len(begins), digest.hexdigest()[:16], modified), np.array(begins, np.int64)
 
 
 def _address(name: str) -> str:

@@ -22,6 +22,7 @@ class Known(NamedTuple):
     size: int | None  # bytes, where they can be told without reading it
     samples: int
     files: str  # hash of the names and sizes of its files
+    modified: int | None = None  # nanoseconds: when a file of this machine's was last written to
 
 
 class Place(NamedTuple):
@@ -44,7 +45,7 @@ class Shard(NamedTuple):
     name: str  # a path, or an address that fsspec knows
     known: Known | None = None
     table: Path | None = None
-    """File of where the samples begin, of one whose samples are known: it is then not opened to find them."""
+    """File of where the samples begin, of one whose samples are known: it is not opened to find them unless changed."""
 
     def places(self) -> Iterator[Place]:
         """Its samples in their order.
@@ -67,8 +68,10 @@ class Shard(NamedTuple):
 
     def begins(self) -> NDArray[np.int64]:
         """[samples] where each begins, in bytes. Of a file; errors as of `places`."""
-        self._compare("bytes", self.known and self.known.size, os.path.getsize(self.name))
-        if self.table is not None:
+        found = os.stat(self.name)
+        self._compare("bytes", self.known and self.known.size, found.st_size)
+        # Archives are padded: one that was written again has often the size that it had, and other samples.
+        if self.table is not None and self.known is not None and self.known.modified == found.st_mtime_ns:
             begins = np.load(self.table, allow_pickle=False)
         else:
             with open_shard(self.name) as file:
