@@ -32,6 +32,9 @@ class ChatFile(Protocol):
     blocks: Blocks | None
     """Which rows are read at once (row groups); None where any row costs the same."""
 
+    identity: str
+    """Of what the rows hold, as far as it can be told without reading all: not of where they lie, nor since when."""
+
     def __len__(self) -> int: ...
 
     def name(self, row: int) -> str:

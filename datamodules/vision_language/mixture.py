@@ -120,6 +120,7 @@ class Mixture:
         digest = hashlib.sha256()
         for file, settings, one in zip(self.files, self.settings, self._rounds, strict=True):
             digest.update(f"{Path(settings.path).name} {one.rows} {one.samples} {settings.system} ".encode())
+            digest.update(f"{file.identity} ".encode())
             if file.blocks is not None:
                 digest.update(f"{file.blocks.window} ".encode())
                 digest.update(np.concatenate([file.blocks.starts, file.blocks.sizes]).tobytes())

@@ -1,5 +1,7 @@
 """Some of the rows of a file: what is held out for validation, and the rest."""
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ class Part:
 
     def __init__(self, file: ChatFile, rows: NDArray[np.int64]) -> None:
         self.file, self.rows = file, rows
+        self.identity = hashlib.sha256(f"{file.identity} ".encode() + rows.tobytes()).hexdigest()[:16]
         self.blocks = None
         if file.blocks is not None:
             starts = np.searchsorted(rows, file.blocks.starts)

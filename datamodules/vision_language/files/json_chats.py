@@ -28,6 +28,7 @@ class JsonChats:
     def __init__(self, path: str | Path, lines: bool, images: str | Path | None = None) -> None:
         self.path, self.lines = Path(path), lines
         self._extents = (lines_of if lines else elements_of)(self.path)
+        self.identity = f"{self._extents.checksum:08x}"
         self._images = ImageFolder(self.path.parent if images is None else images)
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ that where each has its line. A record is parsed again when it is asked for.
 
 import json
 import re
+import zlib
 from array import array
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -29,16 +30,17 @@ class Extents(NamedTuple):
 
     starts: NDArray[np.int64]  # [n] bytes from the file's beginning
     ends: NDArray[np.int64]  # [n]
+    checksum: int  # of the whole file: it is read through anyway, and that takes far longer
     numbers: NDArray[np.int64] | None = None  # [n] each record's place in the file, where some places hold none
 
 
 def lines_of(path: Path) -> Extents:
     """The lines of a file that are not blank; their numbers count from 0 and count blank lines, too."""
-    found, offset = [np.zeros(1, np.int64)], 0
+    found, offset, checksum = [np.zeros(1, np.int64)], 0, 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             found.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + (offset + 1))
-            offset += len(chunk)
+            offset, checksum = offset + len(chunk), zlib.crc32(chunk, checksum)
         starts = np.concatenate(found)
         ends = np.append(starts[1:], offset)
         holds = np.ones(len(starts), np.bool_)
@@ -46,8 +48,8 @@ def lines_of(path: Path) -> Extents:
             file.seek(starts[line])
             holds[line] = bool(file.read(int(ends[line] - starts[line])).strip())
     if holds.all():
-        return Extents(starts, ends)
-    return Extents(starts[holds], ends[holds], np.flatnonzero(holds))
+        return Extents(starts, ends, checksum)
+    return Extents(starts[holds], ends[holds], checksum, np.flatnonzero(holds))
 
 
 def elements_of(path: Path) -> Extents:
@@ -73,7 +75,8 @@ def elements_of(path: Path) -> Extents:
             text.at += 1
             text.next()
             closed = after == "]"
-    return Extents(np.array(starts, np.int64), np.array(ends, np.int64))
+        text.pass_rest()
+    return Extents(np.array(starts, np.int64), np.array(ends, np.int64), text.checksum)
 
 
 def record(path: Path, start: int, end: int) -> Any:
@@ -101,7 +104,7 @@ class _Text:
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file, self._path, self._decoder = file, path, json.JSONDecoder()
-        self._text, self.at, self._begin = "", 0, 0
+        self._text, self.at, self._begin, self.checksum = "", 0, 0, 0
         self._more(max(_CHUNK, 3))
         if self._text.startswith("\xef\xbb\xbf"):  # the byte-order mark
             self.at = 3
@@ -134,6 +137,12 @@ class _Text:
             raise self.error(f"record {number} is not JSON, or longer than {LONGEST} bytes ({wrong})") from wrong
         self.at = end
 
+    def pass_rest(self) -> None:
+        """Goes to the end of the file."""
+        self.at = len(self._text)
+        while self._more(_CHUNK):
+            self.at = len(self._text)
+
     def error(self, what: str) -> ValueError:
         return ValueError(f"{self._path}: {what} at byte {self.place}; found {self.shown()}")
 
@@ -145,6 +154,7 @@ class _Text:
         if len(self._text) - self.at > LONGEST:
             return False
         data = self._file.read(size)
+        self.checksum = zlib.crc32(data, self.checksum)
         self._text, self._begin = self._text[self.at :] + data.decode("latin-1"), self._begin + self.at
         self.at = 0
         return bool(data)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from datamodules.multimodal.unusable import UnusableSample
 from datamodules.vision_language.files.forms import CHAT_FIELDS, IMAGE_FIELDS, first_of, marked, messages_of
 from datamodules.vision_language.files.image_folder import ImageFolder
-from datamodules.vision_language.files.row_groups import KEPT, RowGroups, outline, read_footer
+from datamodules.vision_language.files.row_groups import KEPT, RowGroups, file_identity, outline, read_footer
 from datamodules.vision_language.files.small_groups import rewritten, too_large, write_small_groups
 from datamodules.vision_language.image_chat import MARKER, ImageChat
 from engine.sampling import Blocks
@@ -47,7 +47,7 @@ class ParquetChats:
                 raise ValueError(f"{source}: lacks the column {', '.join(sorted(missing))} that {self.paths[0]} has")
             found = outline(footer, columns)
             if too_large(found):
-                source = rewritten(source, root)
+                source = rewritten(source, root, columns)
                 found = outline(read_footer(source), columns)
             files.append(source)
             outlines.append(found)
@@ -55,6 +55,7 @@ class ParquetChats:
         self._images = ImageFolder(self.paths[0].parent if images is None else images)
         # What is mixed must be kept, or each sample would read a row group. The order of the samples depends on the
         # files alone, whatever a process has kept.
+        self.identity = " ".join(map(file_identity, self.paths))
         self.blocks = Blocks(self._rows.starts, self._rows.sizes, WINDOW)
 
     def __len__(self) -> int:

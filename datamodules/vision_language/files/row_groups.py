@@ -4,6 +4,7 @@ A row group is the least of a Parquet file that can be read. So a sample costs i
 still there from another sample: reading is cheap in an order that stays among a few groups for a while (see `Blocks`).
 """
 
+import hashlib
 import mmap
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,16 @@ def read_footer(path: Path) -> "FileMetaData":
         return pyarrow.parquet.read_metadata(path)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path}: not a Parquet file, or one that was cut off: {error}") from error
+
+
+def file_identity(path: Path) -> str:
+    """Of what a Parquet file holds: its size and its footer, which knows the sizes of all its parts."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(size - 8)
+        footer = int.from_bytes(file.read(4), "little") + 8
+        file.seek(max(0, size - footer))
+        return hashlib.sha256(f"{size} ".encode() + file.read()).hexdigest()[:16]
 
 
 def outline(footer: "FileMetaData", columns: Sequence[str]) -> Outline:

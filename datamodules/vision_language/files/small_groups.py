@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from datamodules.vision_language.files.row_groups import KEPT, Outline, outline, read_footer
+from datamodules.vision_language.files.row_groups import KEPT, Outline, file_identity, outline, read_footer
 from engine.durable_file import flush_folder, remove_leftovers, write_beside
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def too_large(found: Outline) -> bool:
     return bool((found.sizes > LARGEST).any() or (found.rows > MOST_ROWS).any())
 
 
-def rewritten(source: Path, root: str | Path) -> Path:
+def rewritten(source: Path, root: str | Path, columns: Sequence[str]) -> Path:
     """What a file was written again as.
 
     Raises:
         ValueError: it was not yet; says what to do.
     """
-    path = _place(source, root)
+    path = _place(source, root, columns)
     if not path.is_file():
         found = read_footer(source)
         rows = max(found.row_group(group).num_rows for group in range(found.num_row_groups))
@@ -64,7 +64,7 @@ def write_small_groups(source: Path, root: str | Path, columns: Sequence[str]) -
     """
     from filelock import FileLock
 
-    path = _place(source, root)
+    path = _place(source, root, columns)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")):
         if path.is_file():
@@ -79,14 +79,9 @@ def write_small_groups(source: Path, root: str | Path, columns: Sequence[str]) -
     return path
 
 
-def _place(source: Path, root: str | Path) -> Path:
-    """Named after the source and what it holds: its size and its footer, which knows the sizes of all its parts."""
-    size = source.stat().st_size
-    with source.open("rb") as file:
-        file.seek(size - 8)
-        footer = int.from_bytes(file.read(4), "little") + 8
-        file.seek(max(0, size - footer))
-        digest = hashlib.sha256(f"{size} {GROUP_SIZE} ".encode() + file.read())
+def _place(source: Path, root: str | Path, columns: Sequence[str]) -> Path:
+    """Named after the source, what it holds, and what is taken of it."""
+    digest = hashlib.sha256(f"{file_identity(source)} {GROUP_SIZE} {' '.join(columns)}".encode())
     return Path(root) / "parquet" / f"{source.stem}-{digest.hexdigest()[:16]}.parquet"
 
 

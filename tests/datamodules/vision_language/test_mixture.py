@@ -1,4 +1,6 @@
+import os
 import pickle
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -8,9 +10,18 @@ from hypothesis import strategies as st
 
 from datamodules.vision_language import mixture
 from datamodules.vision_language.mixture import Mixture
+from datamodules.vision_language.part import Part
 from datamodules.vision_language.source_settings import SourceSettings, check_sources
 from engine.sampling import Blocks, global_batches
-from tests.vision_language_files import Sample, coloured, write_finevision_parquet, write_jsonl, write_llava
+from tests.vision_language_files import (
+    Sample,
+    coloured,
+    write_finevision_parquet,
+    write_jsonl,
+    write_llava,
+    write_minimind_parquet,
+    write_tar,
+)
 
 
 class Numbered:
@@ -146,6 +157,44 @@ def test_mixtures_that_differ_have_other_names(tmp_path):
     names.append(Mixture(variants[-1], tmp_path).identity)  # its blocks come in another order
     assert len(set(names)) == len(variants) + 1
     assert Mixture(variants[0], tmp_path).identity == names[0]
+
+
+WRITERS = {"json": write_llava, "jsonl": write_jsonl, "parquet": write_minimind_parquet, "tar": write_tar}
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("part", [False, True], ids=["all", "a part"])
+def test_a_file_that_changed_has_another_identity(tmp_path, form, part):
+    """Also where its rows have the sizes that they had. A copy is the same, wherever it lies."""
+
+    def identity(folder, samples):
+        (tmp_path / folder).mkdir()
+        path = WRITERS[form](tmp_path / folder / f"a.{form}", samples)
+        os.utime(path, ns=(len(folder), len(folder)))
+        some = (lambda file: Part(file, np.arange(3, 17))) if part else (lambda file: file)
+        mix = Mixture([SourceSettings(str(path))], tmp_path, part=some)
+        assert pickle.loads(pickle.dumps(mix)).identity == mix.identity
+        return mix.identity
+
+    samples = [coloured(row) for row in range(100, 120)]
+    first = identity("first", samples)
+    shutil.copytree(tmp_path / "first", tmp_path / "copy")
+    copy = Mixture([SourceSettings(str(tmp_path / f"first/a.{form}"))], tmp_path)
+    moved = Mixture([SourceSettings(str(tmp_path / f"copy/a.{form}"))], tmp_path)
+    os.utime(tmp_path / f"copy/a.{form}")
+    assert copy.identity == moved.identity
+    assert identity("the same", samples) == first
+    others = [identity("reversed", samples[::-1]), identity("other", [coloured(row) for row in range(200, 220)])]
+    assert len({first, *others}) == 3
+
+
+def test_other_rows_of_a_file_are_another_part(tmp_path):
+    path = str(write_jsonl(tmp_path / "a.jsonl", [coloured(row) for row in range(8)]))
+    names = {
+        Mixture([SourceSettings(path)], tmp_path, part=lambda file: Part(file, rows)).identity  # noqa: B023
+        for rows in (np.arange(3), np.arange(1, 4))
+    }
+    assert len(names) == 2
 
 
 @pytest.mark.parametrize(
