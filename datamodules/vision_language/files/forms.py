@@ -20,7 +20,7 @@ from datamodules.multimodal.unusable import UnusableSample
 from datamodules.vision_language.image_chat import MARKER
 
 CHAT_FIELDS = ("messages", "conversations", "texts")
-"""Where a chat may stand in a row; the first that is there is taken."""
+"""Where a chat may stand in a row; the first that holds one is taken."""
 
 IMAGE_FIELDS = ("images", "image", "image_bytes")
 """Where its images may stand."""
@@ -73,9 +73,10 @@ def marked(name: str, messages: Sequence[Message], images: int) -> list[Message]
     return [*messages[:first], Message(role="user", content=text), *messages[first + 1 :]]
 
 
-def first_of(fields: Sequence[str], found: Mapping[str, Any] | Sequence[str]) -> str | None:
-    """The first field that is there."""
-    return next((field for field in fields if field in found), None)
+def first_of(fields: Sequence[str], found: Mapping[str, Any]) -> str | None:
+    """The first field that holds something, neither null nor an empty list; else the first that is there."""
+    there = [field for field in fields if field in found]
+    return next((field for field in there if found[field] not in (None, [])), there[0] if there else None)
 
 
 def _turn(name: str, turn: Any) -> list[Message]:

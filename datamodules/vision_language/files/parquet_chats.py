@@ -3,18 +3,16 @@
 from glob import glob
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from datamodules.multimodal.unusable import UnusableSample
-from datamodules.vision_language.files.forms import CHAT_FIELDS, IMAGE_FIELDS, first_of, marked, messages_of
+from datamodules.vision_language.files.forms import first_of, marked, messages_of
 from datamodules.vision_language.files.image_folder import ImageFolder
+from datamodules.vision_language.files.parquet_columns import columns_of
 from datamodules.vision_language.files.row_groups import KEPT, RowGroups, file_identity, outline, read_footer
 from datamodules.vision_language.files.small_groups import rewritten, too_large, write_small_groups
 from datamodules.vision_language.image_chat import MARKER, ImageChat
 from engine.sampling import Blocks
-
-if TYPE_CHECKING:
-    from pyarrow.parquet import FileMetaData
 
 WINDOW = KEPT // 3
 """Bytes of the row groups that are mixed with each other: while one window ends and the next begins, both are kept."""
@@ -37,15 +35,11 @@ class ParquetChats:
 
     def __init__(self, path: str | Path, root: str | Path, images: str | Path | None = None) -> None:
         self.paths = parquet_files(path)
-        self._chat, self._image = columns_of(self.paths[0], read_footer(self.paths[0]))
-        columns = [column for column in (self._chat, self._image) if column is not None]
+        self._chats, self._image_columns = columns_of(self.paths)
+        columns = [*self._chats, *self._image_columns]
         files, outlines = [], []
         for source in self.paths:
-            footer = read_footer(source)
-            missing = set(columns) - set(footer.schema.to_arrow_schema().names)
-            if missing:
-                raise ValueError(f"{source}: lacks the column {', '.join(sorted(missing))} that {self.paths[0]} has")
-            found = outline(footer, columns)
+            found = outline(read_footer(source), columns)
             if too_large(found):
                 source = rewritten(source, root, columns)
                 found = outline(read_footer(source), columns)
@@ -71,18 +65,19 @@ class ParquetChats:
             fields = self._rows.row(row)
         except UnicodeDecodeError as error:
             raise UnusableSample(f"{name}: a text is not UTF-8: {error}") from error
-        found = [] if self._image is None or fields[self._image] is None else fields[self._image]
-        images = [self._bytes(name, image) for image in (found if isinstance(found, list) else [found])]
-        messages = messages_of(name, fields[self._chat])
+        column = first_of(self._image_columns, fields)
+        found = [] if column is None or fields[column] is None else fields[column]
+        images = [self._bytes(name, column, image) for image in (found if isinstance(found, list) else [found])]
+        messages = messages_of(name, fields[first_of(self._chats, fields)])
         if len(images) == 1 and not any(MARKER in message["content"] for message in messages) and _blank(images[0]):
             images = []
         return ImageChat(name, marked(name, messages, len(images)), images)
 
-    def _bytes(self, name: str, image: Any) -> bytes:
+    def _bytes(self, name: str, column: str | None, image: Any) -> bytes:
         if isinstance(image, dict):
             image = image["path"] if image.get("bytes") is None else image["bytes"]
         if image is None or image == b"":
-            raise UnusableSample(f"{name}: one of its images in the column {self._image} is empty")
+            raise UnusableSample(f"{name}: one of its images in the column {column} is empty")
         return image if isinstance(image, bytes) else self._images.read(name, image)
 
 
@@ -106,36 +101,6 @@ def parquet_files(path: str | Path) -> list[Path]:
     return files
 
 
-def columns_of(path: Path, footer: "FileMetaData") -> tuple[str, str | None]:
-    """The columns of a file's chats and, if it has any, of its images.
-
-    Raises:
-        ValueError: it has no column of chats, or one of another type.
-    """
-    from pyarrow import types
-
-    schema = footer.schema.to_arrow_schema()
-    chat, image = first_of(CHAT_FIELDS, schema.names), first_of(IMAGE_FIELDS, schema.names)
-    if chat is None:
-        raise ValueError(
-            f"{path}: expected chats in one of the columns {', '.join(CHAT_FIELDS)} and images in one of "
-            f"{', '.join(IMAGE_FIELDS)}; found {', '.join(schema.names)}"
-        )
-    turns = schema.field(chat).type
-    if not (_is_text(turns) or (_is_list(turns) and types.is_struct(turns.value_type))):
-        raise ValueError(f"{path}: the column {chat} must be JSON text or a list of turns, found {turns}")
-    if image is not None:
-        kind = schema.field(image).type
-        kind = kind.value_type if _is_list(kind) else kind
-        named = types.is_struct(kind) and {"bytes", "path"} & {field.name for field in kind}
-        if not (_is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind) or named):
-            raise ValueError(
-                f"{path}: the column {image} must hold an image's bytes, a path or both (bytes, path), or a list of "
-                f"such; found {schema.field(image).type}"
-            )
-    return chat, image
-
-
 def prepare_parquet(path: str | Path, root: str | Path) -> list[Path]:
     """Writes each file whose row groups are too large again, in small ones; those that were written now.
 
@@ -145,21 +110,9 @@ def prepare_parquet(path: str | Path, root: str | Path) -> list[Path]:
         ValueError, OSError: as of ParquetChats; and the disk did not take what is written.
     """
     files = parquet_files(path)
-    columns = [column for column in columns_of(files[0], read_footer(files[0])) if column is not None]
+    columns = [column for some in columns_of(files) for column in some]
     large = [file for file in files if too_large(outline(read_footer(file), columns))]
     return [written for file in large if (written := write_small_groups(file, root, columns)) is not None]
-
-
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
-
-    return types.is_string(kind) or types.is_large_string(kind)
-
-
-def _is_list(kind: Any) -> bool:
-    from pyarrow import types
-
-    return types.is_list(kind) or types.is_large_list(kind)
 
 
 def _blank(image: bytes) -> bool:

@@ -84,6 +84,17 @@ def test_a_marker_is_put_where_there_is_none(tmp_path):
     assert [len(chats.read(row).images) for row in range(4)] == [2, 1, 1, 1]
 
 
+@pytest.mark.parametrize("nothing", [None, []])
+def test_a_field_without_a_value_gives_way_to_the_next(tmp_path, nothing):
+    (tmp_path / "a.png").write_bytes(png((1, 2, 3)))
+    ask = [{"role": "user", "content": "Why?"}]
+    fields = {"messages": nothing, "conversations": ask, "images": nothing, "image": "a.png"}
+    (tmp_path / "chats.jsonl").write_text(json.dumps(fields) + "\n" + json.dumps({**fields, "image": nothing}))
+    chats = JsonChats(tmp_path / "chats.jsonl", True)
+    assert chats.read(0).images == [png((1, 2, 3))] and chats.read(0).messages[0]["content"] == "<image>\nWhy?"
+    assert chats.read(1).images == [] and chats.read(1).messages == ask
+
+
 USER = {"role": "user", "content": "<image>"}
 
 

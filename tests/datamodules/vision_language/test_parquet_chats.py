@@ -10,7 +10,8 @@ import pytest
 
 from datamodules.multimodal.unusable import UnusableSample
 from datamodules.vision_language.files import parquet_chats, row_groups, small_groups
-from datamodules.vision_language.files.parquet_chats import ParquetChats, columns_of, parquet_files, prepare_parquet
+from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
+from datamodules.vision_language.files.parquet_columns import columns_of
 from datamodules.vision_language.files.recent import Recent
 from datamodules.vision_language.files.row_groups import read_footer
 from engine.durable_file import beside
@@ -109,6 +110,49 @@ def test_images_by_path_and_images_that_are_lists(tmp_path):
     assert chats.read(2).images == []
 
 
+def test_a_column_that_is_null_in_a_row_gives_way_to_the_next(tmp_path):
+    red, blue = png((255, 0, 0)), png((0, 0, 255))
+    chat = json.dumps([{"role": "user", "content": "Which?"}])
+    columns = {
+        "messages": [None, chat, None, chat],
+        "conversations": [chat, None, chat, None],
+        "images": pyarrow.array([None, [red], [], [red, blue]], pyarrow.list_(pyarrow.binary())),
+        "image": [blue, blue, blue, None],
+    }
+    expected = [[blue], [red], [blue], [red, blue]]
+    path = written(tmp_path / "a.parquet", **columns)
+    chats = ParquetChats(path, tmp_path)
+    assert [chats.read(row).images for row in range(4)] == expected
+    assert [chats.read(row).messages[0]["content"].count("<image>") for row in range(4)] == [1, 1, 1, 2]
+    columns["images"] = pyarrow.nulls(4)
+    chats = ParquetChats(written(tmp_path / "b.parquet", **columns), tmp_path)
+    assert [chats.read(row).images for row in range(4)] == [[blue]] * 3 + [[]]
+
+
+def test_of_several_files_each_may_have_nulls(tmp_path):
+    """And of columns that are full one is read, though there are more."""
+    chat, red, blue = json.dumps([{"role": "user", "content": "Which?"}]), png((255, 0, 0)), png((0, 0, 255))
+    written(tmp_path / "a.parquet", messages=[chat], conversations=[chat], images=[red], image=[blue])
+    assert columns_of([tmp_path / "a.parquet"]) == (["messages"], ["images"])
+    images = pyarrow.array([None], pyarrow.binary())
+    written(tmp_path / "b.parquet", messages=[chat], images=images, image=[blue])
+    chats = ParquetChats(tmp_path, tmp_path)
+    assert [chats.read(row).images for row in range(2)] == [[red], [blue]]
+    written(tmp_path / "c.parquet", messages=[chat], images=[red])
+    with pytest.raises(ValueError, match="c.parquet: lacks the column image that .*b.parquet has"):
+        ParquetChats(tmp_path, tmp_path)
+
+
+def test_a_file_that_is_written_again_keeps_the_column_that_fills_the_gaps(tmp_path, monkeypatch):
+    monkeypatch.setattr(small_groups, "MOST_ROWS", 3)
+    chat, images = json.dumps([{"role": "user", "content": "Which?"}]), [png((9, row, 0)) for row in range(6)]
+    first = [None if row % 2 else image for row, image in enumerate(images)]
+    path = written(tmp_path / "a.parquet", messages=[chat] * 6, images=first, image=images)
+    prepare_parquet(path, tmp_path)
+    chats = ParquetChats(path, tmp_path)
+    assert [chats.read(row).images for row in range(6)] == [[image] for image in images]
+
+
 def test_a_tiny_black_image_is_none_only_where_no_marker_asks_for_it(tmp_path):
     black, large = png((0, 0, 0)), png((0, 0, 0), size=16)
     asked, plain = ([{"role": "user", "content": text}] for text in ("<image>", "Why?"))
@@ -153,7 +197,7 @@ def test_a_text_that_is_not_utf_8_is_named(tmp_path):
 def test_columns_that_cannot_be_used_are_said_when_the_file_is_opened(tmp_path, columns, said):
     path = written(tmp_path / "a.parquet", **columns)
     with pytest.raises(ValueError, match=f"a.parquet: .*{said}"):
-        columns_of(path, read_footer(path))
+        columns_of([path])
 
 
 def test_files_that_do_not_fit_each_other_are_refused(tmp_path):
