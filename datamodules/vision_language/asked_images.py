@@ -9,7 +9,7 @@ from datamodules.multimodal.batch import Images
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.multimodal.images import Views, collate_views
-from datamodules.vision_language.files.forms import marked
+from datamodules.vision_language.files.forms import content_of, marked
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.image_chat import ImageChat, UnusableSample
 from datamodules.vision_language.image_chat_samples import Cutting
@@ -31,7 +31,7 @@ class AskedImages:
 
     A line is an object with `question`, and `image`, a path, or `images`, a list of paths (absolute, or relative to
     the file), or neither. Where an image belongs in the question stands `<image>`; without any they come first. An
-    `id` is written beside the answer, as everything on the line is.
+    `id`, a text or a number, is written beside the answer, as everything on the line is.
 
     Args:
         path: the file.
@@ -83,7 +83,7 @@ class AskedImages:
     def _line(self, line: str, where: str) -> Asked:
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{where}: not JSON ({error})") from error
         if not isinstance(record, dict):
             raise ValueError(f"{where}: found {type(record).__name__}, expected an object with a question")
@@ -93,6 +93,10 @@ class AskedImages:
         question = record.get("question")
         if not isinstance(question, str) or not question.strip():
             raise ValueError(f"{where}: question is {question!r}, expected a text")
+        if not isinstance(record.get("id"), str | int | float | None):
+            raise ValueError(f"{where}: id is {type(record['id']).__name__}, expected a text or a number")
+        for text in (question, str(record.get("id"))):
+            content_of(where, text)
         if "image" in record and "images" in record:
             raise ValueError(f"{where}: expected either image, a path, or images, a list of paths")
         images = record.get("images", [record["image"]] if record.get("image") is not None else [])

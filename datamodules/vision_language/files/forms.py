@@ -82,17 +82,26 @@ def first_of(fields: Sequence[str], found: Mapping[str, Any]) -> str | None:
 def _turn(name: str, turn: Any) -> list[Message]:
     if isinstance(turn, dict) and {"user", "assistant"} & set(turn):
         said = [(role, turn[role]) for role in ("user", "assistant") if turn.get(role) is not None]
-        return [Message(role=role, content=_content(name, content)) for role, content in said]
+        return [Message(role=role, content=content_of(name, content)) for role, content in said]
     role, content = None, None
     if isinstance(turn, dict):
         role, content = (turn["from"], turn.get("value")) if "from" in turn else (turn.get("role"), turn.get("content"))
     if not isinstance(role, str) or role not in _SPEAKERS:
         expected = "{role, content}, {from, value} or {user, assistant} with " + ", ".join(_SPEAKERS)
         raise UnusableSample(f"{name}: expected {expected}; found {_shown(turn)}")
-    return [Message(role=_SPEAKERS[role], content=_content(name, content))]
+    return [Message(role=_SPEAKERS[role], content=content_of(name, content))]
 
 
-def _content(name: str, content: Any) -> str:
+def content_of(name: str, content: Any) -> str:
+    """The text of a turn's content.
+
+    Args:
+        name: file and row, for errors.
+        content: a text, or a list of parts.
+
+    Raises:
+        UnusableSample: it is neither, or a text that no tokenizer takes.
+    """
     if isinstance(content, str):
         try:
             content.encode()
@@ -106,7 +115,7 @@ def _content(name: str, content: Any) -> str:
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text" and isinstance(part.get("text"), str):
-            texts.append(_content(name, part["text"]))
+            texts.append(content_of(name, part["text"]))
         elif kind in _ALSO_AN_IMAGE:
             texts.append(f"{MARKER}\n")
         else:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONGEST = 64 * 2**20
-"""Bytes of the longest record; a file without an end of a record in so many is no such file."""
+"""Bytes of the longest record: a longer line is unusable, and a list without an end of a record in so many no list."""
 
 _CHUNK = 4 * 2**20
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -83,9 +83,11 @@ def record(path: Path, start: int, end: int) -> Any:
     """A record's value.
 
     Raises:
-        ValueError: what lies there is not JSON.
+        ValueError: what lies there is not JSON, or too long.
         OSError: the file cannot be read, or is shorter than it was.
     """
+    if end - start > LONGEST:
+        raise ValueError(f"it has {end - start:,} bytes, expected at most {LONGEST:,}")
     # Opened for each record: a mapped file would count as memory of every process that reads it, and an open one
     # would be shared with loaders that are forked.
     with path.open("rb", buffering=0) as file:

@@ -273,6 +273,10 @@ def test_questions_about_images_of_ones_own(tmp_path):
         ({"image": 3, "question": "?"}, "expected image, a path"),
         ({"image": "a.png", "question": "<image> and <image>"}, "stands 2 times"),
         ({"img": "a.png", "question": "?"}, "found img, expected"),
+        ({"question": "a\ud800"}, "line 1: its text holds half of a character, .ud800, at 1"),
+        ({"question": "?", "id": "\udc00"}, "line 1: its text holds half of a character"),
+        ({"question": "?", "id": [[7]]}, "line 1: id is list, expected a text or a number"),
+        ('{"question": "?", "id": ' + "[" * 100_000, "line 1: not JSON .*recursion"),
         ("", "found no line"),
     ],
 )

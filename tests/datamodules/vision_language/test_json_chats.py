@@ -207,6 +207,16 @@ def test_a_record_without_an_end_is_not_read_for_ever(tmp_path, monkeypatch):
     assert max(most) < 5000
 
 
+def test_a_line_that_is_too_long_is_named_and_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_records, "LONGEST", 1000)
+    good = json.dumps({"messages": [{"role": "user", "content": "Why?"}]})
+    (tmp_path / "chats.jsonl").write_text(f"{good}\n{' ' * 1000}{good}\n{good}")
+    chats = JsonChats(tmp_path / "chats.jsonl", True)
+    assert chats.read(0) and chats.read(2)
+    with pytest.raises(UnusableSample, match="chats.jsonl, line 2: .* has 1,0.. bytes, expected at most 1,000"):
+        chats.read(1)
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
