@@ -24,6 +24,10 @@ PAPER, INK, FAINT, RULE = (255, 255, 255), (28, 33, 38), (91, 101, 112), (213, 2
 RIGHT, WRONG = (10, 122, 75), (180, 35, 24)
 
 
+_MARKDOWN = {ord(letter): f"&#{ord(letter)};" for letter in "\\`*_[]()!|~:"}
+"""What has a meaning in Markdown or makes an address a link, as what it looks like."""
+
+
 class ShownAnswer(NamedTuple):
     """What was asked, what is right, and what was said."""
 
@@ -155,4 +159,5 @@ def _fitted(picture: "Image", edge: int) -> "Image":
 
 
 def _cell(said: str) -> str:
-    return escape(printable(said)).replace("|", "&#124;").replace("\n", "<br>") or "(nothing)"
+    # As text, whoever wrote it: neither markup nor Markdown, which would fetch what ![](http://...) names.
+    return escape(printable(said)).translate(_MARKDOWN).replace("\n", "<br>") or "(nothing)"

@@ -67,6 +67,24 @@ def test_letters_without_a_font_are_boxes_and_the_text_has_them(monkeypatch):
     assert "蓝色 ?" in said and "a &#124; b<br>&lt;b&gt;c&lt;/b&gt;" in said
 
 
+@pytest.mark.filterwarnings("ignore:html5lib:DeprecationWarning")  # TensorBoard's own copy of it
+@pytest.mark.parametrize(
+    "said",
+    ["![x](http://evil/a.png)", "[x](http://evil)", "http://evil/a", "<http://evil>", "`a` *b* __c__ ~~d~~", "\\*"],
+)
+def test_markdown_in_an_answer_is_text(said):
+    """As TensorBoard turns it into a page."""
+    import html
+    import re
+
+    from tensorboard.plugin_util import markdown_to_safe_html
+
+    page = markdown_to_safe_html(text([answer(answer=said)]))
+    [row] = re.findall("<tbody>(.*)</tbody>", page, re.DOTALL)
+    cells = re.findall("<td>(.*?)</td>", row)
+    assert html.unescape(cells[3]) == said and "<" not in cells[3]
+
+
 def test_letters_that_some_font_has_are_drawn():
     wide = fonts._fonts()[1:]
     letters = [letter for letter in "色é𝄞Ж你" if any(fonts._has(font, letter) for font in fonts._fonts())]
