@@ -23,7 +23,7 @@ from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.part import Part, held_out
 from datamodules.vision_language.shards.records import ShardRecords
 from datamodules.vision_language.shards.tar_chats import read_sample
-from datamodules.vision_language.source_settings import SourceSettings, check_sources, check_streamed
+from datamodules.vision_language.source_settings import SourceSettings, check_sources, check_streamed, shared_files
 from engine.randomness import global_seed
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class ImageChats(ImageDataModule):
                     log.info("%s: written in smaller row groups to %s", source.path, path)
 
     def setup(self, stage: str) -> None:
+        if stage in ("fit", "test"):
+            self._warn_of_shared_files()
         if stage == "fit" and self.shuffle_window is not None:
             self.train_set = self.stream(self._streamed)
         elif stage == "fit":
@@ -129,6 +131,16 @@ class ImageChats(ImageDataModule):
                 raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
             asked = AskedImages(Path(self.questions_file), self._cutting, self.system)
             self.predict_set = self.questions(asked, in_order=True)
+
+    def _warn_of_shared_files(self) -> None:
+        for name, sources in (("validation", self.validation_sources), ("test", self.test_sources)):
+            shared = shared_files(self.train_sources, sources or [])
+            if shared:
+                more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+                log.warning(
+                    "%s%s: in data.init_args.train and in data.init_args.%s: what is trained on is evaluated, so its "
+                    "scores say nothing of other data", ", ".join(shared[:3]), more, name,
+                )  # fmt: skip
 
     @cached_property
     def _training(self) -> Mixture:

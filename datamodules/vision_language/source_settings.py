@@ -1,12 +1,13 @@
 """What a configuration says of one file of chats, or of several of the same form."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from datamodules.vision_language.files.json_chats import JsonChats
-from datamodules.vision_language.files.parquet_chats import ParquetChats, prepare_parquet
+from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
 from datamodules.vision_language.image_chat import ChatFile
 from datamodules.vision_language.shards.index import ShardIndex
 from datamodules.vision_language.shards.names import is_remote, shard_names
@@ -92,6 +93,16 @@ class SourceSettings:
             return TarChats(self.shards(root))
         return JsonChats(self.path, lines=self.form == "jsonl", images=self.images)
 
+    def files(self) -> set[str]:
+        """Where its files are: paths without links, or addresses.
+
+        Raises:
+            FileNotFoundError, ValueError: there are none.
+        """
+        if self.form == "tar":
+            return {name if is_remote(name) else os.path.realpath(name) for name in shard_names(self.path)}
+        return set(map(os.path.realpath, parquet_files(self.path) if self.form == "parquet" else [self.path]))
+
     def prepare(self, root: str | Path) -> list[Path]:
         """Writes into `root` what `open` needs besides the file itself; the paths of what was written now."""
         if self.form == "tar":
@@ -114,6 +125,21 @@ class SourceSettings:
         """
         names = [name for name in shard_names(self.path) if not (files_alone and is_remote(name))]
         ShardIndex(Path(root) / SHARDS).add(names)
+
+
+def shared_files(first: Sequence[SourceSettings], second: Sequence[SourceSettings]) -> list[str]:
+    """The files that both sets have; of those that are there."""
+    return sorted(_files_of(first) & _files_of(second))
+
+
+def _files_of(sources: Sequence[SourceSettings]) -> set[str]:
+    found: set[str] = set()
+    for source in sources:
+        try:
+            found |= source.files()
+        except (FileNotFoundError, ValueError):
+            pass  # a set that is not used need not be there; of one that is used, whoever opens it says what is wrong
+    return found
 
 
 def check_sources(sources: Sequence[SourceSettings], name: str) -> None:

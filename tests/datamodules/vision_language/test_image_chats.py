@@ -92,6 +92,26 @@ def test_training_and_validation_never_share_a_row(chats):
     assert len(smaller.validation_set) == 1
 
 
+def test_a_file_to_train_and_to_evaluate_is_warned_of(tmp_path, caplog):
+    """Also under another name; and not of files that nobody needs to have."""
+    paths = [write_jsonl(tmp_path / f"{name}.jsonl", [coloured(0), coloured(1)]) for name in "ab"]
+    (tmp_path / "link.jsonl").symlink_to(paths[0])
+    train, other, link = (SourceSettings(str(path)) for path in (*paths, tmp_path / "link.jsonl"))
+
+    def warned(stage, **sets):
+        caplog.clear()
+        module(train, **{name: [source] for name, source in sets.items()}).setup(stage)
+        return [record.message for record in caplog.records if record.levelname == "WARNING"]
+
+    [said] = warned("fit", validation=link)
+    assert said.startswith(f"{paths[0]}: in data.init_args.train and in data.init_args.validation")
+    [said] = warned("test", test=train)
+    assert said.startswith(f"{paths[0]}: in data.init_args.train and in data.init_args.test")
+    assert warned("fit") == warned("fit", validation=other) == warned("test", test=other) == []
+    absent = SourceSettings(str(tmp_path / "absent.parquet"))
+    assert warned("fit", test=absent) == []
+
+
 @pytest.mark.parametrize(("samples", "size"), [(40, 3), (100_000, 1000), (1000, 999), (5, 5), (5, 50)])
 def test_an_evaluation_takes_short_stretches_from_everywhere(samples, size):
     indices = chosen(samples, size)
@@ -128,6 +148,7 @@ def test_files_of_its_own_to_validate_and_test_with(chats, tmp_path):
 def test_a_part_of_a_file_keeps_its_blocks():
     class File:
         blocks = Blocks(np.array([0, 4, 8]), np.array([40, 41, 42]), 100)
+        identity = "a file"
 
         def __len__(self):
             return 10
