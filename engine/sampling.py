@@ -28,6 +28,8 @@ class Blocks(NamedTuple):
     starts: NDArray[np.int64]  # [blocks] ascending from 0
     sizes: NDArray[np.int64]  # [blocks] what it takes to keep each, in any unit; 0 for nothing
     window: int  # in the same unit: so much, and at most a block more, is mixed
+    groups: NDArray[np.int64] | None = None
+    """[blocks] of each block its group: of every group a batch has, all processes get alike. None: there is one."""
 
 
 class Draw(NamedTuple):
@@ -78,7 +80,8 @@ class TrainSampler(Sampler[Draw]):
             it, so that no process waits for one with longer samples. What a global batch holds does not change.
         blocks: which samples of an epoch are cheap to read together; None where all are alike. Their order follows
             `global_batches`, and the shares of a global batch are dealt out by block, so that each process mostly
-            reads blocks of its own. With `work`, the shares are dealt out by that instead.
+            reads blocks of its own; of each group of blocks alike, as samples of one may take longer. With `work`, the
+            shares are dealt out by that instead.
         trained: how many micro-batches were trained so far. Lightning begins iterations that it then drops; one that
             nothing was trained of is begun again.
     """
@@ -135,8 +138,11 @@ class TrainSampler(Sampler[Draw]):
 
     def _deal(self, epoch: int, number: int, batch: NDArray[np.int64], process: int) -> Iterator[Draw]:
         shares = self.processes * self.accumulation
-        if self.work is None and self.blocks(epoch) is not None:
-            parts = np.array_split(batch, shares)[process * self.accumulation : (process + 1) * self.accumulation]
+        blocks = self.blocks(epoch) if self.work is None else None
+        if blocks is not None:
+            dealt = _by_block(_groups_of(batch, blocks), shares)
+            first = process * self.accumulation
+            parts = [batch[dealt == share] for share in range(first, first + self.accumulation)]
         else:
             if self.work is not None and shares > 1:
                 batch = _there_and_back(batch[np.argsort(-self.work[batch], kind="stable")], shares)
@@ -182,6 +188,28 @@ def _there_and_back(batch: NDArray[np.int64], shares: int) -> NDArray[np.int64]:
     """Every second round of dealing goes from the last share to the first: none has the longer of every pair."""
     rounds = [batch[start : start + shares] for start in range(0, len(batch), shares)]
     return np.concatenate([one[::-1] if turn % 2 and len(one) == shares else one for turn, one in enumerate(rounds)])
+
+
+def _groups_of(batch: NDArray[np.int64], blocks: Blocks) -> NDArray[np.int64]:
+    """[b] the group of each sample."""
+    if blocks.groups is None:
+        return np.zeros(len(batch), np.int64)
+    return blocks.groups[np.searchsorted(blocks.starts, batch, side="right") - 1]
+
+
+def _by_block(groups: NDArray[np.int64], shares: int) -> NDArray[np.int64]:
+    """[b] the share of each sample: stretches of each group, which differ by one sample at most.
+
+    Who gets one more of a group goes round, so that all that a share gets differs by one at most, too.
+    """
+    dealt, next_share = np.empty(len(groups), np.int64), 0
+    for group in np.unique(groups):
+        places = np.flatnonzero(groups == group)
+        each, more = divmod(len(places), shares)
+        lengths = each + ((np.arange(shares) - next_share) % shares < more)
+        dealt[places] = np.repeat(np.arange(shares), lengths)
+        next_share += more
+    return dealt
 
 
 def _or_filler(indices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -112,7 +112,9 @@ class Mixture:
         starts, sizes = zip(*(one.blocks(epoch) for one in self._rounds), strict=True)
         begins = [end - one.samples for end, one in zip(self._ends, self._rounds, strict=True)]
         moved = [of_source + begin for of_source, begin in zip(starts, begins, strict=True)]
-        return Blocks(np.concatenate(moved), np.concatenate(sizes), min(windows))
+        # A source of images takes longer than one of texts: each is dealt out evenly.
+        groups = np.repeat(np.arange(len(sizes)), list(map(len, sizes)))
+        return Blocks(np.concatenate(moved), np.concatenate(sizes), min(windows), groups)
 
     @property
     def identity(self) -> str:

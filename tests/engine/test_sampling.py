@@ -183,6 +183,45 @@ def test_processes_are_dealt_blocks(found, processes, accumulation):
         assert pairs <= len(set(block_of(blocks, batch).tolist())) + processes * accumulation - 1
 
 
+@settings(max_examples=60, deadline=None)
+@given(blocked(), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4), st.integers(0, 9))
+def test_processes_are_dealt_alike_of_each_group(found, processes, accumulation, groups, seed):
+    """Of each group, and of all together, the shares differ by one at most; a group's blocks stay together."""
+    num_samples, blocks = found
+    groups_of_blocks = np.random.default_rng(seed).integers(0, groups, len(blocks.starts))
+    grouped = blocks._replace(groups=groups_of_blocks)
+    samplers = team(num_samples, 24, processes, accumulation, blocks=lambda epoch: grouped)
+    for number, batch in enumerate(global_batches(num_samples, 24, 5, 0, blocks)):
+        parts = [
+            draw.indices[draw.indices != FILLER]
+            for process in range(processes)
+            for draw in samplers[process].draws_of(0, number, process)
+        ]
+        assert sorted(np.concatenate(parts)) == sorted(batch), "what a global batch holds does not change"
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        for group in range(groups):
+            of_group = [part[groups_of_blocks[block_of(blocks, part)] == group] for part in parts]
+            assert max(map(len, of_group)) - min(map(len, of_group)) <= 1
+            batch_of_group = batch[groups_of_blocks[block_of(blocks, batch)] == group]
+            assert np.concatenate(of_group).tolist() == batch_of_group.tolist()
+        pairs = sum(len(set(block_of(blocks, part).tolist())) for part in parts)
+        present = len(set(groups_of_blocks[block_of(blocks, batch)].tolist()))
+        assert pairs <= len(set(block_of(blocks, batch).tolist())) + present * (processes * accumulation - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(blocked(), st.integers(1, 4), st.integers(1, 3))
+def test_one_group_is_dealt_as_none(found, processes, accumulation):
+    num_samples, blocks = found
+    shares = processes * accumulation
+    for given_blocks in (blocks, blocks._replace(groups=np.full(len(blocks.starts), 7))):
+        samplers = team(num_samples, 24, processes, accumulation, blocks=lambda epoch: given_blocks)  # noqa: B023
+        for number, batch in enumerate(global_batches(num_samples, 24, 5, 0, blocks)):
+            draws = [draw for process in range(processes) for draw in samplers[process].draws_of(0, number, process)]
+            for draw, part in zip(draws, np.array_split(batch, shares), strict=True):
+                assert draw.indices.tolist() == (part.tolist() or [FILLER])
+
+
 def test_blocks_that_cost_nothing_are_in_one_window():
     """Then every order is as likely as without blocks."""
     blocks = Blocks(np.arange(0, 1000, 10), np.zeros(100, np.int64), 1)

@@ -12,7 +12,7 @@ from datamodules.vision_language import mixture
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.part import Part
 from datamodules.vision_language.source_settings import SourceSettings, check_sources
-from engine.sampling import Blocks, global_batches
+from engine.sampling import Blocks, TrainSampler, global_batches
 from tests.vision_language_files import (
     Sample,
     coloured,
@@ -82,6 +82,7 @@ def test_blocks_of_a_mixture_are_those_of_its_files(found, epoch, seed):
     for start, end, size in zip(blocks.starts, [*blocks.starts[1:], len(mix)], blocks.sizes, strict=True):
         places = [mix.place(epoch, index) for index in range(start, end)]
         assert len({source for source, _ in places}) == 1
+        assert blocks.groups[np.searchsorted(blocks.starts, start)] == places[0][0]
         assert [row for _, row in places] == list(range(places[0][1], places[0][1] + len(places)))
         file = found[places[0][0]][0]
         if file.blocks is None:
@@ -90,6 +91,20 @@ def test_blocks_of_a_mixture_are_those_of_its_files(found, epoch, seed):
             of = {int(np.searchsorted(file.blocks.starts, row, side="right")) - 1 for _, row in places}
             assert len(of) == 1 and size == file.blocks.sizes[of.pop()]
     assert sorted(np.concatenate(global_batches(len(mix), 7, seed, epoch, blocks))) == list(range(len(mix)))
+
+
+@pytest.mark.parametrize("processes", [2, 8])
+def test_processes_get_as_many_of_each_source(processes):
+    """Of images in row groups and of texts without: or a process would wait for one that has only images."""
+    images = Blocks(np.arange(0, 5000, 100), np.full(50, 10**6), 8 * 10**6)
+    mix = mixed([(Numbered(5000, images), 1.0, None), (Numbered(5000), 1.0, None)])
+    team = [
+        TrainSampler(len(mix), 64, seed=0, process=process, processes=processes, blocks=mix.blocks)
+        for process in range(processes)
+    ]
+    for draws in zip(*team, strict=True):
+        counts = [sum(mix.place(0, int(index))[0] == 0 for index in draw.indices) for draw in draws]
+        assert max(counts) - min(counts) <= 1
 
 
 def test_a_part_of_a_file_is_a_sample_of_it():
