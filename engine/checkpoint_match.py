@@ -28,7 +28,8 @@ def require_lightning(checkpoint: Any, path: Path) -> None:
 def require_match(module: LightningModule, checkpoint: Mapping[str, Any]) -> None:
     """Compares names and shapes of the weights, before any of them is loaded.
 
-    Strategies that load shards by themselves hand a checkpoint without weights on: nothing to compare then.
+    Strategies that load shards by themselves hand a checkpoint without weights on, and from folders without the
+    optimizer's state: nothing to compare then.
 
     Raises:
         ValueError: the checkpoint is of another model, or the run cannot go on with it.
@@ -42,7 +43,8 @@ def require_match(module: LightningModule, checkpoint: Mapping[str, Any]) -> Non
                 f"the checkpoint was written by another model or config: {'; '.join(differences)}. Give the config "
                 "that it was trained with, or train anew under another --run_name"
             )
-    lacking = [key for key in _OF_A_FIT if key not in checkpoint]
+    loaded = () if "state_dict" in checkpoint else ("optimizer_states",)
+    lacking = [key for key in _OF_A_FIT if key not in checkpoint and key not in loaded]
     if module.trainer.state.fn == "fit" and lacking:
         raise ValueError(
             f"the checkpoint has weights, but no {', '.join(lacking)}: it can be tested, but a run cannot go on with it"

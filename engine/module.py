@@ -24,6 +24,7 @@ from engine.randomness import global_seed, seed_torch
 from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
 from engine.streaming import Stream
 from engine.votes import Votes
+from engine.whole_shape import dimensions, elements
 
 log = logging.getLogger("lockstep")
 
@@ -127,7 +128,7 @@ class LockstepModule(LightningModule):
         log.info("%s", plan)
 
     def on_fit_start(self) -> None:
-        sizes = [(parameter.numel(), parameter.requires_grad) for parameter in self.parameters()]
+        sizes = [(elements(parameter), parameter.requires_grad) for parameter in self.parameters()]
         total, trained = sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
         log.info("%s: %s parameters, %s of them trained", type(self).__name__, f"{total:,}", f"{trained:,}")
         if self._frozen_as_built is None and self._leaves_out_frozen():
@@ -237,9 +238,10 @@ class LockstepModule(LightningModule):
     def optimizer_groups(self) -> list[dict[str, Any]]:
         """Matrices with weight decay; norms, biases and scalars without. A group may have its own peak rate, `lr`."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        matrices = [parameter for parameter in trained if dimensions(parameter) >= 2]
         groups = [
-            {"params": [p for p in trained if p.ndim >= 2], "weight_decay": self.weight_decay, "name": "matrices"},
-            {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0, "name": "vectors"},
+            {"params": matrices, "weight_decay": self.weight_decay, "name": "matrices"},
+            {"params": [p for p in trained if dimensions(p) < 2], "weight_decay": 0.0, "name": "vectors"},
         ]
         return [group for group in groups if group["params"]]
 

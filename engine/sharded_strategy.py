@@ -6,17 +6,22 @@ DDP does, and leaves each process its shard of them, which is multiplied in plac
 """
 
 import logging
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import FSDPStrategy
+from torch import nn
 
 from engine.checkpoint_file import DamagedCheckpoint, verify, verify_sizes
 from engine.checkpoints import DurableCheckpointIO
 from engine.durable_file import beside, flush_folder, remove
 from engine.manifest import write_manifest
+from engine.whole_shape import note_shapes
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import MixedPrecision
 
 log = logging.getLogger("lockstep")
 
@@ -28,7 +33,10 @@ class ShardedStrategy(FSDPStrategy):
         state_dict_type: of checkpoints: `sharded` (a folder; each process writes its part) or `full` (one file, which other strategies load as well; gathered by the first process).
         sharding_strategy: what is sharded: `FULL_SHARD` all, `SHARD_GRAD_OP` all but the weights between forward and backward, `HYBRID_SHARD` all within a node, copied between nodes, `NO_SHARD` nothing.
         cpu_offload: keep weights and optimizer state in the machine's memory; the slowest, for models that fit nowhere else.
-        wrap_from: parameters of the smallest module that is gathered by itself; of a 7B language model a layer has 200 million.
+
+    The repeated layers of a network (see `repeated_layers`) are gathered one after another, each as it runs. All else,
+    such as embeddings and heads, is gathered for the whole of a step: tied weights are used at both ends of it, and
+    how often a head is called depends on the samples that a process has, for which no other may wait.
     """  # noqa: E501
 
     def __init__(
@@ -36,16 +44,22 @@ class ShardedStrategy(FSDPStrategy):
         state_dict_type: Literal["sharded", "full"] = "sharded",
         sharding_strategy: Literal["FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "NO_SHARD"] = "FULL_SHARD",
         cpu_offload: bool = False,
-        wrap_from: int = 50_000_000,
     ) -> None:
-        from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
+        super().__init__(state_dict_type=state_dict_type, sharding_strategy=sharding_strategy, cpu_offload=cpu_offload)
 
-        super().__init__(
-            state_dict_type=state_dict_type,
-            sharding_strategy=sharding_strategy,
-            cpu_offload=cpu_offload,
-            auto_wrap_policy=partial(size_based_auto_wrap_policy, min_num_params=wrap_from),
-        )
+    @property
+    def mixed_precision_config(self) -> "MixedPrecision | None":
+        config = super().mixed_precision_config
+        # Buffers keep their format: rotary frequencies that are rounded to bf16 are off by whole turns far into a row.
+        return None if config is None else replace(config, buffer_dtype=None)
+
+    def _setup_model(self, model: nn.Module) -> nn.Module:
+        from torch.distributed.fsdp.wrap import CustomPolicy
+
+        note_shapes(model)
+        layers = repeated_layers(model)
+        self.kwargs["auto_wrap_policy"] = CustomPolicy(lambda module: module in layers)
+        return super()._setup_model(model)
 
     def setup_environment(self) -> None:
         if self.root_device.type != "cuda":
@@ -104,6 +118,16 @@ class ShardedStrategy(FSDPStrategy):
         if problem:
             raise DamagedCheckpoint(f"{problem}. --ckpt_path last takes the newest one of a run that is whole")
         return super().load_checkpoint(checkpoint_path, weights_only=True)
+
+
+def repeated_layers(model: nn.Module) -> set[nn.Module]:
+    """Members of the outermost module lists: every process runs each of them equally often.
+
+    Lists further inside may hold experts, of which a process runs those that its samples are sent to.
+    """
+    if isinstance(model, nn.ModuleList):
+        return {layer for layer in model if any(True for _ in layer.parameters())}
+    return {layer for child in model.children() for layer in repeated_layers(child)}
 
 
 def _whole(folder: Path) -> Path:

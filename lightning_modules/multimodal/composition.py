@@ -61,6 +61,11 @@ class ComposedModule(LockstepModule):
     def build_encoder(self) -> nn.Module:
         """The network that makes features; it has an `output_size`."""
 
+    @property
+    @abstractmethod
+    def sharded(self) -> bool:
+        """Whether FSDP holds the weights."""
+
     def encoder_description(self) -> dict[str, Any]:
         """Its settings, for an export: numbers, strings and lists alone."""
         return {}
@@ -109,7 +114,8 @@ class ComposedModule(LockstepModule):
     @property
     def formats(self) -> Precision:
         """Of pretrained weights, and what is computed with them."""
-        return precision_of(self.trainer.precision, device_has_bf16(self.trainer.strategy.root_device))
+        has_bf16 = device_has_bf16(self.trainer.strategy.root_device)
+        return precision_of(self.trainer.precision, has_bf16, self.sharded)
 
     @property
     def parts(self) -> dict[str, nn.Module]:

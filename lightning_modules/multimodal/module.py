@@ -89,6 +89,10 @@ class MultimodalModule(ComposedModule):
         precise = torch.float32 if self.trainer.strategy.root_device.type == "mps" else torch.float64
         self.evaluation = Evaluation(self.data.outcomes, self.data.kinds, self.data.baselines, precise)
 
+    @property
+    def sharded(self) -> bool:
+        return isinstance(self.trainer.strategy, FSDPStrategy)
+
     # -- training ----------------------------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
@@ -215,7 +219,7 @@ class MultimodalModule(ComposedModule):
     def _write(self, prompts: Prompts, features: Features) -> list[str]:
         tokenizer = self.data.tokenizer
         # Where processes hold parts of the weights, none may stop before the others.
-        together = isinstance(self.trainer.strategy, (FSDPStrategy, ModelParallelStrategy))
+        together = self.sharded or isinstance(self.trainer.strategy, ModelParallelStrategy)
         answers = self.language_model.generate(
             self._embed(prompts, features), prompts.mask, self.max_new_tokens, [tokenizer.end_of_turn], together
         )

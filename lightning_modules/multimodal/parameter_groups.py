@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import nn
 
+from engine.whole_shape import dimensions, elements
+
 
 def parameter_groups(
     parts: Mapping[str, nn.Module],
@@ -32,7 +34,7 @@ def parameter_groups(
         if trained and name not in rates:
             raise ValueError(f"{name} is to train, but there is no learning rate for it")
         for kind, decay in (("matrices", weight_decay), ("vectors", 0.0)):
-            chosen = [parameter for parameter in trained if (parameter.ndim >= 2) == (kind == "matrices")]
+            chosen = [parameter for parameter in trained if (dimensions(parameter) >= 2) == (kind == "matrices")]
             if chosen:
                 group = {"params": chosen, "lr": rates[name], "weight_decay": decay, "name": f"{name}/{kind}"}
                 groups.append(group)
@@ -57,7 +59,7 @@ def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]
     rates = {group["name"].split("/")[0]: group.get("initial_lr", group["lr"]) for group in groups}
     totals = [0, 0]
     for name, parameters in _owned(parts):
-        counts = [sum(p.numel() for p in parameters), sum(p.numel() for p in parameters if p.requires_grad)]
+        counts = [sum(elements(p) for p in parameters), sum(elements(p) for p in parameters if p.requires_grad)]
         formats = sorted({str(p.dtype).removeprefix("torch.") for p in parameters})
         rate = f"{rates[name]:g}" if name in rates else "-"
         table.add_row(name, *(f"{count:,}" for count in counts), ", ".join(formats) or "-", rate)

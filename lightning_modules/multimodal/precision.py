@@ -24,7 +24,7 @@ class Precision(NamedTuple):
     autocast: torch.dtype | None  # what products are computed in; None: in the weights' own format
 
 
-def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
+def precision_of(trainer_precision: str | int, has_bf16: bool, sharded: bool = False) -> Precision:
     """The formats under Lightning's `trainer.precision`.
 
     Under 16-mixed the language model runs in bf16: Qwen2 and Qwen2.5 overflow in fp16 (QwenLM/Qwen3 issues 761, 868).
@@ -32,6 +32,8 @@ def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
 
     Args:
         has_bf16: whether the device computes in bf16, see `device_has_bf16`.
+        sharded: by FSDP, which joins frozen and trained weights of a layer, so that they must be of one format, and
+            computes in a narrower one by itself.
 
     Raises:
         ValueError: the language model cannot run so.
@@ -47,7 +49,15 @@ def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
         raise ValueError(
             f"trainer.precision is {trainer_precision}, but this device has no bf16{reason}; set it to 32-true"
         )
-    return Precision(*_FORMATS[name])
+    precision = Precision(*_FORMATS[name])
+    if not sharded:
+        return precision
+    if name == "16-mixed":
+        raise ValueError(
+            "trainer.precision is 16-mixed, in which FSDP runs language models in fp16, where Qwen2.5 overflows; set "
+            "it to bf16-mixed"
+        )
+    return precision._replace(frozen=precision.trained)
 
 
 def device_has_bf16(device: torch.device) -> bool:

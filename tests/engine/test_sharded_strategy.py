@@ -6,13 +6,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from lightning.pytorch.plugins.precision import FSDPPrecision
 from lightning.pytorch.strategies import FSDPStrategy
+from torch import nn
 
 from callbacks.last_checkpoint import LastCheckpoint
 from engine.checkpoint_file import PROGRESS, DamagedCheckpoint, saved_at, verify
 from engine.checkpoints import DurableCheckpointIO
 from engine.faults import AgreedFailure
-from engine.sharded_strategy import ShardedStrategy
+from engine.sharded_strategy import ShardedStrategy, repeated_layers
+from engine.whole_shape import dimensions, elements, note_shapes
 from tests.conftest import REPOSITORY, TINY
 
 OVERLAY = ["--config", str(REPOSITORY / "configs/overlays/fsdp.yaml")]
@@ -36,13 +39,28 @@ def test_two_folders_are_needed():
 
 
 def test_what_it_hands_on():
-    strategy = ShardedStrategy("full", "SHARD_GRAD_OP", cpu_offload=True, wrap_from=1000)
+    strategy = ShardedStrategy("full", "SHARD_GRAD_OP", cpu_offload=True)
     assert strategy.cpu_offload.offload_params and strategy.sharding_strategy.name == "SHARD_GRAD_OP"
-    policy = strategy.kwargs["auto_wrap_policy"]
-    small, large = torch.nn.Linear(10, 10), torch.nn.Linear(100, 100)
-    assert not policy(module=small, recurse=False, nonwrapped_numel=110)
-    assert policy(module=large, recurse=False, nonwrapped_numel=10_100)
     assert strategy.kwargs["use_orig_params"], "parameters keep their names, for groups, guards and the exact mean"
+    strategy.precision_plugin = FSDPPrecision("bf16-mixed")
+    formats = strategy.mixed_precision_config
+    assert (formats.param_dtype, formats.buffer_dtype) == (torch.bfloat16, None)
+
+
+def test_repeated_layers():
+    """Experts are none: each process runs others."""
+    experts = [nn.ModuleDict({"experts": nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])}) for _ in range(2)]
+    table, head = nn.Embedding(4, 2), nn.Linear(2, 4, bias=False)
+    decoder = nn.ModuleDict({"table": table, "layers": nn.ModuleList([*experts, nn.Identity()])})
+    assert repeated_layers(nn.ModuleDict({"decoder": decoder, "head": head})) == set(experts)
+
+
+def test_shapes_are_those_of_whole_weights():
+    layer = nn.Linear(3, 5)
+    note_shapes(layer)
+    layer.weight.data, layer.bias.data = layer.weight.data.flatten()[:7], layer.bias.data[:0]  # as FSDP does
+    assert [(dimensions(weight), elements(weight)) for weight in layer.parameters()] == [(2, 15), (1, 5)]
+    assert (dimensions(nn.Linear(3, 5).weight), elements(nn.Linear(3, 5).weight)) == (2, 15)
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
