@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 SeriesTokens = Literal["pooled", "patch", "channel_patch"]
-"""How many feature vectors a series becomes: one (the seed's), one for each patch of all channels together, or one for
+"""How many feature vectors a series becomes: one (the original's), one for each patch of all channels together, or one for
 each patch of each channel, channel after channel."""
 
 

@@ -4,7 +4,7 @@ Only what the curve alone can tell is graded: a requirement, a capacity or a tim
 nothing. What an answer lacks counts as wrong. Values and times are read with their units, so 512 of something else is
 not 512 GB.
 
-The seed's measures count numbers by their place in the text, copied ones too, and forgive those that are missing.
+The original's measures count numbers by their place in the text, copied ones too, and forgive those that are missing.
 """
 
 from typing import Any

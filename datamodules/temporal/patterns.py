@@ -1,6 +1,6 @@
 """Shapes of one channel: shares of the capacity that are available, step by step.
 
-The first five are the seed's. The others are what pods of a cluster look like (GenTD26): most of the time nothing
+The first five are the original's. The others are what pods of a cluster look like (GenTD26): most of the time nothing
 happens, everything is free, or a job is on or off.
 
 A pattern returns its values (before noise) and the steps at which it may jump; everywhere else it is smooth.

@@ -36,7 +36,7 @@ class Split(IntEnum):
 
 
 SeriesPosition = Literal["question_first", "series_first"]
-"""What comes first: the question, so that the series' tokens see what is asked, or the series (the seed's)."""
+"""What comes first: the question, so that the series' tokens see what is asked, or the series (the original's)."""
 
 
 class TimelineSample(NamedTuple):
@@ -66,7 +66,7 @@ class Synthesis:
         noise: largest standard deviation of the noise, in shares of the capacity.
         drop_probability: how likely a channel has one to three short drops.
         pod_share: how likely a channel that no job moves looks like a real pod's (flat, saturated, square wave,
-            bursts) instead of the seed's patterns (linear, exponential, sinusoidal, step, plateau).
+            bursts) instead of the original's patterns (linear, exponential, sinusoidal, step, plateau).
         job_share: how likely one job moves all channels of a timeline together.
         missing_probability: how likely a channel lacks some of its samples; one in five of these lacks them all.
         alone_probability: how likely nothing but the channel that is asked about was measured.

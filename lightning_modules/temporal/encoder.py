@@ -4,7 +4,7 @@ Every figure enters with what a network needs to read it off again: the value it
 "Fourier features", NeurIPS 2020: the digits of a percentage are a near-linear function of them), its place in the range
 of its channel in this series, and whether it was measured at all. Whatever is normalised is so over the channels of one
 position, and the range is that of the measured steps, so a series has the same features alone and in any batch; the
-seed's batch norm and average over zero padding mixed them.
+original's batch norm and average over zero padding mixed them.
 """
 
 import math
