@@ -7,8 +7,8 @@ from torch import Tensor
 
 
 SeriesTokens = Literal["pooled", "patch", "channel_patch"]
-"""How many feature vectors a series becomes: one (the original's), one for each patch of all channels together, or one for
-each patch of each channel, channel after channel."""
+"""How many feature vectors a series becomes: one (as in the original), one for each patch of all channels together, or
+one for each patch of each channel, channel after channel."""
 
 
 class SeriesLayout(NamedTuple):

@@ -140,7 +140,7 @@ def check_physics(columns: Sequence[Column], names: Sequence[str], where: str) -
 
 
 def _drop(random: np.random.Generator, shares: Values, jumps: NDArray[np.bool_]) -> Values:
-    """One to three short losses of most of what is available, in the middle four fifths (the original's bottlenecks)."""
+    """One to three short losses of most of what is available, in its middle four fifths, as the original has."""
     steps, shares = len(shares), shares.copy()
     for _ in range(integer(random, 1, 3)):
         start = integer(random, steps // 10, max(steps // 10, steps - steps // 10 - 1))
