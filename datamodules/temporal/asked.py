@@ -1,6 +1,5 @@
 """Questions that somebody asks about timelines of their own: what `predict` answers."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ import numpy as np
 
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
+from datamodules.multimodal.question_lines import read_questions
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.channels import CHANNELS, KEYS
 from datamodules.temporal.recordings import Recording, check_capacities, read_csv
@@ -40,12 +40,7 @@ class AskedTimelines:
 
     def __init__(self, path: Path, layout: SeriesLayout, position: SeriesPosition) -> None:
         self.path, self.layout, self.position = path, layout, position
-        if not path.is_file():
-            raise ValueError(f"data.init_args.questions: {path} is not a file; expected lines of JSON with a question")
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-        self.rows = [self._read(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-        if not self.rows:
-            raise ValueError(f"{path}: found no line, expected a question on each")
+        self.rows = [self._asked(where, record) for where, record in read_questions(path, _FIELDS)]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -61,19 +56,8 @@ class AskedTimelines:
     def collate(self, items: Sequence[Curves]) -> Series:
         return collate(items, self.layout)
 
-    def _read(self, line: str, where: str) -> Asked:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{where}: not JSON ({error})") from error
-        if not isinstance(record, dict):
-            raise ValueError(f"{where}: found {type(record).__name__}, expected an object with a question")
-        unknown = record.keys() - _FIELDS
-        if unknown:
-            raise ValueError(f"{where}: found {', '.join(sorted(unknown))}, expected {', '.join(sorted(_FIELDS))}")
-        question = record.get("question")
-        if not isinstance(question, str) or not question.strip():
-            raise ValueError(f"{where}: question is {question!r}, expected a text")
+    def _asked(self, where: str, record: dict[str, Any]) -> Asked:
+        question = record["question"]
         if PLACEHOLDER not in question:
             question = place(question.strip(), self.position)
         shares = self._recording(record, where).shares

@@ -1,6 +1,5 @@
 """Questions that somebody asks about images of their own: what `predict` answers."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from datamodules.multimodal.batch import Images
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.multimodal.images import Views, collate_views
+from datamodules.multimodal.question_lines import read_questions
 from datamodules.vision_language.files.forms import content_of, marked
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.image_chat import ImageChat, UnusableSample
@@ -44,12 +44,7 @@ class AskedImages:
 
     def __init__(self, path: Path, cutting: Cutting, system: str | None = None) -> None:
         self.path, self.cutting, self.system = path, cutting, system
-        if not path.is_file():
-            raise ValueError(f"data.init_args.questions: {path} is not a file; expected lines of JSON with a question")
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-        self.rows = [self._line(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-        if not self.rows:
-            raise ValueError(f"{path}: found no line, expected a question on each")
+        self.rows = [self._asked(where, record) for where, record in read_questions(path, _FIELDS)]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -80,19 +75,8 @@ class AskedImages:
             raise UnusableSample(f"{row.where}: {error}") from error
         return ImageChat(row.where, row.messages, images)
 
-    def _line(self, line: str, where: str) -> Asked:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{where}: not JSON ({error})") from error
-        if not isinstance(record, dict):
-            raise ValueError(f"{where}: found {type(record).__name__}, expected an object with a question")
-        unknown = record.keys() - _FIELDS
-        if unknown:
-            raise ValueError(f"{where}: found {', '.join(sorted(unknown))}, expected {', '.join(sorted(_FIELDS))}")
-        question = record.get("question")
-        if not isinstance(question, str) or not question.strip():
-            raise ValueError(f"{where}: question is {question!r}, expected a text")
+    def _asked(self, where: str, record: dict[str, Any]) -> Asked:
+        question = record["question"]
         if not isinstance(record.get("id"), str | int | float | None):
             raise ValueError(f"{where}: id is {type(record['id']).__name__}, expected a text or a number")
         for text in (question, str(record.get("id"))):
