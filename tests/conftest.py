@@ -85,7 +85,7 @@ def trained(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("PL_GLOBAL_SEED", "")
         patch.delenv("PL_GLOBAL_SEED")
-        main(["fit", *TINY, "--trainer.max_epochs", "2", "--run_name", "recommender-quickstart-done"])
+        main(["fit", *TINY, "--trainer.max_epochs", "2", "--run_name", "recommender-quickstart-job1"])
     return folder
 
 
@@ -93,7 +93,7 @@ def trained(tmp_path_factory):
 def done(lockstep, trained, tmp_path):
     """The test's own copy of `trained`, in which `lockstep` runs."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
-    return Run(tmp_path / "runs" / "recommender-quickstart-done")
+    return Run(tmp_path / "runs" / "recommender-quickstart-job1")
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def run(lockstep, files, tmp_path):
         "--data.init_args.train", json.dumps([{"path": str(files.data), "images": str(files.data.parent)}]),
     ]  # fmt: skip
     return lambda stem, *more: lockstep(
-        "fit", "--config", str(folder / f"{stem}.yaml"), *SMALL, *where, *more, name=f"vision_language-{stem}-a"
+        "fit", "--config", str(folder / f"{stem}.yaml"), *SMALL, *where, *more, name=f"vision_language-{stem}-job1"
     )
 
 
@@ -98,7 +98,7 @@ def test_one_stage_after_the_other(run):
         assert all(adapters) if stem == "sft_lora" else not any(adapters)
         check(later, stem)
         log = (later.folder / "train.log").read_text()
-        assert "begun with 4 weights of runs/vision_language-pretrain-a/checkpoints/best.ckpt" in log
+        assert "begun with 4 weights of runs/vision_language-pretrain-job1/checkpoints/best.ckpt" in log
 
 
 def test_one_stage_alone(run):

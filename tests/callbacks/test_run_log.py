@@ -51,7 +51,7 @@ def test_what_came_after_a_checkpoint_is_forgotten(metrics):
 
 
 def test_the_record_of_a_run(trained):
-    run = Run(trained / "runs/recommender-quickstart-done")
+    run = Run(trained / "runs/recommender-quickstart-job1")
     lines = records(run.folder / "metrics.jsonl")
     assert all({"step", "epoch", "time"} < record.keys() for record in lines)
     assert [record["step"] for record in lines] == sorted(record["step"] for record in lines)

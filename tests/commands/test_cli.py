@@ -155,15 +155,15 @@ def test_a_checkpoint_file_does_not_change_the_config(lockstep, done):
 
 def test_evaluation_finds_run_and_checkpoint(lockstep, done, said):
     """`test --config X`: the newest run of that config, its best checkpoint; `test --run_name X`: that run's config."""
-    older = done.folder.with_name("recommender-quickstart-older")
+    older = done.folder.with_name("recommender-quickstart-job2")
     shutil.copytree(done.folder, older)
     for path in older.rglob("*.ckpt"):
         torch.save({"saved_at": 0.0}, path)  # written later, but saved earlier; taking this run would be an error
     shutil.copytree(done.folder, done.folder.with_name("recommender-sasrec-newer"))
 
     cli = main(["test", *TINY])
-    assert "taking the newest run of this config: recommender-quickstart-done" in said
-    assert cli.config.test.ckpt_path == "runs/recommender-quickstart-done/checkpoints/best.ckpt"
+    assert "taking the newest run of this config: recommender-quickstart-job1" in said
+    assert cli.config.test.ckpt_path == "runs/recommender-quickstart-job1/checkpoints/best.ckpt"
     with_config = json.loads((done.folder / "metrics.jsonl").read_text().splitlines()[-1])
     best = torch.load(done.folder / "checkpoints/best.ckpt", weights_only=True)["global_step"]
     assert with_config["step"] == best
@@ -176,7 +176,7 @@ def test_evaluation_finds_run_and_checkpoint(lockstep, done, said):
 
 
 def test_nothing_to_evaluate(lockstep, done, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no trained run of this config.*recommender-quickstart-\*"):
+    with pytest.raises(FileNotFoundError, match=r"no trained run of this config.*recommender-quickstart-TIME"):
         shutil.rmtree(tmp_path / "runs")
         main(["test", *TINY])
     lockstep("fit", *TINY, "--trainer.max_steps", "1", name="short")
@@ -237,7 +237,7 @@ def test_prepare(lockstep, tmp_path):
 
 def test_the_config_of_a_run_runs_it_again(lockstep, done):
     cli = main(["fit", "--config", str(done.folder / "config.yaml"), "--trainer.max_steps", "1"])
-    assert re.fullmatch(r"recommender-quickstart-done-\d{8}-\d{6}", cli.trainer.default_root_dir.split("/")[-1])
+    assert re.fullmatch(r"recommender-quickstart-\d{8}-\d{6}", cli.trainer.default_root_dir.split("/")[-1])
 
 
 def test_last_of_which_run(lockstep):
