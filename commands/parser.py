@@ -41,8 +41,8 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_argument(
         "--run_name",
         type=str | None,
-        help=f"The run's folder is {RUNS}/NAME. Default: family, config and time when fitting, "
-        "the newest run of the config when evaluating.",
+        help=f"The run's folder is {RUNS}/NAME. Default: family, configs (but overlays) and time when "
+        "fitting, the newest run of the same configs when evaluating.",
     )
     parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
     parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
