@@ -25,6 +25,9 @@ _TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"
 
 _WRITTEN_BEFORE_TRAINING = {".lock", _BEGINNING, "train.log", "metrics.jsonl", "environment.json", "faults"}
 
+_ATTEMPTS = 3
+"""To remove a folder into which others still write."""
+
 
 def config_stem(config: Path, runs: Path = RUNS) -> str:
     """`configs/recommender/sasrec.yaml` -> `recommender-sasrec`: the family and the config's name.
@@ -172,14 +175,16 @@ def remove_refused(folder: Path) -> None:
     What was refused has been said; a folder without a run would only look like one. To be called by the process that
     has made the folder, while it holds the lock.
     """
-    try:
-        # Training writes config.yaml first of all, so a folder without it has nothing to go on from.
-        if {path.name for path in folder.iterdir()} <= _WRITTEN_BEFORE_TRAINING:
-            for path in folder.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            folder.rmdir()
-    except OSError as error:
-        log.debug("%s is left behind: %s", folder, error)
+    for _ in range(_ATTEMPTS):  # another process of the run may be writing its last words into the folder
+        try:
+            # Training writes config.yaml first of all, so a folder without it has nothing to go on from.
+            if {path.name for path in folder.iterdir()} <= _WRITTEN_BEFORE_TRAINING:
+                for path in folder.iterdir():
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                folder.rmdir()
+            return
+        except OSError as error:
+            log.debug("%s is left behind: %s", folder, error)
 
 
 def note_beginning(folder: Path) -> None:
