@@ -79,8 +79,11 @@ def in_slurm_job(environ: Mapping[str, str]) -> bool:
     return "SLURM_JOB_ID" in environ and environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 
 
-def newest_run(stem: str, runs: Path = RUNS) -> str:
-    """The newest run of a config that has a checkpoint, for commands that evaluate one.
+def newest_run(stem: str, runs: Path = RUNS, how_to_name: str = "--run_name NAME or --ckpt_path FILE") -> str:
+    """The newest run of a config that has a checkpoint.
+
+    Args:
+        how_to_name: another one, for the message.
 
     Raises:
         FileNotFoundError: when there is none.
@@ -93,7 +96,7 @@ def newest_run(stem: str, runs: Path = RUNS) -> str:
         alike = sorted({name for name in trained.values() if name.startswith(stem)})
         raise FileNotFoundError(
             f"no trained run of this config in {runs}/ ({stem}-TIME): train one first (python train.py fit --config "
-            "...), or name one with --run_name NAME or --ckpt_path FILE"
+            f"...), or name one with {how_to_name}"
             + (f"; with other configs there are {', '.join(alike)}" if alike else "")
         )
     name = max(found, key=saved_at).parent.parent.name
@@ -144,7 +147,7 @@ def earlier_stage(given: str, runs: Path = RUNS) -> Path:
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file() and not (_PROJECT / path).is_file():  # a shipped config names another one from there
             raise FileNotFoundError(f"model.init_args.init_from: there is no config {path}")
-        path = runs / newest_run(config_stem(path, runs), runs)
+        path = runs / newest_run(config_stem(path, runs), runs, "--model.init_args.init_from NAME or FILE")
     elif not path.exists() and len(path.parts) == 1:
         path = runs / path
     if (path / CHECKPOINTS).is_dir():

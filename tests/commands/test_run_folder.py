@@ -91,6 +91,8 @@ def test_a_shipped_config_is_found_from_any_folder(tmp_path, monkeypatch):
     name = "vision_language-pretrain-20260101-120000"
     checkpoint(tmp_path / "runs" / name, "best.ckpt", age=0)
     assert earlier_stage("configs/vision_language/pretrain.yaml").parts[-3] == name
+    with pytest.raises(FileNotFoundError, match="train one first .* or name one with --model.init_args.init_from NAME"):
+        earlier_stage("configs/vision_language/sft.yaml")
     with pytest.raises(FileNotFoundError, match="there is no config configs/vision_language/pretrian.yaml"):
         earlier_stage("configs/vision_language/pretrian.yaml")
 
