@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from datamodules.document_qa.document import Chunk, ChunkKind
 from datamodules.multimodal.batch import Images, LeftOut, Prompts, Rows
 
 # What a prompt shows. Prompts with a chunk left out are FIRST_CHUNK + the chunk's place in the context.
@@ -26,6 +27,14 @@ class Continuations(NamedTuple):
     options: Tensor  # [N] int64, place in Question.options; -1: the right answer of an open question
 
 
+class Shown(NamedTuple):
+    """What the retriever said about a question, and what its context shows for it."""
+
+    sample: int
+    ranked: tuple[int, ...]  # numbers of pages, the retriever's best first
+    chunks: tuple[Chunk, ...]  # of the whole context, in its order; FIRST_CHUNK + i is the prompt without chunk i
+
+
 class Asked(NamedTuple):
     """B questions, each as one prompt or several. `prompts.samples` says whose each prompt is."""
 
@@ -34,6 +43,7 @@ class Asked(NamedTuple):
     images: Images  # of the P prompts, in their order
     continuations: Continuations  # what is scored: all options, right answers that are known
     left_out: tuple[LeftOut, ...] = ()
+    shown: tuple[Shown, ...] = ()  # of the B questions
 
 
 class OptionExamples(NamedTuple):
@@ -67,3 +77,38 @@ class RankedPages(NamedTuple):
     documents: Tensor  # [G] int64, row of `questions` that each page is for
     numbers: Tensor  # [G] int64, each page's number in its document, from 1
     left_out: tuple[LeftOut, ...] = ()
+
+
+class Said(NamedTuple):
+    """What a model says to a question, in plain numbers."""
+
+    text: str  # that it wrote, of an open question; of a choice ""
+    options: tuple[float, ...]  # log-likelihood of each option per token, the mean over its orders; of an open one ()
+    confidence: float  # 0 to 1: of the best option (softmax of `options`), of an open one exp(mean of its tokens)
+    loss: float = 0.0  # sum over the right answer's tokens, nats, of the prompt with the options in their first order
+    terms: int = 0  # how many; 0 where the right answer is not known
+
+    @property
+    def chosen(self) -> int:
+        """Place of the best option, the first one of equal ones; -1: the question is open."""
+        return self.options.index(max(self.options)) if self.options else -1
+
+
+class Evidence(NamedTuple):
+    """How much a chunk of the context matters to what was said."""
+
+    page: int
+    kind: ChunkKind
+    box: tuple[float, float, float, float]  # see Chunk
+    cost: float  # by how many nats per token the answer's log-likelihood falls without it; the evidence costs most
+
+
+class AnswerRecord(NamedTuple):
+    """One question of an evaluation: all that its figures and reports are made of."""
+
+    sample: int  # its number in the set that is evaluated
+    whole: Said  # with the context
+    question_only: Said | None = None  # without any document
+    ranked: tuple[int, ...] = ()  # as Shown has it
+    pages: tuple[int, ...] = ()  # that the context shows, in reading order
+    evidence: tuple[Evidence, ...] = ()  # of the context's chunks; () where it was not looked for
