@@ -33,6 +33,7 @@ class Question(NamedTuple):
     evidence_pages: tuple[int, ...] = ()  # from 1
     source: Source | None = None
     where: str = ""  # file and line that it comes from, for messages
+    also_right: tuple[str, ...] = ()  # further answers to an open question that count as right: the best one counts
 
 
 class QuestionSet(Protocol):
