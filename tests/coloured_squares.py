@@ -10,7 +10,7 @@ import yaml
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.multimodal.images import Views, collate_views, joined, views_of
-from datamodules.vision_language.datamodule import ImageDataModule
+from datamodules.vision_language.datamodule import ImageQuestions
 
 COLOURS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "white": (240, 240, 240)}
 
@@ -24,7 +24,7 @@ LANGUAGE_MODEL = {
 }  # fmt: skip
 
 
-class ColouredSquares(ImageDataModule):
+class ColouredSquares(ImageQuestions):
     """`images` is how many each chat has; a list for chats in turn."""
 
     outcomes = ("exact",)

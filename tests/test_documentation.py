@@ -11,11 +11,11 @@ from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.throughput import Throughput
 from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.synthetic import Marketplace
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.temporal.samples import Synthesis
-from datamodules.vision_language.datamodule import ImageDataModule
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes
 from datamodules.vision_language.scenes.samples import Tasks

@@ -11,7 +11,7 @@ from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.multimodal.images import Views, collate_views
 from datamodules.multimodal.tokenizer import ChatTokenizer
-from datamodules.vision_language.datamodule import ImageDataModule
+from datamodules.vision_language.datamodule import ImageQuestions
 from engine.randomness import hash_integers, hash_uniform
 
 _SAMPLES = 1_000_000
@@ -65,7 +65,7 @@ class MixtureSamples:
         return collate_views(items, self.layout)
 
 
-class Mixture(ImageDataModule):
+class Mixture(ImageQuestions):
     """The mixture to train on.
 
     Args:
@@ -81,7 +81,7 @@ class Mixture(ImageDataModule):
 
     @cached_property
     def tokenizer(self) -> ChatTokenizer:
-        tokenizer = ImageDataModule.tokenizer.func(self)
+        tokenizer = ImageQuestions.tokenizer.func(self)
         if self.vocabulary is not None:
             tokenizer.vocabulary_size = self.vocabulary
         return tokenizer

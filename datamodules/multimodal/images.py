@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+MARKER = "<image>"
+"""What stands in a user's text where an image goes."""
+
+
 class Views(NamedTuple):
     """The views of one sample's images, one image after the other."""
 

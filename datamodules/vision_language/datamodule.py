@@ -3,22 +3,16 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.chat import Message
-from datamodules.multimodal.datamodule import MultimodalDataModule
-from datamodules.multimodal.exported_tokenizer import exported_tokenizer
-from datamodules.multimodal.images import Fit
+from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.multimodal.report import figures_of
-from datamodules.vision_language.image_chat import MARKER
 from datamodules.vision_language.report import AnsweredQuestion, is_right, write_prediction_report
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from transformers import PreTrainedTokenizerFast
 
 log = logging.getLogger("lockstep")
 
@@ -26,33 +20,8 @@ _REPORTED = 1000
 """Answers that the report shows with their pictures; its figures are of all."""
 
 
-class ImageDataModule(MultimodalDataModule):
-    """Chats with images.
-
-    Args:
-        max_tiles: the most tiles along each edge that a larger image is split into, beside a view of the whole; 1: an image is one view.
-        batches: see MultimodalDataModule and LockstepDataModule.
-    """  # noqa: E501
-
-    marker = MARKER
-
-    fit: Fit = "stretch"
-    """How an image becomes a square view."""
-
-    def __init__(self, max_tiles: int = 1, **batches: Any) -> None:
-        super().__init__(**batches)
-        if max_tiles < 1:
-            raise ValueError(f"data.init_args.max_tiles must be at least 1 (images are not split), got {max_tiles}")
-        self.max_tiles = max_tiles
-
-    @cached_property
-    def image_layout(self) -> ImageLayout:
-        """What vision tower and projector, which are the module's, make of a view. Known from `setup` on."""
-        return self.trainer.lightning_module.image_layout
-
-    def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
-        """The tokenizer for other programs, whose chat template takes images."""
-        return exported_tokenizer(self.tokenizer, self.marker)
+class ImageQuestions(ImageDataModule):
+    """Chats with images whose answers are graded one by one, and shown beside their images."""
 
     # -- of the set that is evaluated: what the reports show of a sample ---------------------------------------------
 

@@ -3,13 +3,11 @@
 from typing import NamedTuple, Protocol
 
 from datamodules.multimodal.chat import Message
+from datamodules.multimodal.images import MARKER
 from datamodules.multimodal.unusable import UnusableSample
 from engine.sampling import Blocks
 
 __all__ = ["MARKER", "ChatFile", "ImageChat", "UnusableSample"]
-
-MARKER = "<image>"
-"""What stands in a user's text where an image goes."""
 
 
 class ImageChat(NamedTuple):

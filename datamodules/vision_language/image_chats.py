@@ -15,7 +15,7 @@ from datamodules.multimodal.image_decoding import MAX_PIXELS
 from datamodules.multimodal.images import Fit
 from datamodules.multimodal.unusable import UnusableSample
 from datamodules.vision_language.asked_images import AskedImages
-from datamodules.vision_language.datamodule import ImageDataModule
+from datamodules.vision_language.datamodule import ImageQuestions
 from datamodules.vision_language.grading import OUTCOMES, grade
 from datamodules.vision_language.image_chat import ChatFile, ImageChat
 from datamodules.vision_language.image_chat_samples import Cutting, EvaluatedChats, ImageChatSamples
@@ -35,7 +35,7 @@ _TEXTS = 1000
 """Rows of each source that the built-in tokenizer is made from."""
 
 
-class ImageChats(ImageDataModule):
+class ImageChats(ImageQuestions):
     """Chats about images in files, mixed as their weights say.
 
     An answer is graded by its words (see `grading`); of a chat with several turns the last one is asked for, after

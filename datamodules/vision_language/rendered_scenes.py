@@ -8,7 +8,7 @@ from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.chat_sets import ChatItem
 from datamodules.multimodal.images import Views, collate_views, views_of
-from datamodules.vision_language.datamodule import ImageDataModule
+from datamodules.vision_language.datamodule import ImageQuestions
 from datamodules.vision_language.scenes.captions import caption
 from datamodules.vision_language.scenes.grading import OUTCOMES, grade
 from datamodules.vision_language.scenes.questions import KINDS
@@ -24,7 +24,7 @@ _TEXTS = 2000
 """Samples whose texts the built-in tokenizer is made from."""
 
 
-class RenderedScenes(ImageDataModule):
+class RenderedScenes(ImageQuestions):
     """Pictures of coloured shapes on a grid, to be described and asked about.
 
     The answers to a question are equally often right, whatever its words: without the picture nobody does better than
