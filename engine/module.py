@@ -4,7 +4,7 @@ import logging
 import math
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
@@ -20,6 +20,7 @@ from engine.exact_mean import ExactMean, LossSum
 from engine.frozen_weights import frozen_fingerprints, leave_out_frozen, put_back_frozen
 from engine.gradient_norm import gradient_norm
 from engine.intervals import count_in_steps
+from engine.optimizers import OptimizerName, make_optimizer, require_own_state, require_whole_tensors
 from engine.randomness import global_seed, seed_torch
 from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
 from engine.streaming import Stream
@@ -34,7 +35,7 @@ class LockstepModule(LightningModule):
 
     Args:
         learning_rate: peak learning rate for `base_batch_size` samples in an optimizer step.
-        optimizer: `adamw` (weight decay apart from the gradient) or `adam` (L2 term in the gradient).
+        optimizer: `adamw` (weight decay apart from the gradient), `adam` (L2 term in the gradient) or `adamw_8bit` (bitsandbytes' AdamW with a quarter of the state; embeddings and small tensors keep theirs; not with FSDP).
         betas: decay rates of Adam's two running means.
         weight_decay: on matrices only; norms, biases and scalars are never decayed.
         schedule: what the rate does after the warm-up: `constant`, `cosine` (to `final_fraction` at the end of training), `stable_decay` (constant, then straight to `final_fraction`) or `exponential` (times `decay_rate` every `decay_steps`).
@@ -53,7 +54,7 @@ class LockstepModule(LightningModule):
     def __init__(
         self,
         learning_rate: float = 1e-3,
-        optimizer: Literal["adamw", "adam"] = "adamw",
+        optimizer: OptimizerName = "adamw",
         betas: tuple[float, float] = (0.9, 0.98),
         weight_decay: float = 0.0,
         schedule: Schedule = "constant",
@@ -66,12 +67,8 @@ class LockstepModule(LightningModule):
         base_batch_size: int | None = None,
     ) -> None:
         super().__init__()
-        self.learning_rate, self.optimizer_name, self.betas, self.weight_decay = (
-            learning_rate,
-            optimizer,
-            betas,
-            weight_decay,
-        )
+        self.learning_rate, self.betas, self.weight_decay = learning_rate, betas, weight_decay
+        self.optimizer_name: OptimizerName = optimizer
         self.schedule: Schedule = schedule
         self.warmup_steps, self.final_fraction = warmup_steps, final_fraction
         self.decay_share, self.decay_rate, self.decay_steps = decay_share, decay_rate, decay_steps
@@ -118,6 +115,7 @@ class LockstepModule(LightningModule):
                 "trainer.reload_dataloaders_every_n_epochs would begin the order of the samples anew; it is another "
                 "one in every epoch as it is, so leave the key out"
             )
+        require_whole_tensors(self.optimizer_name, self.trainer.strategy)
         if self.trainer.overfit_batches:
             # Its limits are set by now. What is left of it replaces samplers by one that deals out single samples.
             self.trainer.overfit_batches, self.data.same_epoch = 0, True
@@ -211,11 +209,12 @@ class LockstepModule(LightningModule):
                 self.learning_rate * scale, self.learning_rate, self.base_batch_size,
                 self.lr_scaling, self.data.plan.batch_size,
             )  # fmt: skip
-        kind = torch.optim.AdamW if self.optimizer_name == "adamw" else torch.optim.Adam
         groups = self.optimizer_groups()
         for group in groups:
             group["lr"] = group.get("lr", self.learning_rate) * scale
-        optimizer = kind(groups, lr=self.learning_rate * scale, betas=self.betas)
+        embeddings = {part.weight for part in self.modules() if isinstance(part, torch.nn.Embedding)}
+        rate = self.learning_rate * scale
+        optimizer = make_optimizer(self.optimizer_name, groups, rate, self.betas, embeddings)
         factor = rate_factor(
             self.schedule,
             warmup_steps=self.warmup_steps,
@@ -280,6 +279,8 @@ class LockstepModule(LightningModule):
         require_match(self, checkpoint)
         if self._trainer is None or self.trainer.state.fn != "fit" or "loops" not in checkpoint:
             return
+        for state in checkpoint.get("optimizer_states", []):
+            require_own_state(self.optimizer_name, state)
         saved = checkpoint.get(type(self.data).__qualname__, {}).get("accumulation", 1)
         accumulation = self.data.plan.accumulation
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]

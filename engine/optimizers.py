@@ -1,0 +1,107 @@
+"""The optimizers by name, 8-bit ones among them."""
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any, Literal, get_args
+
+import torch
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
+from torch import nn
+from torch.optim import Optimizer
+
+from engine.whole_shape import elements
+
+log = logging.getLogger("lockstep")
+
+OptimizerName = Literal["adamw", "adam", "adamw_8bit"]
+
+_QUANTISED = "__bnb_optimizer_quant_state__"
+"""Where bitsandbytes keeps a parameter's state in a checkpoint."""
+
+
+def make_optimizer(
+    name: OptimizerName,
+    groups: list[dict[str, Any]],
+    learning_rate: float,
+    betas: tuple[float, float],
+    embeddings: Collection[nn.Parameter] = (),
+) -> Optimizer:
+    """
+    Args:
+        groups: of parameters, with what they have of their own.
+        embeddings: parameters whose state `adamw_8bit` keeps in 32 bits: few of their rows have a gradient in a step,
+            and large ones (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022, section 2.3).
+
+    Raises:
+        ValueError: there is no such optimizer, or bitsandbytes is not installed.
+    """
+    if name == "adamw":
+        return torch.optim.AdamW(groups, lr=learning_rate, betas=betas)
+    if name == "adam":
+        return torch.optim.Adam(groups, lr=learning_rate, betas=betas)
+    if name == "adamw_8bit":
+        return _eight_bit(groups, learning_rate, betas, embeddings)
+    raise ValueError(f"model.init_args.optimizer is {name!r}; there are {', '.join(get_args(OptimizerName))}")
+
+
+def _eight_bit(
+    groups: list[dict[str, Any]], learning_rate: float, betas: tuple[float, float], embeddings: Collection[nn.Parameter]
+) -> Optimizer:
+    try:
+        # The first import says on stderr that a kernel for 4-bit weights, which nobody asks for, is not there.
+        logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+        import bitsandbytes
+    except ModuleNotFoundError as error:
+        if error.name != "bitsandbytes":
+            raise
+        raise ValueError(
+            "model.init_args.optimizer adamw_8bit needs bitsandbytes, which is not installed: pip install -e '.[bits]'"
+        ) from error
+    precise = set(embeddings)
+
+    class EightBitAdamW(bitsandbytes.optim.AdamW8bit):
+        def get_config(self, gindex: int, pindex: int, group: dict[str, Any]) -> dict[str, Any]:
+            # Not by bitsandbytes' own register of exceptions, which outlives the model in its process.
+            config = super().get_config(gindex, pindex, group)
+            return {**config, "optim_bits": 32} if group["params"][pindex] in precise else config
+
+    optimizer = EightBitAdamW(groups, lr=learning_rate, betas=betas)
+    smallest = optimizer.args.min_8bit_size
+    trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    coarse = sum(elements(p) for p in trained if p not in precise and elements(p) >= smallest)
+    log.info(
+        "adamw_8bit: the state of %s of %s trained parameters in 8 bits; embeddings and tensors of fewer than %s "
+        "numbers keep 32", f"{coarse:,}", f"{sum(map(elements, trained)):,}", f"{smallest:,}",
+    )  # fmt: skip
+    return optimizer
+
+
+def require_whole_tensors(name: OptimizerName, strategy: Strategy) -> None:
+    """
+    Raises:
+        ValueError: `adamw_8bit` where processes hold shards of the weights.
+    """
+    if name == "adamw_8bit" and isinstance(strategy, (FSDPStrategy, ModelParallelStrategy)):
+        raise ValueError(
+            f"model.init_args.optimizer adamw_8bit with trainer.strategy {type(strategy).__name__}: its state comes in "
+            "blocks of 256 numbers, which shards cut elsewhere on another number of GPUs, so that a checkpoint would "
+            "not fit. Take strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw, whose state FSDP divides "
+            "among the GPUs, with cpu_offload if need be (configs/overlays/cpu_offload.yaml)"
+        )
+
+
+def require_own_state(name: OptimizerName, saved: Mapping[str, Any]) -> None:
+    """
+    Args:
+        saved: state of an optimizer, from a checkpoint.
+
+    Raises:
+        ValueError: it is in 8 bits and this optimizer's is not, or the reverse.
+    """
+    eight_bit = {_QUANTISED in state for state in saved["state"].values()}
+    if (name == "adamw_8bit") is not (True in eight_bit) and eight_bit:
+        theirs = "adamw_8bit" if True in eight_bit else "adamw or adam"
+        raise ValueError(
+            f"the checkpoint's optimizer state is that of {theirs}, which {name} cannot go on with: give "
+            f"--model.init_args.optimizer {theirs.partition(' ')[0]}, or train anew under another --run_name"
+        )

@@ -1,0 +1,129 @@
+"""The 8-bit optimizer: as AdamW where its state is in 32 bits, near it elsewhere, and what it refuses."""
+
+import logging
+import sys
+
+import pytest
+import torch
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, ModelParallelStrategy
+from torch import nn
+
+from engine.optimizers import make_optimizer, require_own_state, require_whole_tensors
+from engine.sharded_strategy import ShardedStrategy
+
+BETAS = (0.9, 0.98)
+
+
+class Words(nn.Module):
+    """An embedding, a matrix and a vector; the first two have as many numbers as are kept in 8 bits."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.embedding, self.linear = nn.Embedding(100, 64), nn.Linear(64, 128)
+
+    def groups(self):
+        matrices = [self.embedding.weight, self.linear.weight]
+        return [
+            {"params": matrices, "weight_decay": 0.1, "lr": 3e-3, "name": "matrices"},
+            {"params": [self.linear.bias], "weight_decay": 0.0, "name": "vectors"},
+        ]
+
+    def train_with(self, optimizer, steps, begin=0):
+        for step in range(begin, begin + steps):
+            generator = torch.Generator().manual_seed(step)
+            words = torch.randint(100, (16,), generator=generator)
+            target = torch.randn(16, 128, generator=generator)
+            optimizer.zero_grad()
+            (self.linear(self.embedding(words)) - target).square().mean().backward()
+            optimizer.step()
+
+
+def make(model, name="adamw_8bit"):
+    return make_optimizer(name, model.groups(), 1e-3, BETAS, {model.embedding.weight})
+
+
+def test_groups_rates_and_what_keeps_32_bits(said, caplog):
+    model = Words()
+    with caplog.at_level(logging.INFO, "lockstep"):
+        optimizer = make(model)
+    assert "adamw_8bit: the state of 8,192 of 14,720 trained parameters in 8 bits; embeddings and" in said[0]
+    assert [(group["lr"], group["weight_decay"], group["name"]) for group in optimizer.param_groups] == [
+        (3e-3, 0.1, "matrices"), (1e-3, 0.0, "vectors"),
+    ]  # fmt: skip
+    model.train_with(optimizer, 2)
+    formats = {name: optimizer.state[parameter]["state1"].dtype for name, parameter in model.named_parameters()}
+    assert formats == {
+        "embedding.weight": torch.float32, "linear.weight": torch.uint8, "linear.bias": torch.float32,
+    }  # fmt: skip
+
+
+def test_it_trains_as_adamw():
+    """One step from the same weights: equal where the state has 32 bits, and near where it has 8."""
+    ours, plain = Words(), Words()
+    ours.train_with(make(ours), 1)
+    plain.train_with(make(plain, "adamw"), 1)
+    begin = Words()
+    for name, weight in plain.named_parameters():
+        mine, start = ours.get_parameter(name), begin.get_parameter(name)
+        moved = (weight - start).norm()
+        assert moved > 0
+        assert (mine - weight).norm() < (0.05 if name == "linear.weight" else 1e-4) * moved, name
+
+
+def test_a_state_that_was_saved_goes_on_to_the_bit(tmp_path):
+    through = Words()
+    optimizer = make(through)
+    through.train_with(optimizer, 5)
+    torch.save({"model": through.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "state.pt")
+    through.train_with(optimizer, 5, begin=5)
+
+    saved = torch.load(tmp_path / "state.pt", weights_only=True)
+    resumed = Words()
+    again = make(resumed)
+    resumed.load_state_dict(saved["model"])
+    again.load_state_dict(saved["optimizer"])
+    resumed.train_with(again, 5, begin=5)
+    for name, weight in through.named_parameters():
+        assert torch.equal(resumed.get_parameter(name), weight), name
+        mine, theirs = again.state[resumed.get_parameter(name)], optimizer.state[weight]
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(mine[key], theirs[key]) for key in ("state1", "state2")), name
+
+
+@pytest.mark.parametrize(("saved", "name"), [("adamw", "adamw_8bit"), ("adamw_8bit", "adamw"), ("adamw_8bit", "adam")])
+def test_the_state_of_another_optimizer(saved, name):
+    model = Words()
+    optimizer = make(model, saved)
+    require_own_state(name, optimizer.state_dict())  # nothing in it yet
+    model.train_with(optimizer, 1)
+    require_own_state(saved, optimizer.state_dict())
+    with pytest.raises(ValueError, match=f"is that of {saved}.*, which {name} cannot go on with: give --model.init_a"):
+        require_own_state(name, optimizer.state_dict())
+
+
+def test_adam_and_adamw_have_the_same_state():
+    model = Words()
+    optimizer = make(model, "adam")
+    model.train_with(optimizer, 1)
+    require_own_state("adamw", optimizer.state_dict())
+
+
+@pytest.mark.parametrize("strategy", [FSDPStrategy, ShardedStrategy, ModelParallelStrategy])
+def test_no_shards_in_8_bits(strategy):
+    require_whole_tensors("adamw", strategy())
+    require_whole_tensors("adamw_8bit", DDPStrategy())
+    with pytest.raises(ValueError, match=f"trainer.strategy {strategy.__name__}: .* Take strategy ddp"):
+        require_whole_tensors("adamw_8bit", strategy())
+
+
+def test_without_bitsandbytes(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(ValueError, match=r"is not installed: pip install -e '\.\[bits\]'"):
+        make(Words())
+    make(Words(), "adamw")
+
+
+def test_an_unknown_name():
+    with pytest.raises(ValueError, match="'sgd'; there are adamw, adam, adamw_8bit"):
+        make(Words(), "sgd")
