@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.strategies import FSDPStrategy
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
 from torch import nn
 
 from engine.checkpoint_file import DamagedCheckpoint, verify, verify_sizes
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import MixedPrecision
 
 log = logging.getLogger("lockstep")
+
+
+def is_fsdp(strategy: Strategy) -> bool:
+    """Lightning's, or the one here."""
+    return isinstance(strategy, FSDPStrategy)
+
+
+def weights_are_shared(strategy: Strategy) -> bool:
+    """Whether each process holds a part of the weights: then all must compute as often, or one waits for ever."""
+    return isinstance(strategy, FSDPStrategy | ModelParallelStrategy)
 
 
 class ShardedStrategy(FSDPStrategy):

@@ -1,4 +1,7 @@
-"""What a multimodal model is made of: how its parts are built, what they begin with, and how they are saved."""
+"""What a multimodal model is made of: how its parts are built, what they begin with, and how they are saved.
+
+    batch -> encoder -> projector -> features in their placeholders -> language model -> states
+"""
 
 import logging
 from abc import abstractmethod
@@ -8,10 +11,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from datamodules.multimodal.batch import Prompts, Rows
 from engine.frozen_weights import frozen_fingerprints
-from engine.module import LockstepModule
+from engine.sharded_strategy import is_fsdp, weights_are_shared
 from lightning_modules.multimodal.base_identity import base_identity, check_base, folder_of, weights_identity
 from lightning_modules.multimodal.earlier_stage import Origin, base_was_trained, read_stage, take_over
 from lightning_modules.multimodal.export import export
@@ -20,11 +24,13 @@ from lightning_modules.multimodal.own_tokens import require_own_tokens
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
 from lightning_modules.multimodal.precision import Precision, device_has_bf16, precision_of
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
+from lightning_modules.multimodal.splice import Features, splice
+from lightning_modules.multimodal.tolerant_module import TolerantModule
 
 log = logging.getLogger("lockstep")
 
 
-class ComposedModule(LockstepModule):
+class ComposedModule(TolerantModule):
     """An encoder, a projector and a language model.
 
     Args:
@@ -61,10 +67,13 @@ class ComposedModule(LockstepModule):
     def build_encoder(self) -> nn.Module:
         """The network that makes features; it has an `output_size`."""
 
-    @property
     @abstractmethod
-    def sharded(self) -> bool:
-        """Whether FSDP holds the weights."""
+    def feature_counts(self, modality: Any) -> Tensor:
+        """[S] int64: how many features the projector makes of each sample."""
+
+    @abstractmethod
+    def blinded(self, modality: Any) -> Any:
+        """The same samples with nothing in them, with as many features."""
 
     def encoder_description(self) -> dict[str, Any]:
         """Its settings, for an export: numbers, strings and lists alone."""
@@ -115,7 +124,7 @@ class ComposedModule(LockstepModule):
     def formats(self) -> Precision:
         """Of pretrained weights, and what is computed with them."""
         has_bf16 = device_has_bf16(self.trainer.strategy.root_device)
-        return precision_of(self.trainer.precision, has_bf16, self.sharded)
+        return precision_of(self.trainer.precision, has_bf16, is_fsdp(self.trainer.strategy))
 
     @property
     def parts(self) -> dict[str, nn.Module]:
@@ -131,6 +140,26 @@ class ComposedModule(LockstepModule):
     def on_fit_start(self) -> None:
         super().on_fit_start()
         log.info("%s", parameter_table(self.parts, self._configured))
+
+    @property
+    def in_step(self) -> bool:
+        """Whether every process must compute as often as the others."""
+        return weights_are_shared(self.trainer.strategy)
+
+    # -- from a batch to states --------------------------------------------------------------------------------------
+
+    def features(self, modality: Any) -> Features:
+        """What stands in the placeholders of the samples' chats."""
+        return Features(self.projector(self.encoder(modality)), self.feature_counts(modality))
+
+    def _states(self, rows: Rows, features: Features) -> Tensor:
+        """[R, L, C]."""
+        return self.language_model.hidden_states(self._embed(rows, features), rows.positions)
+
+    def _embed(self, chats: Rows | Prompts, features: Features) -> Tensor:
+        """[R, L, C]."""
+        embeddings = self.language_model.embed(chats.tokens)
+        return splice(embeddings, chats, *features, self.data.tokenizer.placeholder)
 
     # -- checkpoints and other forms ---------------------------------------------------------------------------------
 

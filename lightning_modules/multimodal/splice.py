@@ -1,9 +1,18 @@
 """Puts another modality's features where their placeholders stand among the tokens."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from datamodules.multimodal.batch import Prompts, Rows
+
+
+class Features(NamedTuple):
+    """What stands in the placeholders."""
+
+    vectors: Tensor  # [F, C]
+    counts: Tensor  # [S] int64, how many of them each sample has
 
 
 def splice(embeddings: Tensor, chats: Rows | Prompts, features: Tensor, counts: Tensor, placeholder: int) -> Tensor:

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from datamodules.multimodal.batch import Examples
 from datamodules.temporal.batch import Series
 from lightning_modules.multimodal.language_model import LanguageModelSettings
-from lightning_modules.multimodal.module import Answer, Features, MultimodalModule
+from lightning_modules.multimodal.module import Answer, MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
+from lightning_modules.multimodal.splice import Features
 from lightning_modules.temporal.encoder import Pooling, SeriesEncoder
 
 

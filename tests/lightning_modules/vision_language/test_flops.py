@@ -37,7 +37,7 @@ def test_operations_are_those_that_torch_counts(trainable, data):
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:  # torch does not count the CPU's fused attention
         module.training_loss(batch).total.backward()
-    unseen = sum(len(part.modality.pixels) == 0 for part in batch) * module._flops_of_a_view  # black views
+    unseen = sum(len(part.modality.pixels) == 0 for part in batch) * module.flops_of_a_view  # black views
     assert module.amounts(batch)["flops"] + unseen == pytest.approx(counter.get_total_flops(), rel=0.005)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import lightning_modules.multimodal.module as multimodal
+import lightning_modules.multimodal.composition as composition
 from datamodules.vision_language.rendered_scenes import RenderedScenes, SceneSamples
 from datamodules.vision_language.scenes.grading import grade
 from datamodules.vision_language.scenes.samples import Tasks
@@ -87,7 +87,7 @@ def test_that_it_would_not_without_the_features_in_their_places(
     broken: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        multimodal,
+        composition,
         "splice",
         lambda embeddings, chats, features, *others: splice(embeddings, chats, broken(features), *others),
     )

@@ -20,8 +20,8 @@ from lightning_modules.multimodal.precision import precision_of
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.vision_tower import VisionTower, tower_background
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
-from lightning_modules.vision_language import llava_export
-from lightning_modules.vision_language.llava_export import Answering, Parts, obstacles
+from lightning_modules.multimodal import llava_export
+from lightning_modules.multimodal.llava_export import Answering, Parts, obstacles
 from tests.coloured_squares import COLOURS, LANGUAGE_MODEL, TOWER, ColouredSquares, Squares, write_config
 
 LAYOUT = ImageLayout(size=32, tokens=16)

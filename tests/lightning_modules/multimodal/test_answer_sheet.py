@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lightning_modules.vision_language import fonts
-from lightning_modules.vision_language.answer_sheet import GAP, PICTURE, RIGHT, SMALL, WRONG, ShownAnswer, draw, text
+from lightning_modules.multimodal import fonts
+from lightning_modules.multimodal.answer_sheet import GAP, PICTURE, RIGHT, SMALL, WRONG, ShownAnswer, draw, text
 from tests.coloured_squares import write_config
 
 RED = Image.new("RGB", (32, 32), (220, 30, 30))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_modules.vision_language.fonts import length, pieces, printable
+from lightning_modules.multimodal.fonts import length, pieces, printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
