@@ -1,0 +1,70 @@
+"""How a trained PageRetriever ranked the pages, as its `predict` has written it."""
+
+import json
+from pathlib import Path
+
+FILE = "rankings.jsonl"
+
+_RUNS = Path("runs")
+_FIELDS = {"id", "pages", "scores"}
+
+
+def rankings_file(name: str) -> Path:
+    """The file itself, or that of a run, which is told by its folder or its name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    places = [Path(name), Path(name) / FILE, _RUNS / name / FILE]
+    for place in places:
+        if place.is_file():
+            return place
+    raise ValueError(
+        f"retriever.rankings: found none of {', '.join(map(str, places))}; write it with `train.py predict` of a "
+        "PageRetriever's run, on the same questions"
+    )
+
+
+def read_rankings(path: Path) -> dict[str, list[int]]:
+    """Of each question's id the numbers of pages, the best first.
+
+    Lines are objects {"id": a text, "pages": [numbers from 1, the best first], "scores": [as many, falling]}.
+
+    Raises:
+        ValueError: names the line of what is none of that.
+    """
+    found: dict[str, list[int]] = {}
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            question, pages = _ranking(line, where)
+            if question in found:
+                raise ValueError(f"{where}: question {question!r} has been ranked above")
+            found[question] = pages
+    if not found:
+        raise ValueError(f"{path}: found no line, expected a ranking on each")
+    return found
+
+
+def _ranking(line: str, where: str) -> tuple[str, list[int]]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON ({error})") from error
+    if not isinstance(record, dict) or record.keys() != _FIELDS:
+        found = ", ".join(sorted(record)) if isinstance(record, dict) else type(record).__name__
+        raise ValueError(f"{where}: found {found}, expected an object with {', '.join(sorted(_FIELDS))}")
+    question, pages, scores = record["id"], record["pages"], record["scores"]
+    if not isinstance(question, str):
+        raise ValueError(f"{where}: id is {question!r}, expected a text")
+    if not isinstance(pages, list) or not all(type(page) is int and page > 0 for page in pages):
+        raise ValueError(f"{where}: pages is {str(pages)[:80]}, expected a list of numbers from 1")
+    if len(set(pages)) < len(pages):
+        raise ValueError(f"{where}: pages names one of them twice")
+    if not isinstance(scores, list) or not all(type(score) in (int, float) for score in scores):
+        raise ValueError(f"{where}: scores is {str(scores)[:80]}, expected a list of numbers")
+    if len(scores) != len(pages) or any(first < second for first, second in zip(scores, scores[1:], strict=False)):
+        raise ValueError(f"{where}: found {len(scores)} scores of {len(pages)} pages, expected one each, falling")
+    return question, pages

@@ -1,0 +1,24 @@
+"""What BM25 counts: words and numbers, and of Chinese, Japanese and Korean, which have no spaces, characters and pairs."""
+
+import re
+import unicodedata
+from itertools import pairwise
+
+# Han with its extensions and compatibility forms, kana, Hangul.
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af"
+
+# A number keeps its decimals; "12V" is a number and a unit, as "12 V" is.
+_TERM = re.compile(rf"[{_CJK}]+|[0-9]+(?:[.,][0-9]+)*|[^\W\d_{_CJK}]+")
+_IS_CJK = re.compile(f"[{_CJK}]")
+
+
+def terms(text: str) -> list[str]:
+    """In their order; upper and lower case, full and half width alike."""
+    found: list[str] = []
+    for term in _TERM.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if _IS_CJK.match(term):
+            found += term
+            found += (first + second for first, second in pairwise(term))
+        else:
+            found.append(term)
+    return found
