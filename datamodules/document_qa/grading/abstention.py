@@ -1,0 +1,49 @@
+"""Whether an answer says that there is none, and how often rightly so."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from datamodules.document_qa.question import UNANSWERABLE, Question
+
+_WHOLE = re.compile(
+    r"(?:the answer is |it is |answer: ?)?(?:unknown|n/?a|none|no answer|无|没有|未知|不详|不清楚|不知道"
+    r"|not (?:known|given|stated|specified|mentioned|provided|available|found|shown|present|applicable|sure|clear))"
+)
+_ANYWHERE = re.compile(
+    rf"{UNANSWERABLE}|\bun-?answerable\b"
+    r"|\b(?:can ?not|can't|could not|impossible to) (?:be )?(?:answer|determin|infer|tell|say)"
+    r"|\b(?:do not|don't|does not|doesn't) (?:know|say|state|mention|contain|specify|tell|provide|give|show|answer|include)"
+    r"|\bno (?:information|mention|data|evidence|such)\b|\b(?:not enough|insufficient) (?:information|data|context)"
+    r"|\bnot (?:given|stated|specified|mentioned|provided|found|shown|contained|described) (?:in|by|on|anywhere)\b"
+    r"|无法(?:回答|确定|得知|判断|获知|推断|找到)|不(?:能|可)(?:回答|确定|得知|判断)"
+    r"|未(?:提及|说明|给出|提到|指明|注明|标明|涉及)|没有(?:提及|说明|给出|提到|指明|标明|相关|答案)|(?:不存在|无|缺乏)(?:答案|相关信息)|信息不足"
+)
+
+
+def is_abstention(text: str) -> bool:
+    """Whether an answer, in English or Chinese, says that the question cannot be answered. Nothing at all does not."""
+    text = " ".join(unicodedata.normalize("NFKC", text).replace("\u2019", "'").casefold().split()).strip(" .。!")
+    return bool(_WHOLE.fullmatch(text) or _ANYWHERE.search(text))
+
+
+def is_unanswerable(question: Question) -> bool:
+    """Whether abstaining is right."""
+    if question.answer_type == "unanswerable" or question.source == "none":
+        return True
+    return question.answer is not None and question.answer_type is None and is_abstention(question.answer)
+
+
+def abstention_f1(unanswerable: Sequence[bool], abstained: Sequence[bool]) -> float:
+    """The harmonic mean of how many abstentions were right, and how many of the unanswerable questions met one.
+
+    As in Ma et al., "MMLongBench-Doc", 2024, who take the F1 with unanswerable questions as a class of their own.
+
+    Raises:
+        ValueError: nobody abstains, rightly or not; or not as many of both.
+    """
+    both = sum(right and said for right, said in zip(unanswerable, abstained, strict=True))
+    total = sum(unanswerable) + sum(abstained)
+    if not total:
+        raise ValueError("no abstention, right or not, has no F1")
+    return 2 * both / total
