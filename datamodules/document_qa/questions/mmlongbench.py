@@ -84,7 +84,7 @@ def _answer_type(answer: str | None, form: str | None) -> AnswerType | None:
 def _source(value: Any) -> Source | None:
     found = _list("evidence_sources", value)
     for source in found:
-        if source not in _SOURCES:
+        if not isinstance(source, str) or source not in _SOURCES:
             raise ValueError(f"evidence_sources: found {shown(source)}, expected {', '.join(_SOURCES)}")
     return source_of([_SOURCES[source] for source in found])
 

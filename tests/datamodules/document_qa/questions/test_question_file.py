@@ -1,0 +1,190 @@
+"""Lines as the competition has them, and everything that can be wrong with one."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datamodules.document_qa.question import UNANSWERABLE
+from datamodules.document_qa.questions.question_file import read_question_file
+
+# Both rounds of CCKS 2025: choice with letters, answered by the letter; open, answered in words.
+ROUND_1 = {
+    "id": 17,
+    "question": "在文件中第10页的示意图中，编号为17的部件相对于编号为18的部件的位置关系是？",
+    "document": "CN100342976C.pdf",
+    "options": ["A. 17位于18的左侧", "B．17位于18的右侧", "C、17位于18的上方", "D. 17位于18的下方"],
+    "answer": "B",
+    "group": 2,
+}
+ROUND_2 = {
+    "id": "q2",
+    "question": "水泵(10)抽取液体后，液体最有可能流向哪个部件？",
+    "document": "CN100342976C.pdf",
+    "answer": "除尘箱(1)",
+}
+
+
+def write(path, *records):
+    path.write_text("\n".join(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in records))
+    return path
+
+
+def read(path, *records):
+    return read_question_file(write(path / "questions.jsonl", *records)).questions
+
+
+def test_the_competitions_files_are_accepted_unchanged(tmp_path):
+    file = read_question_file(write(tmp_path / "questions.jsonl", ROUND_1, "", ROUND_2))
+    choice, open_one = file.questions
+    assert choice.options == ("17位于18的左侧", "17位于18的右侧", "17位于18的上方", "17位于18的下方")
+    assert (choice.id, choice.right, choice.answer) == ("17", 1, "17位于18的右侧")
+    assert (choice.answer_type, choice.document) == ("choice", "CN100342976C.pdf")
+    assert (open_one.options, open_one.right, open_one.answer) == ((), None, "除尘箱(1)")
+    assert open_one.where == f"{tmp_path / 'questions.jsonl'}, line 3"
+    assert file.records[0] == ROUND_1 and list(file.documents) == ["CN100342976C.pdf"]
+
+
+def test_a_test_file_has_no_answers(tmp_path):
+    without = {key: value for key, value in ROUND_1.items() if key != "answer"}
+    for answer in ({}, {"answer": None}, {"answer": ""}):
+        (question,) = read(tmp_path, {**without, **answer})
+        assert (question.right, question.answer, question.answer_type) == (None, None, "choice")
+    (question,) = read(tmp_path, {**ROUND_2, "answer": None})
+    assert (question.answer, question.answer_type) == (None, None)
+
+
+LETTERED, PLAIN = ["A. steel", "B. brass", "C. B"], ["steel", "brass", "B", "12 mm"]
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "right"),
+    [
+        (LETTERED, "b", 1), (LETTERED, "(B)", 1), (LETTERED, "Ｂ", 1), (LETTERED, "B.", 1), (LETTERED, "brass", 1),
+        (LETTERED, "B. brass", 1), (LETTERED, " C ", 2), (LETTERED, "C. B", 2),
+        (PLAIN, "A", 0), (PLAIN, "B", 2), (PLAIN, "12  mm", 3), (PLAIN, "１２ mm", 3), (PLAIN, "D. 12 mm", 3),
+        ([1.5, 2, "3"], 2, 1), (["(A) x", "(B) y"], "A", 0), (["A) x", "B) y"], "y", 1),
+        (["A. Smith", "C. Jones", "B. Lee"], "B. Lee", None), (["A. Smith", "X. Jones"], "A. Smith", 0),
+    ],
+)  # fmt: skip
+def test_an_answer_is_a_letter_or_an_options_text(tmp_path, options, answer, right):
+    record = {**ROUND_1, "options": options, "answer": answer}
+    if right is None:
+        with pytest.raises(ValueError, match="line 1: found the options' letters in the order ACB, expected ABC"):
+            read(tmp_path, record)
+    else:
+        (question,) = read(tmp_path, record)
+        assert question.right == right and question.answer == question.options[right]
+
+
+@given(st.permutations(["17", "B", "the left side", "三", "4.5 mm"]), st.integers(0, 4), st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_however_it_is_written_it_is_the_same_option(tmp_path_factory, texts, right, lettered, by_letter):
+    options = [f"{letter}. {text}" for letter, text in zip("ABCDE", texts, strict=True)] if lettered else list(texts)
+    answer = "ABCDE"[right] if by_letter else texts[right]
+    names_another = "B" in texts and answer in texts and texts.index(answer) != right if not lettered else False
+    (question,) = read(tmp_path_factory.mktemp("one"), {**ROUND_1, "options": options, "answer": answer})
+    assert question.options == tuple(texts)
+    if lettered and answer == "B":  # a letter, wherever an option of that text is
+        assert question.right == 1
+    else:
+        assert question.right == (texts.index(answer) if names_another else right)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("12", "number"), (3.5, "number"), ("-0.5 mm", "number"), ("1,200 r/min", "number"), ("5 kg/m³", "number"),
+        ("≥ 3 毫米", "number"), ("25%", "number"), ("1e-3 A", "number"), ("M8 bolt", "string"), ("3 of the 5", "string"),
+        ("steel", "string"), ("除尘箱(1)", "string"), ("17位于18的右侧", "relation"), ("above", "relation"),
+        ("to the left of 8", "relation"), ("part 3 is below part 4", "relation"), ("bottom left", "relation"),
+        ("the pump", "string"), ("Not answerable", "unanswerable"), ("not answerable.", "unanswerable"),
+    ],
+)  # fmt: skip
+def test_types_of_answers_are_found_out(tmp_path, answer, kind):
+    (question,) = read(tmp_path, {**ROUND_2, "answer": answer})
+    assert question.answer_type == kind
+    assert question.answer == (UNANSWERABLE if kind == "unanswerable" else str(answer))
+
+
+def test_what_is_told_of_the_evidence_is_kept(tmp_path):
+    told = {"evidence_pages": [7, 3, 3], "evidence_sources": ["table", "figure"], "answer_type": "number"}
+    questions = read(
+        tmp_path,
+        {**ROUND_2, **told},
+        {**ROUND_2, "id": 2, "evidence_sources": "text"},
+        {**ROUND_2, "id": 3, "evidence_sources": ["hop"]},
+        {**ROUND_2, "id": 4, "answer": None, "answer_type": "unanswerable"},
+    )
+    assert (questions[0].evidence_pages, questions[0].answer_type) == ((3, 7), "number")
+    assert [question.source for question in questions] == ["cross", "text", "hop", "none"]
+    assert questions[3].answer == UNANSWERABLE
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("{", "not JSON .*; expected an object on each line"),
+        ("[" * 100_000, "not JSON"),
+        ("[1]", "found list, expected an object with id, question, document"),
+        ({"id": None}, "id: found nothing, expected a text or a whole number"),
+        ({"id": True}, "id: found True"),
+        ({"question": " "}, "question: found ' ', expected a text"),
+        ({"question": "\ud800 what"}, r"question: found half of a character, \\ud800, at 0"),
+        ({"question": "x" * 100_001}, "question: found 100,001 characters, expected at most 100,000"),
+        ({"document": 7}, "document: found 7, expected a text"),
+        ({"document": "../secret.pdf"}, "document: found '../secret.pdf', expected a path inside the folder"),
+        ({"document": "/etc/passwd"}, "expected a path inside the folder"),
+        ({"document": "c:\\x.pdf"}, "expected a path inside the folder"),
+        ({"options": "A. x"}, "options: found 'A. x', expected a list of texts"),
+        ({"options": ["A. x"]}, "found 1 options, expected 2 to 26, or none"),
+        ({"options": ["A. x", "B. "]}, "found an option without a text"),
+        ({"options": ["A. x", None]}, "options: found nothing, expected a text"),
+        ({"answer": "E"}, "found the answer 'E', expected a letter A to D, or the text of an option: "),
+        ({"answer": "B. 17位于18的左侧"}, "found the answer 'B. 17位于18的左侧', expected a letter A to D"),
+        ({"answer": ["B"]}, r"answer: found \['B'\], expected a text or a number"),
+        ({"options": ["A. x", "B. x"], "answer": "x"}, "found the answer 'x', which options A and B both say"),
+        ({"evidence_pages": [0]}, "evidence_pages: found 0, expected page numbers from 1"),
+        ({"evidence_pages": "3"}, "evidence_pages: found '3', expected a list of page numbers"),
+        ({"evidence_pages": [True]}, "evidence_pages: found"),
+        ({"evidence_sources": ["chart"]}, "evidence_sources: found 'chart', expected text, table, figure, hop"),
+        ({"evidence_sources": ["none", "text"]}, "evidence_sources: found none beside text"),
+        ({"answer_type": "int"}, "answer_type: found 'int', expected choice, string, number"),
+        ({"options": [], "answer_type": "choice"}, "answer_type: found choice, but the question has no options"),
+        ({"options": None, "answer_type": "unanswerable"}, "found the answer 'B' of answer_type unanswerable"),
+        ({"evidence_page": [3]}, "found the field evidence_page, expected evidence_pages"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_line(tmp_path, change, said):
+    wrong = change if isinstance(change, str) else {**ROUND_1, "id": "b", **change}
+    with pytest.raises(ValueError, match=said) as raised:
+        # Written as ASCII: half of a character cannot be written otherwise.
+        read(tmp_path, ROUND_1, wrong if isinstance(wrong, str) else json.dumps(wrong))
+    assert str(raised.value).startswith(f"{tmp_path / 'questions.jsonl'}, line 2: ")
+
+
+def test_an_id_twice(tmp_path):
+    with pytest.raises(ValueError, match="line 2: the id '17' is also that of .*line 1"):
+        read(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})
+
+
+def test_files_that_are_none(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    with pytest.raises(FileNotFoundError, match="there is no such file of questions"):
+        read_question_file(path)
+    with pytest.raises(ValueError, match="found no question"):
+        read_question_file(write(path, ""))
+    path.write_bytes(b"\xff{}")
+    with pytest.raises(ValueError, match="found a byte that is not UTF-8 at 0"):
+        read_question_file(path)
+    with pytest.raises(ValueError, match="found one JSON list without doc_id"):
+        read_question_file(write(path, json.dumps([ROUND_1])))
+
+
+def test_a_byte_order_mark_and_other_line_ends(tmp_path):
+    lines = "\r\n".join(json.dumps(record) for record in (ROUND_1, ROUND_2))
+    (tmp_path / "questions.jsonl").write_text("\ufeff" + lines + "\r\n", encoding="utf-8", newline="")
+    assert len(read_question_file(tmp_path / "questions.jsonl").questions) == 2
+    odd = {**ROUND_2, "question": "a\u2028b"}  # a line separator, which JSON allows in a text
+    assert read(tmp_path, odd)[0].question == "a\u2028b"
