@@ -2,32 +2,36 @@
 
 import re
 
+from datamodules.document_qa.grading.abstention import is_abstention
+from datamodules.document_qa.grading.quantities import is_quantity
+from datamodules.document_qa.grading.relations import parse_relation
 from datamodules.document_qa.question import UNANSWERABLE, AnswerType
 
-_NUMBER = re.compile(
-    r"[~≈±<>≤≥]?\s*[-+−]?(\d{1,3}(,\d{3})+|\d+)?([.,]\d+|(?<=\d))([eE][-+]?\d+)?"  # 3 · 3.5 · 1,000 · 1e-3
-    r"\s*([^\W\d_]|[%‰°Ωµμ/·²³^*.\-(){}]|\b\d\b){0,12}"  # mm · A · °C · kg/m³ · 毫米
-)
-_ANCHORS = "left|right|above|below|top|bottom|upper|lower|over|under|underneath|beneath|inside|outside|behind|in front"
-_RELATION = re.compile(
-    rf"(?:it is |at |in |on |to )?(?:the )?(?:{_ANCHORS})(?:[- ](?:{_ANCHORS}))?(?: (?:side|corner|part))?"
-    r"(?: of .{1,60}| .{1,20})?\.?|.{1,60}(?:is|are|lies|sits) (?:to |on |at )?(?:the )?"
-    rf"(?:{_ANCHORS})\b.{{0,60}}|.{{0,40}}[左右上下内外前后]+(?:侧|方|边|面|部|端)[。.]?",
-    re.IGNORECASE,
-)
-_SAYS_NOTHING = ("not answerable", "unanswerable", "not-answerable", "cannot be answered")
+_ALSO_ANSWERS = ("none", "n/a", "unknown", "no answer", "无", "没有", "未知")
+"""What an asked person may say of the document, too: "which parts are worn?", "none"."""
+
+_OF_SOMETHING = re.compile(r"\b(?:of|from|than|to)\b|[^\x00-\u02ff]")
+"""The left of the valve is a place, the left valve is not. Chinese has no such words, and is told by its forms."""
 
 
 def is_unanswerable(answer: str) -> bool:
-    """Whether the text says that the document does not answer the question."""
-    return answer.strip().rstrip(".").lower() in (UNANSWERABLE, *_SAYS_NOTHING)
+    """Whether a right answer says that the document does not answer the question."""
+    return is_abstention(answer) and answer.strip(" .。").casefold() not in _ALSO_ANSWERS
+
+
+def in_its_words(answer: str) -> str:
+    """The answer; where it says no more than UNANSWERABLE, that."""
+    said = answer.strip(" .").casefold()
+    return UNANSWERABLE if said in (UNANSWERABLE, "unanswerable") else answer
 
 
 def answer_type_of(answer: str) -> AnswerType:
     """The type of a right answer to an open question: a number may have a unit."""
-    text = answer.strip()
-    if is_unanswerable(text):
+    if is_unanswerable(answer):
         return "unanswerable"
-    if _NUMBER.fullmatch(text):
+    if is_quantity(answer):
         return "number"
-    return "relation" if _RELATION.fullmatch(text) else "string"
+    place = parse_relation(answer)
+    if place is None or (place.second and not place.first and not _OF_SOMETHING.search(answer)):
+        return "string"
+    return "relation"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.document_qa.question import UNANSWERABLE, AnswerType, Question, Source
-from datamodules.document_qa.questions.answer_types import answer_type_of, is_unanswerable
+from datamodules.document_qa.questions.answer_types import answer_type_of, in_its_words
 from datamodules.document_qa.questions.question_record import document_of, pages_of, shown, source_of, text_of, written
 
 _LONGEST = 10_000
@@ -72,7 +72,7 @@ def _answer(value: Any, form: str | None) -> str | None:
     if form == "List":
         return ", ".join(filter(None, map(written, _list("answer", value)))) or None
     answer = written(value)
-    return UNANSWERABLE if answer is not None and is_unanswerable(answer) else answer
+    return None if answer is None else in_its_words(answer)
 
 
 def _answer_type(answer: str | None, form: str | None) -> AnswerType | None:

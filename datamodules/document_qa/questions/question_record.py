@@ -7,7 +7,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from datamodules.document_qa.question import ANSWER_TYPES, SOURCES, UNANSWERABLE, AnswerType, Question, Source
-from datamodules.document_qa.questions.answer_types import answer_type_of, is_unanswerable
+from datamodules.document_qa.questions.answer_types import answer_type_of, in_its_words, is_unanswerable
 from datamodules.document_qa.questions.options import place_of, without_letters
 
 FIELDS = ("id", "question", "document", "options", "answer", "evidence_pages", "evidence_sources", "answer_type")
@@ -33,14 +33,8 @@ def question_of(record: Any, where: str) -> Question:
         options, lettered = _options(record.get("options"))
         answer, right = _answer(record.get("answer"), options, lettered)
         answer_type = _answer_type(record.get("answer_type"), options)
-        if not options and answer is None and answer_type == "unanswerable":
-            answer = UNANSWERABLE
-        if not options and answer is not None and is_unanswerable(answer):
-            answer = UNANSWERABLE
-        if not options and answer_type == "unanswerable" and answer != UNANSWERABLE:
-            raise ValueError(f"found the answer {answer!r} of answer_type unanswerable, expected {UNANSWERABLE!r}")
-        if not options and answer_type is None and answer is not None:
-            answer_type = answer_type_of(answer)
+        if not options:
+            answer, answer_type = _open(answer, answer_type)
         source = source_of(record.get("evidence_sources"))
         return Question(
             id=identifier(record.get("id")),
@@ -162,6 +156,15 @@ def _answer_type(value: Any, options: tuple[str, ...]) -> AnswerType | None:
     if value == "choice" and not options:
         raise ValueError("answer_type: found choice, but the question has no options")
     return value
+
+
+def _open(answer: str | None, answer_type: AnswerType | None) -> tuple[str | None, AnswerType | None]:
+    """Answer and type of an open question, of which one may tell the other."""
+    if answer is None:
+        return UNANSWERABLE if answer_type == "unanswerable" else None, answer_type
+    if answer_type == "unanswerable" and not is_unanswerable(answer):
+        raise ValueError(f"answer: found {answer!r} of answer_type unanswerable, expected none, or {UNANSWERABLE!r}")
+    return in_its_words(answer), answer_type or answer_type_of(answer)
 
 
 def _is_number(value: Any) -> bool:

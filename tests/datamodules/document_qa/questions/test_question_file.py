@@ -96,16 +96,24 @@ def test_however_it_is_written_it_is_the_same_option(tmp_path_factory, texts, ri
     ("answer", "kind"),
     [
         ("12", "number"), (3.5, "number"), ("-0.5 mm", "number"), ("1,200 r/min", "number"), ("5 kg/m³", "number"),
-        ("≥ 3 毫米", "number"), ("25%", "number"), ("1e-3 A", "number"), ("M8 bolt", "string"), ("3 of the 5", "string"),
+        ("3 毫米", "number"), ("25%", "number"), ("1e-3 A", "number"), ("M8 bolt", "string"), ("3 of the 5", "string"),
         ("steel", "string"), ("除尘箱(1)", "string"), ("17位于18的右侧", "relation"), ("above", "relation"),
         ("to the left of 8", "relation"), ("part 3 is below part 4", "relation"), ("bottom left", "relation"),
-        ("the pump", "string"), ("Not answerable", "unanswerable"), ("not answerable.", "unanswerable"),
+        ("the pump", "string"),
+        ("the left valve", "string"), ("upper housing", "string"), ("左侧板", "string"), ("none", "string"),
+        ("Not answerable", "unanswerable"), ("not answerable.", "unanswerable"),
     ],
 )  # fmt: skip
 def test_types_of_answers_are_found_out(tmp_path, answer, kind):
     (question,) = read(tmp_path, {**ROUND_2, "answer": answer})
     assert question.answer_type == kind
     assert question.answer == (UNANSWERABLE if kind == "unanswerable" else str(answer))
+
+
+def test_a_data_sets_own_words_for_no_answer_are_kept(tmp_path):
+    for told in ({}, {"answer_type": "unanswerable"}):
+        (question,) = read(tmp_path, {**ROUND_2, "answer": "文中未提及", **told})
+        assert (question.answer, question.answer_type, question.source) == ("文中未提及", "unanswerable", "none")
 
 
 def test_what_is_told_of_the_evidence_is_kept(tmp_path):
@@ -152,7 +160,7 @@ def test_what_is_told_of_the_evidence_is_kept(tmp_path):
         ({"evidence_sources": ["none", "text"]}, "evidence_sources: found none beside text"),
         ({"answer_type": "int"}, "answer_type: found 'int', expected choice, string, number"),
         ({"options": [], "answer_type": "choice"}, "answer_type: found choice, but the question has no options"),
-        ({"options": None, "answer_type": "unanswerable"}, "found the answer 'B' of answer_type unanswerable"),
+        ({"options": None, "answer_type": "unanswerable"}, "answer: found 'B' of answer_type unanswerable"),
         ({"evidence_page": [3]}, "found the field evidence_page, expected evidence_pages"),
     ],
 )
