@@ -60,23 +60,41 @@ class OptionExamples(NamedTuple):
 
 
 class RetrievalPairs(NamedTuple):
-    """B questions, each with the page that answers it; the other questions' pages are the wrong ones."""
+    """B questions and P pages to learn from: each page of the global batch that does not answer a question is wrong."""
 
     questions: Rows  # one chat a row, nothing supervised, none has features
-    pages: Rows  # one chat a row, nothing supervised: the right page of each question, then H hard negatives of each
+    pages: Rows  # one chat a row, nothing supervised: the right page of each question, then further wrong ones
+    images: Images  # of the pages, in their order
+    evidence: Tensor  # [B, E] int64, keys of all pages that answer each question, padded with 0
+    keys: Tensor  # [P] int64, of each page: the same page has the same one in every batch, none has 0
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class QuestionsAndPages(NamedTuple):
+    """Some of an evaluation's questions and pages, each of which comes once; pages are ranked when all have been read.
+
+    `samples` of the rows are the numbers of questions and pages in their set, see retrieval_sets.
+    """
+
+    questions: Rows  # one chat a row, nothing supervised, none has features
+    pages: Rows  # one chat a row, nothing supervised
     images: Images  # of the pages, in their order
     left_out: tuple[LeftOut, ...] = ()
 
 
-class RankedPages(NamedTuple):
-    """B questions with all pages of each one's document, to be put in order."""
+class Candidates(NamedTuple):
+    """What is ranked for a question."""
 
-    questions: Rows  # one chat a row
-    pages: Rows  # G pages of all of them
-    images: Images  # of the pages
-    documents: Tensor  # [G] int64, row of `questions` that each page is for
-    numbers: Tensor  # [G] int64, each page's number in its document, from 1
-    left_out: tuple[LeftOut, ...] = ()
+    question: int  # its number in QuestionsAndPages
+    pages: tuple[int, ...]  # numbers of its document's pages in QuestionsAndPages, in the order of the document
+
+
+class Ranking(NamedTuple):
+    """How a question's pages were ranked."""
+
+    question: int  # its number in QuestionsAndPages
+    pages: tuple[int, ...]  # in the document, from 1, the best first; one that cannot be used is missing
+    scores: tuple[float, ...]  # cosines, falling
 
 
 class Said(NamedTuple):
