@@ -4,11 +4,13 @@ from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes
+from lightning_modules.document_qa.module import DocumentReader
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.temporal.module import TimelineReader
 from lightning_modules.vision_language.module import VisionLanguageModel
 
 __all__ = [
+    "DocumentReader",
     "ImageChats",
     "InteractionSequences",
     "RenderedScenes",

@@ -1,5 +1,6 @@
 """A causal language model that reads vectors: embeddings of tokens with another modality's features among them."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _SCORED_AT_ONCE = 1024  # positions; scores of 150,000 tokens take 0.6 GB
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""Loss terms [n] of scores [n, V] in float32 and the right tokens [n]."""
+
+
+def cross_entropy(scores: Tensor, targets: Tensor) -> Tensor:
+    """The negative log-probability of each right token."""
+    return F.cross_entropy(scores, targets, reduction="none")
 
 
 class LanguageModel(nn.Module):
@@ -71,12 +80,19 @@ class LanguageModel(nn.Module):
             states = self._decode(embeddings, positions, use_cache=False).last_hidden_state
         return states.reshape(*rows, -1)
 
-    def loss(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum of the cross-entropies at supervised tokens, and their number; each token is told from the state before.
+    def loss(
+        self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy
+    ) -> tuple[Tensor, Tensor]:
+        """Sum of the loss terms of supervised tokens, and their number; arguments as of `terms`."""
+        return self.terms(states, labels, criterion).sum(), (labels[:, 1:] != IGNORE).sum()
+
+    def terms(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> Tensor:
+        """[N] float32, one loss term of each supervised token, row by row; each token is told from the state before.
 
         Args:
             states: [R, L, C].
             labels: [R, L], not shifted, IGNORE where a token is not supervised; so is the first token of every chat.
+            criterion: makes terms [n] of scores [n, V] and tokens [n].
         """
         targets = labels[:, 1:]
         supervised = targets != IGNORE
@@ -84,12 +100,10 @@ class LanguageModel(nn.Module):
         states, targets = states[:, :-1][supervised], targets[supervised]
         parts = zip(states.split(_SCORED_AT_ONCE), targets.split(_SCORED_AT_ONCE), strict=True)
         if not torch.is_grad_enabled():
-            sums = [self._cross_entropy(*part) for part in parts]
-        elif self.settings.activation_checkpointing:
-            sums = [checkpoint(self._cross_entropy, *part, use_reentrant=False) for part in parts]
-        else:
-            return self._cross_entropy(states, targets), supervised.sum()
-        return torch.stack(sums).sum(), supervised.sum()
+            return torch.cat([self._terms(*part, criterion) for part in parts])
+        if self.settings.activation_checkpointing:
+            return torch.cat([checkpoint(self._terms, *part, criterion, use_reentrant=False) for part in parts])
+        return self._terms(states, targets, criterion)
 
     @torch.no_grad()
     def generate(
@@ -148,12 +162,12 @@ class LanguageModel(nn.Module):
         """[N, C] -> [N, V]."""
         return self.causal.get_output_embeddings()(states)
 
-    def _cross_entropy(self, states: Tensor, targets: Tensor) -> Tensor:
+    def _terms(self, states: Tensor, targets: Tensor, criterion: Criterion) -> Tensor:
         with self._autocast(states.device):
             scores = self._scores(states)
         with torch.autocast(states.device.type, enabled=False):
             wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-            return F.cross_entropy(wide, targets, reduction="sum")
+            return criterion(wide, targets)
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
         dtype = self.precision.autocast
