@@ -13,11 +13,13 @@ _WHOLE = re.compile(
 _ANYWHERE = re.compile(
     rf"{UNANSWERABLE}|\bun-?answerable\b"
     r"|\b(?:can ?not|can't|could not|impossible to) (?:be )?(?:answer|determin|infer|tell|say)"
-    r"|\b(?:do not|don't|does not|doesn't) (?:know|say|state|mention|contain|specify|tell|provide|give|show|answer|include)"
+    r"|\b(?:do not|don't|does not|doesn't) "
+    r"(?:know|say|state|mention|contain|specify|tell|provide|give|show|answer|include)"
     r"|\bno (?:information|mention|data|evidence|such)\b|\b(?:not enough|insufficient) (?:information|data|context)"
     r"|\bnot (?:given|stated|specified|mentioned|provided|found|shown|contained|described) (?:in|by|on|anywhere)\b"
     r"|无法(?:回答|确定|得知|判断|获知|推断|找到)|不(?:能|可)(?:回答|确定|得知|判断)"
-    r"|未(?:提及|说明|给出|提到|指明|注明|标明|涉及)|没有(?:提及|说明|给出|提到|指明|标明|相关|答案)|(?:不存在|无|缺乏)(?:答案|相关信息)|信息不足"
+    r"|未(?:提及|说明|给出|提到|指明|注明|标明|涉及)|没有(?:提及|说明|给出|提到|指明|标明|相关|答案)"
+    r"|(?:不存在|无|缺乏)(?:答案|相关信息)|信息不足"
 )
 
 
@@ -28,10 +30,10 @@ def is_abstention(text: str) -> bool:
 
 
 def is_unanswerable(question: Question) -> bool:
-    """Whether abstaining is right."""
-    if question.answer_type == "unanswerable" or question.source == "none":
-        return True
-    return question.answer is not None and question.answer_type is None and is_abstention(question.answer)
+    """Whether abstaining is right: so is the option that says so, where there is one."""
+    if question.answer_type in ("choice", None) and question.answer is not None:
+        return question.source == "none" or is_abstention(question.answer)
+    return question.source == "none" or question.answer_type == "unanswerable"
 
 
 def abstention_f1(unanswerable: Sequence[bool], abstained: Sequence[bool]) -> float:

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
+from datamodules.document_qa.batch import AnswerRecord, Evidence
+
 
 def page_recall(ranked: Sequence[int], evidence: Collection[int], first: int) -> float:
     """The share of the evidence's pages that are among the first so many of a retriever: recall at k.
@@ -29,3 +31,8 @@ def is_evidence_page(page: int, evidence: Collection[int]) -> float:
     Multi-Page DocVQA", 2022).
     """
     return float(page in evidence)
+
+
+def rests_on(record: AnswerRecord) -> Evidence | None:
+    """The chunk whose absence costs an answer most, the first one of equal ones; None: it was not looked for."""
+    return max(record.evidence, key=lambda evidence: evidence.cost, default=None)
