@@ -20,7 +20,8 @@ class Converted(NamedTuple):
     key: str  # its folder's name; empty where the files could not even be read
     known: Known | None  # what it was made from
     broken: str  # the reason, or nothing
-    pages: int  # that were made now; none where it was there already
+    pages: int = 0  # that were made now; none where it was there already
+    notes: tuple[str, ...] = ()  # what the user should hear of, but breaks nothing
 
 
 def convert(path: Path, cache: Cache) -> Converted:
@@ -34,14 +35,13 @@ def convert(path: Path, cache: Cache) -> Converted:
         stamps = tuple(map(stamp, files))  # before they are read: what is written meanwhile is noticed the next time
         known = Known(stamps, digest(files))
     except BrokenDocument as error:
-        return Converted("", None, str(error), 0)
+        return Converted("", None, str(error))
     key = cache.key(known.content)
     with cache.locked(key):
         done = cache.at(key, path.name)
         if done is None:
-            pages, broken = _build(path, cache.place(key), cache.settings)
-            return Converted(key, known, broken, pages)
-    return Converted(key, known, done if isinstance(done, str) else "", 0)
+            return _build(path, cache.place(key), cache.settings)._replace(key=key, known=known)
+    return Converted(key, known, done if isinstance(done, str) else "")
 
 
 def _files(path: Path) -> list[Path]:
@@ -52,8 +52,8 @@ def _files(path: Path) -> list[Path]:
     return page_images(path) if kind_of(path) == "images" else [path]
 
 
-def _build(path: Path, place: Path, settings: IngestionSettings) -> tuple[int, str]:
-    """(pages, reason if it is broken). The folder appears whole, by a rename."""
+def _build(path: Path, place: Path, settings: IngestionSettings) -> Converted:
+    """The folder appears whole, by a rename."""
     hidden = beside(place)
     remove(hidden)
     hidden.mkdir(parents=True)
@@ -81,7 +81,7 @@ def _build(path: Path, place: Path, settings: IngestionSettings) -> tuple[int, s
         flush_folder(place.parent)
     finally:
         remove(hidden)
-    return writer.pages, broken
+    return Converted(place.name, None, broken, writer.pages, tuple(writer.notes))
 
 
 def _read(path: Path, writer: PageWriter, settings: IngestionSettings) -> None:

@@ -17,6 +17,7 @@ from datamodules.document_qa.ingestion.sources import kind_of
 from datamodules.document_qa.ingestion.workers import Died, converted
 
 _KEPT = 10.0  # seconds after which it is written down again what is known of the files, and said how far it is
+_NOTES = 3  # of a document that are told one by one
 
 log = logging.getLogger("lockstep")
 
@@ -90,6 +91,7 @@ def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocumen
             for number, (path, result) in enumerate(converted(new, kept.folder, kept.settings), 1):
                 if isinstance(result, Converted):
                     pages += result.pages
+                    _tell_notes(path, result.notes)
                     if result.known is not None:
                         remembered[str(path.absolute())] = result.known
                 found[path] = _outcome(path, result, kept)
@@ -120,6 +122,13 @@ def _tell(path: Path, reason: str, settings: IngestionSettings) -> None:
     if settings.on_broken == "stop":
         raise ValueError(f"{path}: {reason}. Remove it, or leave such documents out with ingestion.on_broken: skip")
     log.warning("%s is left out: %s", path, reason)
+
+
+def _tell_notes(path: Path, notes: Sequence[str]) -> None:
+    for note in notes[:_NOTES]:
+        log.warning("%s, %s", path, note)
+    if notes[_NOTES:]:
+        log.warning("%s: and %d pages more", path, len(notes) - _NOTES)
 
 
 def _check_names(paths: Sequence[Path]) -> None:

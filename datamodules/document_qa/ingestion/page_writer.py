@@ -24,6 +24,7 @@ class PageWriter:
 
     def __init__(self, folder: Path, settings: IngestionSettings) -> None:
         self.folder, self.settings, self.pages = folder, settings, 0
+        self.notes: list[str] = []
 
     def __enter__(self) -> "PageWriter":
         (self.folder / PAGES).mkdir()
@@ -35,6 +36,10 @@ class PageWriter:
             self._chunks.flush()
             os.fsync(self._chunks.fileno())
         self._chunks.close()
+
+    def note(self, text: str) -> None:
+        """Something that the user should hear of, but that breaks nothing."""
+        self.notes.append(text)
 
     def add(self, picture: "Image", chunks: Iterable[Chunk]) -> None:
         """The next page, with its chunks in reading order; their `page` is filled in.
