@@ -16,7 +16,8 @@ log = logging.getLogger("lockstep")
 class PredictionFile(BasePredictionWriter):
     """Writes runs/NAME/predictions.jsonl. A module's `predict_step` returns a list of (row, JSON-able object).
 
-    Each process writes a part of its own as it goes, so memory does not grow; the first one merges them by row.
+    Each process writes a part of its own as it goes, so memory does not grow; the first one merges them by row. A
+    module that `predicts_at_the_end` writes a file of its own.
     """
 
     def __init__(self, filename: str = "predictions.jsonl") -> None:
@@ -24,6 +25,9 @@ class PredictionFile(BasePredictionWriter):
         self.filename = filename
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._on = not getattr(pl_module, "predicts_at_the_end", False)
+        if not self._on:
+            return
         self._part = self._part_path(trainer, trainer.global_rank).open("w", encoding="utf-8")
 
     def write_on_batch_end(
@@ -40,6 +44,8 @@ class PredictionFile(BasePredictionWriter):
             self._part.write(f"{row}\t{json.dumps(answer, ensure_ascii=False)}\n")
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not self._on:
+            return
         self._part.close()
         trainer.strategy.barrier("predictions")
         if trainer.is_global_zero:

@@ -51,6 +51,9 @@ class LockstepModule(LightningModule):
     terms_per_sample: int = 1
     """About how many loss terms a sample has; only its order of magnitude matters (see ExactMean)."""
 
+    predicts_at_the_end = False
+    """Whether `predict` writes what it found itself, when all has been read, and not batch by batch."""
+
     def __init__(
         self,
         learning_rate: float = 1e-3,
