@@ -1,0 +1,52 @@
+"""The same question in other words: of its frame alone, never of numbers, names or relations."""
+
+import re
+
+import numpy as np
+
+from datamodules.document_qa.question import Question
+
+# Each group says the same; what is in braces goes over as it is. A question in no form is asked within a frame.
+_FORMS: tuple[tuple[str, ...], ...] = (
+    (
+        "What is the {x}?", "What's the {x}?", "State the {x}.", "Give the {x}.", "Name the {x}.",
+        "Can you tell me the {x}?",
+    ),
+    ("Which {x}?", "Can you tell me which {x}?", "Say which {x}."),
+    ("Where is {x}?", "Where does one find {x}?", "Tell me where to find {x}.", "Say where {x} is."),
+    ("How many {x}?", "Can you tell me how many {x}?", "Say how many {x}."),
+    ("{x}是什么？", "{x}是什么?", "{x}为何？", "请说出{x}。", "{x}是哪一个？"),
+    ("{x}有多少个？", "{x}有多少个?", "请说出{x}有多少个。", "{x}共有几个？"),
+)  # fmt: skip
+
+_FRAMES = (
+    "{question}", "Question: {question}", "Please answer: {question}", "Look at the document. {question}",
+    "Using the document, answer this: {question}",
+)  # fmt: skip
+_CHINESE_FRAMES = (
+    "{question}", "请问：{question}", "请根据文档回答：{question}", "问题：{question}", "阅读文档后回答：{question}",
+)  # fmt: skip
+
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+def reworded(question: Question, random: np.random.Generator) -> Question:
+    """A question in another wording of the same meaning."""
+    return question._replace(question=_other(question.question, random))
+
+
+def _other(text: str, random: np.random.Generator) -> str:
+    for forms in _FORMS:
+        for form in forms:
+            rest = _rest(text, form)
+            if rest is not None:
+                return forms[int(random.integers(len(forms)))].format(x=rest)
+    frames = _CHINESE_FRAMES if _CHINESE.search(text) else _FRAMES
+    return frames[int(random.integers(len(frames)))].replace("{question}", text)
+
+
+def _rest(text: str, form: str) -> str | None:
+    """What stands where a form has {x}; None where a text has another form."""
+    before, after = form.split("{x}")
+    fits = len(text) > len(before) + len(after) and text.startswith(before) and text.endswith(after)
+    return text[len(before) : len(text) - len(after)] if fits else None

@@ -1,0 +1,203 @@
+"""The base of the document-QA family's DataModules: questions about documents, answered or searched for."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+from datamodules.document_qa.ablation import Ablation
+from datamodules.document_qa.asked_documents import AskedDocuments
+from datamodules.document_qa.augmentation.augmenter import Augmenter
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
+from datamodules.document_qa.batch import AnswerRecord
+from datamodules.document_qa.context import ContextBuilder, ContextSettings
+from datamodules.document_qa.document_chats import DocumentChats
+from datamodules.document_qa.option_examples import OptionSets
+from datamodules.document_qa.prompt import AnswerWith, Language, Prompter
+from datamodules.document_qa.question import Question, QuestionSet
+from datamodules.document_qa.readings import Readings
+from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.settings import RetrieverSettings
+from datamodules.document_qa.retrieval_sets import RankedSet, RetrievalExamples, RetrievalReader
+from datamodules.multimodal.image_datamodule import ImageDataModule
+from engine.randomness import global_seed
+
+log = logging.getLogger("lockstep")
+
+Split = Literal["train", "validation", "test", "predict"]
+
+_TEXTS = 500
+"""Samples whose texts the built-in tokenizer is made from."""
+
+
+class DocumentDataModule(ImageDataModule):
+    """Questions about documents. A subclass says where they come from.
+
+    Args:
+        task: `answer` questions, for a DocumentReader; or `retrieve` the pages that answer them, for a PageRetriever.
+        context: what of a document is put before a question.
+        retriever: which pages come first.
+        augmentation: how the samples of a training are altered.
+        answer_with: what the assistant says of the option that it chooses: its `text` or its `letter`.
+        option_orders: in evaluations each choice question is asked in so many cyclic orders of its options, and what is found is their mean; 1: as it is.
+        questions_per_chat: in training a chat asks at most so many questions about its document, one after the other.
+        ablate: show documents without something, in training and evaluation: `none`, `figure`, `table`, `text`, `shuffled_figure` (another document's figures) or `question_only`.
+        prompt_language: of the words that prompts add to documents and questions: `en` or `zh`.
+        system: a system message before each context; null for none.
+        hard_negatives: to `retrieve`: wrong pages of the same document that come with each question, beside the other questions' pages.
+        rank: to `retrieve`: the questions whose pages `predict` ranks, of `train`, `validation`, `test` and `predict`.
+        images: see ImageDataModule, MultimodalDataModule and LockstepDataModule.
+    """  # noqa: E501
+
+    train_set: Any
+    validation_set: Any
+    test_set: Any
+    predict_set: Any
+
+    def __init__(
+        self,
+        task: Literal["answer", "retrieve"] = "answer",
+        context: ContextSettings | None = None,
+        retriever: RetrieverSettings | None = None,
+        augmentation: AugmentationSettings | None = None,
+        answer_with: AnswerWith = "text",
+        option_orders: int = 1,
+        questions_per_chat: int = 1,
+        ablate: Ablation = "none",
+        prompt_language: Language = "en",
+        system: str | None = None,
+        hard_negatives: int = 3,
+        rank: list[Split] | None = None,
+        **images: Any,
+    ) -> None:
+        super().__init__(**images)
+        self.context, self.retriever = context or ContextSettings(), retriever or RetrieverSettings()
+        self.augmentation = augmentation or AugmentationSettings()
+        self.context.check("data.init_args.context.")
+        self.retriever.check("data.init_args.retriever.")
+        self.augmentation.check("data.init_args.augmentation.")
+        for name, number, least in (
+            ("option_orders", option_orders, 1),
+            ("questions_per_chat", questions_per_chat, 1),
+            ("hard_negatives", hard_negatives, 0),
+        ):
+            if number < least:
+                raise ValueError(f"data.init_args.{name} must be at least {least}, got {number}")
+        if task == "retrieve" and ablate == "question_only":
+            raise ValueError("data.init_args.ablate question_only leaves no page, and data.init_args.task is retrieve")
+        self.task, self.answer_with, self.option_orders = task, answer_with, option_orders
+        self.questions_per_chat, self.ablate = questions_per_chat, ablate
+        self.prompt_language, self.system, self.hard_negatives = prompt_language, system, hard_negatives
+        self.rank: list[Split] = rank or ["predict"]
+
+    # -- what a subclass says ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def question_set(self, split: Split) -> QuestionSet:
+        """The questions of a split; to train on up to `questions_per_chat` a sample, else one."""
+
+    def texts(self) -> Iterator[str]:
+        questions = self.question_set("train")
+        for index in range(min(_TEXTS, len(questions))):
+            document = questions.document(0, index)
+            yield "\n".join(chunk.text for page in document.pages for chunk in page.chunks)
+            for question in questions.questions(0, index):
+                yield "\n".join([question.question, *question.options, question.answer or ""])
+
+    # -- the sets ----------------------------------------------------------------------------------------------------
+
+    def setup(self, stage: str) -> None:
+        if stage == "fit":
+            self.train_set = self._training()
+        if stage in ("fit", "validate"):
+            self.validation_set = self._evaluation("validation")
+        if stage == "test":
+            self.test_set = self._evaluation("test")
+        if stage == "predict":
+            self.predict_set = self._evaluation("predict")
+
+    @cached_property
+    def prompter(self) -> Prompter:
+        """Makes chats of contexts and questions."""
+        return Prompter(self.tokenizer.control, self.answer_with, self.prompt_language, self.system)
+
+    @cached_property
+    def context_builder(self) -> ContextBuilder:
+        """Makes contexts. Known from `setup` on, as it needs to know what the model makes of an image."""
+        return ContextBuilder(self.context, self.tokenizer, self.prompter, self.image_layout, self.fit)
+
+    def _readings(self, questions: QuestionSet, training: bool = False) -> Readings:
+        return Readings(
+            questions,
+            make_retriever(self.retriever),
+            self.context_builder,
+            self.prompter,
+            self.ablate,
+            Augmenter(self.augmentation, global_seed()) if training and self.augmentation.enabled else None,
+            evidence_first=training and self.context.evidence_in_training,
+        )
+
+    def _training(self) -> Any:
+        leave_out = self.max_unusable > 0
+        if self.task == "retrieve":
+            reader = RetrievalReader(self.context_builder, self.chat_encoder)
+            return RetrievalExamples(
+                self.question_set("train"), reader, self.hard_negatives, self.max_length, self.too_long, leave_out
+            )
+        source = DocumentChats(self._readings(self.question_set("train"), training=True))
+        if self.trainer.lightning_module.loss != "contrastive_options":
+            return self.examples(source)
+        return OptionSets(source, self.chat_encoder, self.row_tokens, self.max_length, self.too_long, leave_out)
+
+    def _evaluation(self, split: Split) -> Any:
+        leave_out, predicts = self.max_unusable > 0, split == "predict"
+        if self.task == "retrieve":
+            reader = RetrievalReader(self.context_builder, self.chat_encoder)
+            parts = [self.question_set(one) for one in (self.rank if predicts else [split])]
+            return RankedSet(parts, reader, leave_out)
+        evidence = {"predict": None, "test": self.trainer.lightning_module.evidence_questions}.get(split, 0)
+        return AskedDocuments(
+            self._readings(self.question_set(split)),
+            self.chat_encoder,
+            self.option_orders,
+            question_only=not predicts,
+            evidence=evidence,
+            in_order=predicts,
+            leave_out=leave_out,
+        )
+
+    # -- of the set that is evaluated --------------------------------------------------------------------------------
+
+    @property
+    def evaluated(self) -> Any:
+        stage = self.trainer.state.stage
+        name = {"test": "test_set", "predict": "predict_set"}.get(str(stage and stage.value), "validation_set")
+        return getattr(self, name)
+
+    @property
+    def evaluated_questions(self) -> QuestionSet:
+        """The questions that are being answered."""
+        return self.evaluated.readings.questions
+
+    def question(self, sample: int) -> Question:
+        """A question that is being answered."""
+        (question,) = self.evaluated_questions.questions(0, sample)
+        return question
+
+    def describe(self, row: int) -> dict[str, Any]:
+        """What `predict` writes beside an answer."""
+        question = self.question(row)
+        options = {"options": list(question.options)} if question.options else {}
+        return {"id": question.id, "question": question.question, "document": question.document, **options}
+
+    def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
+        """{name: figure} of all records of an evaluation."""
+        from datamodules.document_qa.grading.summary import summary
+
+        return summary(self.question, records)
+
+    def _what_is_ordered(self) -> dict[str, Any]:
+        # In the middle of an epoch the samples that are left must be those that were left.
+        shown = f"{self.context}, {self.retriever}, {self.augmentation}, {self.ablate}, {self.questions_per_chat}"
+        return {**super()._what_is_ordered(), "documents": shown}
