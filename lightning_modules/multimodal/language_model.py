@@ -1,7 +1,7 @@
 """A causal language model that reads vectors: embeddings of tokens with another modality's features among them."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ from lightning_modules.multimodal.compiled import compile_layers, uncompiled
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
 from lightning_modules.multimodal.loading import choose_trained, load_language_model
 from lightning_modules.multimodal.precision import Precision
+from lightning_modules.multimodal.reading import Reading
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -77,12 +78,10 @@ class LanguageModel(nn.Module):
             embeddings, positions = embeddings.reshape(1, -1, embeddings.shape[-1]), positions.reshape(1, -1)
         with self._autocast(embeddings.device):
             # With a cache, transformers does not look at positions to find out where chats begin.
-            states = self._decode(embeddings, positions, use_cache=False).last_hidden_state
+            states = self.decode(embeddings, positions, use_cache=False).last_hidden_state
         return states.reshape(*rows, -1)
 
-    def loss(
-        self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> tuple[Tensor, Tensor]:
         """Sum of the loss terms of supervised tokens, and their number; arguments as of `terms`."""
         return self.terms(states, labels, criterion).sum(), (labels[:, 1:] != IGNORE).sum()
 
@@ -105,7 +104,6 @@ class LanguageModel(nn.Module):
             return torch.cat([checkpoint(self._terms, *part, criterion, use_reentrant=False) for part in parts])
         return self._terms(states, targets, criterion)
 
-    @torch.no_grad()
     def generate(
         self,
         embeddings: Tensor,
@@ -114,57 +112,39 @@ class LanguageModel(nn.Module):
         end_ids: list[int],
         all_steps: bool = False,
     ) -> list[list[int]]:
-        """The most likely continuation of each prompt, token by token, without the token that ends it.
+        """The most likely continuation of each prompt, without the token that ends it; see Reading.
 
         Args:
             embeddings: [B, L, C] of the prompts, padded on the left.
             mask: [B, L] bool, false in the padding.
-            end_ids: tokens that end an answer.
-            all_steps: take `max_new_tokens` steps even if all answers have ended before: where processes share the
-                weights (FSDP), each must take as many as the others.
+            max_new_tokens, end_ids, all_steps: see Reading.write.
         """
+        everyone = torch.arange(len(mask), device=mask.device)
+        written = Reading(self, embeddings, mask).write(everyone, max_new_tokens, end_ids, all_steps)
+        return [answer.tokens for answer in written]
+
+    @contextmanager
+    def answering(self, device: torch.device) -> Iterator[None]:
+        """Computes without gradients and dropout inside, layer by layer as written, in the precision's formats."""
         training = self.training
         self.eval()  # with activation checkpointing, transformers drops the cache in training mode
         try:
-            with self._autocast(embeddings.device), uncompiled(self.settings.compile):
-                tokens = self._greedy(embeddings, mask, max_new_tokens, end_ids, all_steps)
+            with torch.no_grad(), self._autocast(device), uncompiled(self.settings.compile):
+                yield
         finally:
             self.train(training)
-        answers = []
-        for row in tokens.tolist():
-            ends = [place for place, token in enumerate(row) if token in end_ids]
-            answers.append(row[: ends[0]] if ends else row)
-        return answers
 
-    def _greedy(self, embeddings: Tensor, mask: Tensor, steps: int, end_ids: list[int], all_steps: bool) -> Tensor:
-        """[B, N] tokens, N <= steps; what follows a row's first end token means nothing."""
-        from transformers import DynamicCache
-
-        cache, ends = DynamicCache(config=self.causal.config), torch.tensor(end_ids, device=mask.device)
-        ended = torch.zeros(len(mask), dtype=torch.bool, device=mask.device)
-        positions = (mask.cumsum(dim=1) - 1).clamp_min(0)
-        chosen = []
-        for _ in range(steps):
-            output = self._decode(embeddings, positions, attention_mask=mask, past_key_values=cache, use_cache=True)
-            token = self._scores(output.last_hidden_state[:, -1])[:, : self.vocabulary].argmax(dim=-1)
-            chosen.append(token)
-            ended |= torch.isin(token, ends)
-            if not all_steps and ended.all():
-                break
-            embeddings, positions = self.embed(token).unsqueeze(1), positions[:, -1:] + 1
-            mask = F.pad(mask, (0, 1), value=True)
-        return torch.stack(chosen, dim=1) if chosen else mask.new_empty((len(mask), 0), dtype=torch.int64)
-
-    def _decode(self, embeddings: Tensor, positions: Tensor, **options: Any) -> Any:
+    def decode(self, embeddings: Tensor, positions: Tensor, **options: Any) -> Any:
+        """What the layers of transformers make of embeddings, with its options."""
         return self.causal.get_decoder()(inputs_embeds=embeddings, position_ids=positions, **options)
 
-    def _scores(self, states: Tensor) -> Tensor:
+    def scores(self, states: Tensor) -> Tensor:
         """[N, C] -> [N, V]."""
         return self.causal.get_output_embeddings()(states)
 
     def _terms(self, states: Tensor, targets: Tensor, criterion: Criterion) -> Tensor:
         with self._autocast(states.device):
-            scores = self._scores(states)
+            scores = self.scores(states)
         with torch.autocast(states.device.type, enabled=False):
             wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
             return criterion(wide, targets)

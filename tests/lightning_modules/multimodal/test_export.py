@@ -29,7 +29,7 @@ def write(tokenizer, tmp_path):
                 if parameter.requires_grad:
                     parameter += 0.05 * torch.randn_like(parameter)
         model.eval()
-        scores = model._scores(model.hidden_states(model.embed(tokens()), positions()))
+        scores = model.scores(model.hidden_states(model.embed(tokens()), positions()))
         answer = model.generate(model.embed(tokens()), tokens() >= 0, 5, [tokenizer.end_of_turn])
         projector = Projector(ProjectorSettings(), 4, model.hidden_size)
         end, networks = tokenizer.end_of_turn, {"projector": projector}

@@ -135,7 +135,7 @@ def test_states_of_a_prompt_do_not_know_its_batch(build):
     torch.manual_seed(5)
     prompts = [torch.randint(0, VOCABULARY, (length,)) for length in (2, 9)]
     tokens, mask = left_padded(prompts)
-    output = model._decode(model.embed(tokens), (mask.cumsum(1) - 1).clamp_min(0), attention_mask=mask, use_cache=False)
+    output = model.decode(model.embed(tokens), (mask.cumsum(1) - 1).clamp_min(0), attention_mask=mask, use_cache=False)
     alone = model.hidden_states(model.embed(prompts[0].unsqueeze(0)), torch.arange(2).unsqueeze(0))
     torch.testing.assert_close(output.last_hidden_state[:1, -2:], alone, atol=1e-5, rtol=0)
 
@@ -145,8 +145,8 @@ def test_generation_stops_when_all_have_ended(build, monkeypatch):
     prompt = torch.randint(0, VOCABULARY, (1, 4))
     first = model.generate(model.embed(prompt), torch.ones(1, 4, dtype=torch.bool), 1, [])[0]
     steps = []
-    decode = model._decode
-    monkeypatch.setattr(model, "_decode", lambda *args, **options: steps.append(1) or decode(*args, **options))
+    decode = model.decode
+    monkeypatch.setattr(model, "decode", lambda *args, **options: steps.append(1) or decode(*args, **options))
     arguments = model.embed(prompt), torch.ones(1, 4, dtype=torch.bool), 6, first
     assert model.generate(*arguments) == [[]] and len(steps) == 1
     assert model.generate(*arguments, all_steps=True) == [[]] and len(steps) == 7

@@ -111,7 +111,7 @@ def test_it_computes_and_answers_the_same_there(build, tokenizer, tmp_path, towe
             features = parts.projector(parts.tower(collate_views([views], LAYOUT))).flatten(0, 1)
             embeddings[tokens == tokenizer.placeholder] = features
         positions = torch.arange(tokens.shape[1]).unsqueeze(0)
-        scores = parts.language_model._scores(parts.language_model.hidden_states(embeddings, positions))
+        scores = parts.language_model.scores(parts.language_model.hidden_states(embeddings, positions))
         torch.testing.assert_close(model(**given).logits, scores, atol=1e-5, rtol=0)
 
         (answer,) = parts.language_model.generate(embeddings, tokens >= 0, 12, [tokenizer.end_of_turn])
