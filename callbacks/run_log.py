@@ -15,6 +15,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import Logger
 
 from callbacks.tensorboard import TensorBoard
+from callbacks.weights_and_biases import WeightsAndBiases
 from engine.appended_file import AppendedFile
 
 log = logging.getLogger("lockstep")
@@ -123,7 +124,7 @@ class RunLog(Callback):
             return
         self._keep_config()
         for logger in trainer.loggers:
-            if isinstance(logger, TensorBoard):
+            if isinstance(logger, (TensorBoard, WeightsAndBiases)):
                 logger.begin()
         self._metrics.forget_after(trainer.global_step)
         if trainer.global_step:

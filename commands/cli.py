@@ -12,16 +12,20 @@ What differs from plain LightningCLI, and why:
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import commands.lean_imports  # noqa: F401  (before lightning)
+import yaml
 from filelock import BaseFileLock
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import Logger
 
 from callbacks.tensorboard import TensorBoard
+from callbacks.weights_and_biases import WeightsAndBiases
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
 from commands.console import log_to_console, quiet_lightning
@@ -30,6 +34,7 @@ from commands.environment import VariablesEnvironment
 from commands.listening import listening
 from commands.parser import EVALUATIONS, LockstepParser, add_own_options, with_config_of_run
 from commands.processes import agreed_exit, launched_team, match_team, sign
+from commands.profiling import profiler_in
 from commands.run_folder import (
     RUNS,
     claim_run_name,
@@ -216,11 +221,20 @@ class LockstepCLI(LightningCLI):
         else:
             super()._run_subcommand(subcommand)
 
+    def _loggers(self, given: Any, folder: Path) -> list[Logger]:
+        """Those of `trainer.logger`, where nothing is said TensorBoard, and W&B if it has a project."""
+        loggers = [TensorBoard(folder.parent, name=folder.name, version="")] if given in (None, True) else given or []
+        loggers = list(loggers) if isinstance(loggers, Iterable) else [loggers]
+        wandb = self._get(self.config_init, "wandb")
+        if wandb.project:
+            loggers.append(WeightsAndBiases(wandb, folder, yaml.safe_load(self._config_text)))
+        return loggers
+
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         config = self._get(self.config_init, "trainer")
         folder = Path(config["default_root_dir"])
-        if config.get("logger") in (None, True):
-            kwargs["logger"] = TensorBoard(folder.parent, name=folder.name, version="")
+        kwargs["logger"] = self._loggers(config.get("logger"), folder)
+        kwargs["profiler"] = profiler_in(folder, config.get("profiler"))
         team = launched_team(os.environ)
         if team is not None and team.launcher == "the launcher":
             plugins = config.get("plugins") or []

@@ -16,6 +16,7 @@ from callbacks.replica_parity import ReplicaParity
 from callbacks.stragglers import Stragglers
 from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
+from callbacks.weights_and_biases import WandbSettings
 from commands.run_folder import RUNS, newest_config
 from engine.checkpoints import DurableCheckpointIO
 
@@ -47,6 +48,7 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
     parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
     parser.add_class_arguments(DurableCheckpointIO, "checkpoints")
+    parser.add_class_arguments(WandbSettings, "wandb")
     parser.add_lightning_class_args(Watchdog, "watchdog")
     parser.add_lightning_class_args(Throughput, "throughput")
     parser.add_lightning_class_args(Stragglers, "stragglers")

@@ -86,7 +86,7 @@ def require_whole_tensors(name: OptimizerName, strategy: Strategy) -> None:
             f"model.init_args.optimizer adamw_8bit with trainer.strategy {type(strategy).__name__}: its state comes in "
             "blocks of 256 numbers, which shards cut elsewhere on another number of GPUs, so that a checkpoint would "
             "not fit. Take strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw, whose state FSDP divides "
-            "among the GPUs, with cpu_offload if need be (configs/overlays/cpu_offload.yaml)"
+            "among the GPUs (and --trainer.strategy.init_args.cpu_offload true keeps in the machine's memory)"
         )
 
 
