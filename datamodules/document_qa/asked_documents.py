@@ -1,4 +1,4 @@
-"""Questions about documents as an evaluation asks them: each as one prompt or several, with what is scored after them."""
+"""Questions about documents as an evaluation asks them: each as one prompt or several, what is scored after each."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache

@@ -13,13 +13,17 @@ from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.document_chats import DocumentChats
+from datamodules.document_qa.grading.baselines import UsualAnswers, asked_in, usual_answers
+from datamodules.document_qa.grading.summary import summary
 from datamodules.document_qa.option_examples import OptionSets
 from datamodules.document_qa.prompt import AnswerWith, Language, Prompter
 from datamodules.document_qa.question import Question, QuestionSet
+from datamodules.document_qa.ranked_set import RankedSet
 from datamodules.document_qa.readings import Readings
 from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
-from datamodules.document_qa.retrieval_sets import RankedSet, RetrievalExamples, RetrievalReader
+from datamodules.document_qa.retrieval_examples import RetrievalExamples
+from datamodules.document_qa.retrieval_reader import RetrievalReader
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from engine.randomness import global_seed
 
@@ -141,22 +145,22 @@ class DocumentDataModule(ImageDataModule):
     def _training(self) -> Any:
         leave_out = self.max_unusable > 0
         if self.task == "retrieve":
-            reader = RetrievalReader(self.context_builder, self.chat_encoder)
+            reader = RetrievalReader(self.context_builder, self.chat_encoder, self.ablate)
             return RetrievalExamples(
                 self.question_set("train"), reader, self.hard_negatives, self.max_length, self.too_long, leave_out
             )
         source = DocumentChats(self._readings(self.question_set("train"), training=True))
-        if self.trainer.lightning_module.loss != "contrastive_options":
+        if getattr(self.trainer.lightning_module, "loss", None) != "contrastive_options":
             return self.examples(source)
         return OptionSets(source, self.chat_encoder, self.row_tokens, self.max_length, self.too_long, leave_out)
 
     def _evaluation(self, split: Split) -> Any:
         leave_out, predicts = self.max_unusable > 0, split == "predict"
         if self.task == "retrieve":
-            reader = RetrievalReader(self.context_builder, self.chat_encoder)
+            reader = RetrievalReader(self.context_builder, self.chat_encoder, self.ablate)
             parts = [self.question_set(one) for one in (self.rank if predicts else [split])]
             return RankedSet(parts, reader, leave_out)
-        evidence = {"predict": None, "test": self.trainer.lightning_module.evidence_questions}.get(split, 0)
+        evidence = {"predict": None, "test": self._explained}.get(split, 0)
         return AskedDocuments(
             self._readings(self.question_set(split)),
             self.chat_encoder,
@@ -166,6 +170,11 @@ class DocumentDataModule(ImageDataModule):
             in_order=predicts,
             leave_out=leave_out,
         )
+
+    @property
+    def _explained(self) -> int:
+        """Questions of a test whose evidence is looked for."""
+        return getattr(self.trainer.lightning_module, "evidence_questions", 0)
 
     # -- of the set that is evaluated --------------------------------------------------------------------------------
 
@@ -193,11 +202,13 @@ class DocumentDataModule(ImageDataModule):
 
     def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
         """{name: figure} of all records of an evaluation."""
-        from datamodules.document_qa.grading.summary import summary
+        return summary(self.question, records, self._usual)
 
-        return summary(self.question, records)
+    @cached_property
+    def _usual(self) -> UsualAnswers:
+        """What is answered most often in training."""
+        return usual_answers(asked_in(self.question_set("train")))
 
     def _what_is_ordered(self) -> dict[str, Any]:
         # In the middle of an epoch the samples that are left must be those that were left.
-        shown = f"{self.context}, {self.retriever}, {self.augmentation}, {self.ablate}, {self.questions_per_chat}"
-        return {**super()._what_is_ordered(), "documents": shown}
+        return {**super()._what_is_ordered(), "questions_per_chat": self.questions_per_chat}

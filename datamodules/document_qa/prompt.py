@@ -45,7 +45,8 @@ class Prompter:
         language: Language = "en",
         system: str | None = None,
     ) -> None:
-        self.control, self.answer_with, self.system = control, answer_with, system
+        self.answer_with, self.system = answer_with, system
+        self._read = re.compile(f"{control.pattern}|{re.escape(MARKER)}")
         self.wording = WORDINGS[language]
 
     def plain(self, text: str) -> str:
@@ -53,9 +54,9 @@ class Prompter:
 
         Such words are taken apart by a space. A document about language models has them, and so has an attack.
         """
-        for found in (self.control, re.compile(re.escape(MARKER))):
-            while found.search(text):
-                text = found.sub(lambda word: f"{word.group()[0]} {word.group()[1:]}", text)
+        text = self._read.sub(lambda word: f"{word.group()[0]} {word.group()[1:]}", text)
+        while self._read.search(text):  # one that is left, or that came of another
+            text = self._read.sub("", text)
         return text
 
     def page(self, number: int) -> str:

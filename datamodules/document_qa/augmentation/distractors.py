@@ -42,7 +42,7 @@ def with_distractors(
     if not wanted:
         return document, tuple(ranked)
     others = sorted(set(range(1, len(document.pages) + 1)) - set(ranked))
-    own = [int(page) for page in random.permutation(others)[: wanted // 2 if wanted > 1 else int(random.integers(2))]]
+    own = random.permutation(others)[: int(random.integers(wanted + 1))].tolist()
     foreign: list[int] = []
     if len(own) < wanted:
         other = another()

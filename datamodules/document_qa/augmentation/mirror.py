@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from datamodules.document_qa.ablation import on_page
 from datamodules.document_qa.altered_document import AlteredDocument
 from datamodules.document_qa.document import Chunk, Document
 from datamodules.document_qa.question import Question
@@ -29,9 +30,10 @@ _BOTH = (("clockwise", "counterclockwise"), ("顺时针", "逆时针"))
 # What tells a place or a direction otherwise, and directions' words that mean something else.
 _UNCLEAR = re.compile(
     r"\b(?:columns?|rows?|first|second|third|last|next|north|south|east|west|o'clock|degrees?|angles?|left over|"
-    r"right[- ]angled?|all right|rights|bottom line|top speed|set ?up|up to|start ?up|anticlockwise|"
-    r"counter-clockwise)\b"
-    "|°|左右|上下|上述|下述|以上|以下|下列|如下|如上|上升|下降|第一|第二|第三|最后|东|西|南|北|列|行|角度|点钟",
+    r"(?:is|are) left(?! of)|right[- ]angled?|all right|rights|answers?|statements?|bottom line|top speed|set ?up|"
+    r"up to|start ?up|anticlockwise|counter-clockwise)\b"
+    "|°|左右|上下|上述|下述|以上|以下|下列|如下|如上|上升|下降|上面|下面|上图|下图|图上|表上|加上|基本上|上一|下一|第一|第二|第三"
+    "|最后|东|西|南|北|列|行|角度|点钟",
     re.IGNORECASE,
 )
 
@@ -67,8 +69,6 @@ class Mirrored(AlteredDocument):
         self.direction = direction
 
     def picture(self, page: int) -> "Image":
-        from datamodules.document_qa.ablation import on_page
-
         picture = self.document.picture(page).copy()
         for chunk in self.document.pages[page - 1].chunks:
             if chunk.kind == "figure":
