@@ -73,7 +73,7 @@ class RetrievalPairs(NamedTuple):
 class QuestionsAndPages(NamedTuple):
     """Some of an evaluation's questions and pages, each of which comes once; pages are ranked when all have been read.
 
-    `samples` of the rows are the numbers of questions and pages in their set, see retrieval_sets.
+    `samples` of the rows are the numbers of questions and pages in their set, see ranked_set.
     """
 
     questions: Rows  # one chat a row, nothing supervised, none has features
