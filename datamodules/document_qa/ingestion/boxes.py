@@ -29,6 +29,21 @@ def height(box: Box) -> float:
     return box[3] - box[1]
 
 
+def area(box: Box) -> float:
+    return width(box) * height(box)
+
+
+def intersection(one: Box, other: Box) -> Box:
+    """Without extent where they do not meet."""
+    left, top = max(one[0], other[0]), max(one[1], other[1])
+    return left, top, max(left, min(one[2], other[2])), max(top, min(one[3], other[3]))
+
+
+def grown(box: Box, by: float) -> Box:
+    """Larger by so much on each side."""
+    return box[0] - by, box[1] - by, box[2] + by, box[3] + by
+
+
 def contains_centre(outer: Box, inner: Box) -> bool:
     """Whether the centre of the second lies in the first."""
     x, y = (inner[0] + inner[2]) / 2, (inner[1] + inner[3]) / 2

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.document_qa.ingestion.boxes import Box, height, union, width
+from datamodules.document_qa.ingestion.boxes import Box, area, height, intersection, union, width
 from datamodules.document_qa.ingestion.pdf_objects import Drawn
 
 _CELLS = 100  # of the grid, along each edge of the page: what is less than two cells apart belongs together
@@ -13,24 +13,38 @@ _BACKGROUND = 0.5  # of the page: a path around more than that is a border or a 
 _SMALLEST = 0.04  # of the page's edges: what is smaller is a symbol within the text
 _PATHS, _UPRIGHT = 8, 4  # the least of a drawing, of them those that are more than a rule or an underline
 _SEGMENTS = 24  # of one path that is a drawing by itself
-_THIN = 2.0  # points
+_RULE = 0.003  # of the page's height
+_TEXT = 0.4  # of its area: what has more text on it is a frame or a background of text
 
 
-def figure_boxes(drawn: Sequence[Drawn]) -> list[Box]:
-    """Their places, in no order."""
-    parts = [one for one in drawn if one.is_image or width(one.box) * height(one.box) <= _BACKGROUND]
+def figure_boxes(drawn: Sequence[Drawn], texts: Sequence[Box]) -> list[Box]:
+    """Their places, in no order.
+
+    Args:
+        drawn: what is on the page, without the lines of tables.
+        texts: places of the text blocks.
+    """
+    parts = [one for one in drawn if one.is_image or area(one.box) <= _BACKGROUND]
     if not any(one.is_image for one in parts) and not _is_drawing(parts):
         return []  # most pages
-    return [
-        box
-        for group in _close_together(parts)
-        if any(one.is_image for one in group) or _is_drawing(group)
-        if width(box := union(one.box for one in group)) >= _SMALLEST and height(box) >= _SMALLEST
-    ]
+    return [union(one.box for one in group) for group in _close_together(parts) if _is_figure(group, texts)]
+
+
+def _is_figure(group: Sequence[Drawn], texts: Sequence[Box]) -> bool:
+    images = [one.box for one in group if one.is_image]
+    if images and _is_large(union(images)):
+        return True
+    box = union(one.box for one in group)
+    covered = sum(area(intersection(box, text)) for text in texts)
+    return _is_large(box) and covered <= _TEXT * area(box) and _is_drawing(group)
+
+
+def _is_large(box: Box) -> bool:
+    return width(box) >= _SMALLEST and height(box) >= _SMALLEST
 
 
 def _is_drawing(parts: Sequence[Drawn]) -> bool:
-    upright = [one for one in parts if one.points[1] > _THIN]
+    upright = [one for one in parts if not one.is_image and height(one.box) > _RULE]
     many = len(parts) >= _PATHS and len(upright) >= _UPRIGHT
     return many or any(one.segments >= _SEGMENTS for one in upright)
 
@@ -56,17 +70,18 @@ def _cells(box: Box) -> tuple[slice, slice]:
 
 def _number_areas(grid: NDArray[np.int64]) -> None:
     """Gives each connected area of -1 a number of its own, from 1; corners connect."""
+    left = set(map(tuple, np.argwhere(grid == -1).tolist()))
     number = 0
-    for row, column in np.argwhere(grid == -1):
-        if grid[row, column] != -1:
+    for start in sorted(left):
+        if start not in left:
             continue
         number += 1
-        grid[row, column] = number
-        border = [(int(row), int(column))]
+        left.remove(start)
+        border = [start]
         while border:
-            y, x = border.pop()
-            around = grid[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]
-            for dy, dx in np.argwhere(around == -1):
-                place = max(y - 1, 0) + int(dy), max(x - 1, 0) + int(dx)
-                grid[place] = number
-                border.append(place)
+            row, column = border.pop()
+            grid[row, column] = number
+            for place in ((row + down, column + right) for down in (-1, 0, 1) for right in (-1, 0, 1)):
+                if place in left:
+                    left.remove(place)
+                    border.append(place)

@@ -110,8 +110,7 @@ def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocumen
 def _outcome(path: Path, result: Converted | Died, kept: Cache) -> IngestedDocument | str:
     if isinstance(result, Converted):
         return result.broken or IngestedDocument(path.name, kept.place(result.key))
-    killed = f"was killed by signal {-result.code}" if result.code and result.code < 0 else f"ended ({result.code})"
-    return f"the process that read it {killed}: it is damaged, or needs more memory than there is"
+    return result.reason
 
 
 def _tell(path: Path, reason: str, settings: IngestionSettings) -> None:

@@ -1,17 +1,18 @@
 """PDFs, by PDFium (pypdfium2; BSD) and, for ruled tables, pdfplumber (MIT)."""
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datamodules.document_qa.document import Chunk
-from datamodules.document_qa.ingestion.boxes import WHOLE_PAGE, Box, contains_centre, in_reading_order
+from datamodules.document_qa.ingestion.boxes import WHOLE_PAGE, contains_centre, grown, in_reading_order, on_page
 from datamodules.document_qa.ingestion.broken import BrokenDocument
 from datamodules.document_qa.ingestion.figures import figure_boxes
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.pdf_objects import PageFrame, drawn_objects
-from datamodules.document_qa.ingestion.pdf_tables import TableFinder, may_have_tables
-from datamodules.document_qa.ingestion.pdf_text import text_blocks
+from datamodules.document_qa.ingestion.pdf_tables import find_tables, table_text
+from datamodules.document_qa.ingestion.pdf_text import page_characters, text_blocks
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _LONGEST_EDGE = 14_400  # points, 200 inches: the most that PDF 1.7 lets a page have
 _POINTS = 72  # an inch
+_BESIDE = 0.005  # of the page's edges: the lines of a table lie within that
 
 
 def read_pdf(path: Path, writer: PageWriter, settings: IngestionSettings) -> None:
@@ -29,51 +31,62 @@ def read_pdf(path: Path, writer: PageWriter, settings: IngestionSettings) -> Non
     """
     from pypdfium2 import PdfDocument, PdfiumError
 
-    with ExitStack() as stack:
-        try:
-            pdf = stack.enter_context(PdfDocument(path))
-        except PdfiumError as error:
-            raise BrokenDocument(_reason(error)) from error
+    try:
+        pdf = PdfDocument(path)
+    except PdfiumError as error:
+        raise BrokenDocument(_reason(error)) from error
+    with pdf:
         if len(pdf) > settings.max_pages:
-            raise BrokenDocument(
-                f"it has {len(pdf):,} pages, ingestion.max_pages allows {settings.max_pages:,}"
-            )
+            raise BrokenDocument(f"it has {len(pdf):,} pages, ingestion.max_pages allows {settings.max_pages:,}")
         pdf.init_forms()  # so that what forms are filled in with is in the picture
-        tables = stack.enter_context(TableFinder(path, writer.note)) if settings.tables else None
         for number in range(1, len(pdf) + 1):
             try:
                 page = pdf[number - 1]
-                chunks = _chunks(page, number, tables)
-                writer.add(_rendered(page, number, settings), chunks)
+                _check_size(page, number)
+                chunks = _chunks(page, number, settings, partial(_noted, writer, number))
+                writer.add(_rendered(page, settings), chunks)
             except PdfiumError as error:
                 raise BrokenDocument(f"page {number} is damaged ({error})") from error
             page.close()
 
 
-def _chunks(page: Any, number: int, tables: TableFinder | None) -> list[Chunk]:
+def _chunks(page: Any, number: int, settings: IngestionSettings, note: Callable[[str], None]) -> list[Chunk]:
     """Of a page, in reading order."""
-    frame, drawn = PageFrame(page), drawn_objects(page)
-    found = tables.find(number) if tables is not None and may_have_tables(drawn) else []
-    table_boxes = [box for box, _ in found]
-    texts = text_blocks(page, frame, table_boxes)
-    if not texts and not found:
+    frame = PageFrame(page)
+    drawn, characters = drawn_objects(page, frame), page_characters(page, frame)
+    tables = [
+        (table.box, text)
+        for table in (find_tables(drawn, frame, note) if settings.tables else ())
+        if (text := table_text(table, characters)).strip("| \n")
+    ]
+    texts = text_blocks(characters, [box for box, _ in tables])
+    if not texts and not tables:
         # No text layer: a scan. It can only be looked at, whole.
         return [Chunk(number, "figure", WHOLE_PAGE, "")] if drawn else []
-    drawn = [one for one in drawn if not any(contains_centre(box, one.box) for box in table_boxes)]
+    lines_of_tables = [grown(box, _BESIDE) for box, _ in tables]
+    drawn = [one for one in drawn if not any(contains_centre(box, one.box) for box in lines_of_tables)]
     chunks = [
-        *(Chunk(number, "table", box, text) for box, text in found),
+        *(Chunk(number, "table", on_page(box), text) for box, text in tables),
         *(Chunk(number, "text", box, text) for box, text in texts),
-        *(Chunk(number, "figure", box, "") for box in figure_boxes(drawn)),
+        *(Chunk(number, "figure", box, "") for box in figure_boxes(drawn, [box for box, _ in texts])),
     ]
     return [chunks[place] for place in in_reading_order([chunk.box for chunk in chunks])]
 
 
-def _rendered(page: Any, number: int, settings: IngestionSettings) -> "Image":
+def _noted(writer: PageWriter, number: int, text: str) -> None:
+    writer.note(f"page {number}: {text}")
+
+
+def _check_size(page: Any, number: int) -> None:
     width, height = page.get_size()
     if not (0 < width <= _LONGEST_EDGE and 0 < height <= _LONGEST_EDGE):
         raise BrokenDocument(
             f"page {number} is {width:,.0f} x {height:,.0f} points large, a page's edges have at most {_LONGEST_EDGE:,}"
         )
+
+
+def _rendered(page: Any, settings: IngestionSettings) -> "Image":
+    width, height = page.get_size()
     scale = settings.dpi / _POINTS
     most = settings.max_page_pixels
     if (width * scale + 1) * (height * scale + 1) > most:

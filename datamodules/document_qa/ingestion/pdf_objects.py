@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from datamodules.document_qa.ingestion.boxes import Box, on_page
 
-_MOST = 20_000  # objects of a page; maps have more, and one figure around them all anyway
+_MOST = 20_000  # objects of a page, and segments of its paths; the rest of a map is not looked at
 _DEEPEST = 8  # forms in forms
 
 Matrix = tuple[float, float, float, float, float, float]  # x' = a x + c y + e, y' = b x + d y + f
@@ -18,58 +18,59 @@ class Drawn(NamedTuple):
 
     is_image: bool
     box: Box  # on the page, in shares
-    points: tuple[float, float]  # width and height
-    segments: int  # of a path: lines and curves
+    lines: tuple[Box, ...] = ()  # of a path: its straight segments, from corner to corner; they may lie off the page
+    segments: int = 0  # of a path: all, also curves
 
 
 class PageFrame:
     """From a PDF page's own coordinates (points, upwards, before it is turned) to shares of the page as it looks."""
 
     def __init__(self, page: Any) -> None:
-        self.left, self.bottom, self.right, self.top = page.get_bbox()
-        self.width, self.height = self.right - self.left, self.top - self.bottom
-        self.turned = page.get_rotation()
+        self._left, self._bottom, right, self._top = page.get_bbox()
+        self._width, self._height = right - self._left, self._top - self._bottom
+        self._turned = page.get_rotation()
+        self.width, self.height = page.get_size()
+        """In points, as it looks."""
 
     def box(self, left: float, bottom: float, right: float, top: float) -> Box:
         """Of a box in the page's own coordinates; it may lie outside."""
-        x0, x1 = (left - self.left) / self.width, (right - self.left) / self.width
-        y0, y1 = (self.top - top) / self.height, (self.top - bottom) / self.height
-        if self.turned == 90:
+        x0, x1 = (left - self._left) / self._width, (right - self._left) / self._width
+        y0, y1 = (self._top - top) / self._height, (self._top - bottom) / self._height
+        if self._turned == 90:
             return 1 - y1, x0, 1 - y0, x1
-        if self.turned == 180:
+        if self._turned == 180:
             return 1 - x1, 1 - y1, 1 - x0, 1 - y0
-        if self.turned == 270:
+        if self._turned == 270:
             return y0, 1 - x1, y1, 1 - x0
         return x0, y0, x1, y1
 
 
-def drawn_objects(page: Any) -> list[Drawn]:
+def drawn_objects(page: Any, frame: PageFrame) -> list[Drawn]:
     """Images and visible paths, also those inside of forms; what lies off the page is left out."""
     import pypdfium2.raw as pdfium
 
-    frame, found = PageFrame(page), []
+    found, segments = [], 0
     for raw, kind, matrix in _objects(page.raw):
         if len(found) == _MOST:
             break
-        if kind == pdfium.FPDF_PAGEOBJ_PATH and not _is_visible(raw):
+        is_image = kind == pdfium.FPDF_PAGEOBJ_IMAGE
+        if not is_image and not _is_visible(raw):
             continue
         bounds = [ctypes.c_float() for _ in range(4)]
         if not pdfium.FPDFPageObj_GetBounds(raw, *bounds):
             continue
-        left, bottom, right, top = _moved(matrix, *(one.value for one in bounds))
-        box = frame.box(left, bottom, right, top)
+        box = frame.box(*_moved(matrix, *(one.value for one in bounds)))
         if box[0] >= 1 or box[1] >= 1 or box[2] <= 0 or box[3] <= 0:
             continue
-        is_image = kind == pdfium.FPDF_PAGEOBJ_IMAGE
-        segments = 0 if is_image else max(0, pdfium.FPDFPath_CountSegments(raw))
-        upright = frame.turned in (0, 180)
-        points = (right - left, top - bottom) if upright else (top - bottom, right - left)
-        found.append(Drawn(is_image, on_page(box), points, segments))
+        count = 0 if is_image else max(0, pdfium.FPDFPath_CountSegments(raw))
+        segments += count
+        lines = tuple(_lines(raw, count, matrix, frame)) if segments <= _MOST else ()
+        found.append(Drawn(is_image, on_page(box), lines, count))
     return found
 
 
 def _objects(raw: Any, depth: int = 0, matrix: Matrix = _UNMOVED) -> Iterator[tuple[Any, int, Matrix]]:
-    """(object, its type, what maps its coordinates to the page's) of all images and paths."""
+    """(object, its type, what maps the coordinates that it lies in to the page's) of all images and paths."""
     import pypdfium2.raw as pdfium
 
     if depth:
@@ -82,24 +83,61 @@ def _objects(raw: Any, depth: int = 0, matrix: Matrix = _UNMOVED) -> Iterator[tu
         if kind in (pdfium.FPDF_PAGEOBJ_PATH, pdfium.FPDF_PAGEOBJ_IMAGE):
             yield one, kind, matrix
         elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST:
-            own = pdfium.FS_MATRIX()
-            if pdfium.FPDFPageObj_GetMatrix(one, own):
-                inner = (own.a, own.b, own.c, own.d, own.e, own.f)
-                yield from _objects(one, depth + 1, _after(inner, matrix))
+            yield from _objects(one, depth + 1, _after(_matrix(one), matrix))
+
+
+def _lines(path: Any, count: int, matrix: Matrix, frame: PageFrame) -> Iterator[Box]:
+    """Straight segments of a path, each as the box that it is the diagonal of."""
+    import pypdfium2.raw as pdfium
+
+    matrix = _after(_matrix(path), matrix)
+    x, y = ctypes.c_float(), ctypes.c_float()
+    first = last = (0.0, 0.0)
+    for place in range(count):
+        segment = pdfium.FPDFPath_GetPathSegment(path, place)
+        kind = pdfium.FPDFPathSegment_GetType(segment)
+        pdfium.FPDFPathSegment_GetPoint(segment, x, y)
+        point = _point(matrix, x.value, y.value)
+        if kind == pdfium.FPDF_SEGMENT_MOVETO:
+            first = point
+        elif kind == pdfium.FPDF_SEGMENT_LINETO:
+            yield _between(frame, last, point)
+        last = point
+        if pdfium.FPDFPathSegment_GetClose(segment):
+            yield _between(frame, last, first)
+
+
+def _between(frame: PageFrame, one: tuple[float, float], other: tuple[float, float]) -> Box:
+    (x0, x1), (y0, y1) = sorted((one[0], other[0])), sorted((one[1], other[1]))
+    return frame.box(x0, y0, x1, y1)
+
+
+def _matrix(raw: Any) -> Matrix:
+    import pypdfium2.raw as pdfium
+
+    own = pdfium.FS_MATRIX()
+    if not pdfium.FPDFPageObj_GetMatrix(raw, own):
+        return _UNMOVED
+    return own.a, own.b, own.c, own.d, own.e, own.f
 
 
 def _after(first: Matrix, then: Matrix) -> Matrix:
+    if first == _UNMOVED:
+        return then
     a, b, c, d, e, f = first
     p, q, r, s, t, u = then
     return a * p + b * r, a * q + b * s, c * p + d * r, c * q + d * s, e * p + f * r + t, e * q + f * s + u
 
 
-def _moved(matrix: Matrix, left: float, bottom: float, right: float, top: float) -> tuple[float, float, float, float]:
+def _point(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
+    a, b, c, d, e, f = matrix
+    return a * x + c * y + e, b * x + d * y + f
+
+
+def _moved(matrix: Matrix, left: float, bottom: float, right: float, top: float) -> Box:
     if matrix == _UNMOVED:
         return left, bottom, right, top
-    a, b, c, d, e, f = matrix
-    xs = [a * x + c * y + e for x in (left, right) for y in (bottom, top)]
-    ys = [b * x + d * y + f for x in (left, right) for y in (bottom, top)]
+    xs, ys = zip(*(_point(matrix, x, y) for x in (left, right) for y in (bottom, top)), strict=True)
     return min(xs), min(ys), max(xs), max(ys)
 
 

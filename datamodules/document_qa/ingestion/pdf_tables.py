@@ -1,82 +1,101 @@
-"""Ruled tables of PDFs, by pdfplumber. It is slow, so it only sees pages with lines that could be a table's."""
+"""Ruled tables of PDFs: pdfplumber's search for cells between lines, with the lines and the letters that PDFium finds.
 
-import logging
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+pdfplumber's own reader of pages takes most of a second for a page and loses spaces in narrow letters.
+"""
 
-from datamodules.document_qa.ingestion.boxes import Box, on_page
-from datamodules.document_qa.ingestion.pdf_objects import Drawn
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-_THIN = 3.0  # points: what is thinner is a line
-_LONG = 8.0  # points: what is shorter rules nothing
-_LINES = 3  # along each axis: two rows, two columns
-_CROWDED = 5_000  # paths of a page that is a drawing; the search would take minutes
+from datamodules.document_qa.ingestion.boxes import Box, contains_centre, union
+from datamodules.document_qa.ingestion.pdf_objects import Drawn, PageFrame
+from datamodules.document_qa.ingestion.pdf_text import Character, joined, split_lines
 
-logging.getLogger("pdfminer").setLevel(logging.ERROR)  # of fonts and colours that it does not know
+_TOLERANCE = 3.0  # points: lines so close are one, corners so close touch; pdfplumber's own default
+_SLANT = 0.5  # points: a line that is wider and higher than that is neither across nor down
+_CORNERS = 4_000  # of a drawing, not of a table: the search takes their square
 
 
-def may_have_tables(drawn: Sequence[Drawn]) -> bool:
-    """Whether three lines down and three across could be there."""
-    paths = [one for one in drawn if not one.is_image]
-    if len(paths) > _CROWDED:
-        return False
-    across, down = set(), set()  # where lines begin, to a thousandth of the page
-    for one in paths:
-        (width, height), (left, top, right, bottom) = one.points, one.box
-        if width >= _LONG and height >= _LONG and one.segments > 2 * _LINES:
-            return True  # a grid, or anything else, in one path
-        if width >= _LONG:
-            across |= {round(top, 3)} if height < _THIN else {round(top, 3), round(bottom, 3)}
-        if height >= _LONG:
-            down |= {round(left, 3)} if width < _THIN else {round(left, 3), round(right, 3)}
-    return len(across) >= _LINES and len(down) >= _LINES
+class FoundTable(NamedTuple):
+    """Cells between lines."""
+
+    box: Box
+    rows: tuple[tuple[Box | None, ...], ...]  # None: where a cell beside or above spans
 
 
-class TableFinder:
-    """Finds the tables of one PDF, which is opened when the first page is asked for. To be used in a with-block.
+def find_tables(drawn: Sequence[Drawn], frame: PageFrame, note: Callable[[str], None]) -> list[FoundTable]:
+    """Grids of at least two rows and two columns.
 
     Args:
-        path: the PDF.
-        note: is told of a page that could not be searched.
+        drawn: what is on the page.
+        frame: its size.
+        note: is told of a page with too many lines to be searched.
     """
+    lines = list(_lines(drawn, frame))
+    across = sum(line["orientation"] == "h" for line in lines)
+    if across < 3 or len(lines) - across < 3:
+        return []
+    from pdfplumber.table import cells_to_tables, edges_to_intersections, intersections_to_cells, merge_edges
 
-    def __init__(self, path: Path, note: Callable[[str], None]) -> None:
-        self._path, self._note = path, note
-        self._pdf: Any = None
-
-    def __enter__(self) -> "TableFinder":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._pdf is not None:
-            self._pdf.close()
-
-    def find(self, number: int) -> list[tuple[Box, str]]:
-        """Place and text of each table of a page: a row a line, cells between " | ". Its words are text if it fails."""
-        try:
-            if self._pdf is None:
-                import pdfplumber
-
-                self._pdf = pdfplumber.open(self._path)
-            page = self._pdf.pages[number - 1]
-            try:
-                return [one for table in page.find_tables() if (one := _table(page, table)) is not None]
-            finally:
-                page.close()
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001  (pdfminer raises almost anything; PDFium could read the page)
-            self._note(f"page {number}: tables cannot be looked for ({type(error).__name__}: {error})")
-            return []
+    edges = [
+        edge
+        for edge in merge_edges(lines, *[_TOLERANCE] * 4)
+        if max(edge["x1"] - edge["x0"], edge["bottom"] - edge["top"]) >= _TOLERANCE
+    ]
+    across = sum(edge["orientation"] == "h" for edge in edges)
+    if across * (len(edges) - across) > _CORNERS * 10:
+        note("has too many lines to look for tables in")
+        return []
+    corners = edges_to_intersections(edges, _TOLERANCE, _TOLERANCE)
+    if len(corners) > _CORNERS:
+        note("has too many lines to look for tables in")
+        return []
+    found = (_table(cells, frame) for cells in cells_to_tables(intersections_to_cells(corners)))
+    return [table for table in found if len(table.rows) > 1 and len(table.rows[0]) > 1]
 
 
-def _table(page: Any, table: Any) -> tuple[Box, str] | None:
-    rows = [[" ".join((cell or "").split()) for cell in row] for row in table.extract()]
-    if len(rows) < 2 or max(map(len, rows)) < 2 or sum(bool(cell) for row in rows for cell in row) < 2:
-        return None  # a frame around something else
-    (x0, y0, x1, y1), (left, top, right, bottom) = page.cropbox, table.bbox
-    wide, high = x1 - x0, y1 - y0
-    box = on_page(((left - x0) / wide, (top - y0) / high, (right - x0) / wide, (bottom - y0) / high))
-    return box, "\n".join(" | ".join(row) for row in rows)
+def table_text(table: FoundTable, characters: Sequence[Character]) -> str:
+    """A row a line, cells between " | ", of those characters of a page that lie in the table."""
+    cells = [cell for row in table.rows for cell in row if cell is not None]
+    letters: dict[Box, list[Character]] = {cell: [] for cell in cells}
+    last: Box | None = None
+    for character in characters:
+        if character.box is None:  # a space or an end of line, where the letter before it is
+            if last is not None:
+                letters[last].append(character)
+        elif last is None or not contains_centre(last, character.box):
+            last = next((cell for cell in cells if contains_centre(cell, character.box)), None)
+        if last is not None and character.box is not None:
+            letters[last].append(character)
+    texts = {cell: joined([line.text for line in split_lines(inside)]) for cell, inside in letters.items()}
+    return "\n".join(" | ".join("" if cell is None else texts[cell] for cell in row) for row in table.rows)
+
+
+def _lines(drawn: Sequence[Drawn], frame: PageFrame) -> Iterator[dict[str, Any]]:
+    """As pdfplumber has them: in points from the page's top left."""
+    for one in drawn:
+        for left, top, right, bottom in one.lines:
+            x0, x1, y0, y1 = left * frame.width, right * frame.width, top * frame.height, bottom * frame.height
+            if y1 - y0 <= _SLANT < x1 - x0:
+                yield _line("h", x0, y0, x1, y0)
+            elif x1 - x0 <= _SLANT < y1 - y0:
+                yield _line("v", x0, y0, x0, y1)
+
+
+def _line(orientation: str, x0: float, top: float, x1: float, bottom: float) -> dict[str, Any]:
+    return {
+        "orientation": orientation, "x0": x0, "x1": x1, "top": top, "bottom": bottom,
+        "width": x1 - x0, "height": bottom - top,
+    }  # fmt: skip
+
+
+def _table(cells: list[Box], frame: PageFrame) -> FoundTable:
+    from pdfplumber.table import Table
+
+    def share(cell: Box | None) -> Box | None:
+        if cell is None:
+            return None
+        left, top, right, bottom = cell
+        return left / frame.width, top / frame.height, right / frame.width, bottom / frame.height
+
+    rows = tuple(tuple(share(cell) for cell in row.cells) for row in Table(None, cells).rows)  # type: ignore[arg-type]
+    return FoundTable(union(cell for row in rows for cell in row if cell is not None), rows)

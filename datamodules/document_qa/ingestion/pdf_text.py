@@ -1,11 +1,17 @@
 """The text layer of a PDF's page as blocks: lines that follow each other closely, in letters of one size."""
 
-import ctypes
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from datamodules.document_qa.ingestion.boxes import Box, contains_centre, height, on_page, union
+from datamodules.document_qa.ingestion.boxes import (
+    WHOLE_PAGE,
+    Box,
+    contains_centre,
+    height,
+    on_page,
+    union,
+)
 from datamodules.document_qa.ingestion.pdf_objects import PageFrame
 
 _APART = 0.9  # of a line's height: a larger gap begins a block
@@ -14,82 +20,94 @@ _HYPHENS = ("\x02", "\ufffe")  # what PDFium puts where a word is split over two
 _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")  # written without spaces
 
 
-class _Line(NamedTuple):
+class Character(NamedTuple):
+    """One of a page's text layer."""
+
+    text: str
+    box: Box | None  # None: a space or an end of line, which PDFium adds where they are seen
+
+
+class Line(NamedTuple):
+    """Characters between two ends of lines, at least one of them visible."""
+
     text: str
     box: Box
 
 
-def text_blocks(page: Any, frame: PageFrame, left_out: Sequence[Box] = ()) -> list[tuple[Box, str]]:
-    """Place and text of each block, in the order of the file; without what lies in some boxes, and off the page."""
-    textpage = page.get_textpage()
-    try:
-        blocks: list[list[_Line]] = []
-        for line in _lines(textpage, frame, left_out):
-            if blocks and _goes_on(blocks[-1], line):
-                blocks[-1].append(line)
-            else:
-                blocks.append([line])
-    finally:
-        textpage.close()
-    return [(on_page(union(line.box for line in block)), _joined(block)) for block in blocks]
-
-
-def _lines(textpage: Any, frame: PageFrame, left_out: Sequence[Box]) -> Iterator[_Line]:
-    text: list[str] = []
-    boxes: list[Box] = []
-
-    def line() -> Iterator[_Line]:
-        words = " ".join("".join(text).split())
-        if words and boxes:
-            yield _Line(words, union(boxes))
-        text.clear()
-        boxes.clear()
-
-    for character, box in _characters(textpage, frame):
-        if character in "\r\n":
-            yield from line()
-        elif box is None:
-            text.append(character)
-        elif any(contains_centre(one, box) for one in left_out) or not contains_centre((0.0, 0.0, 1.0, 1.0), box):
-            yield from line()  # what comes after a table does not continue what came before
-        else:
-            text.append(character)
-            boxes.append(box)
-    yield from line()
-
-
-def _characters(textpage: Any, frame: PageFrame) -> Iterator[tuple[str, Box | None]]:
-    """Each character with its place; None for spaces and ends of lines, which PDFium adds where they are seen."""
+def page_characters(page: Any, frame: PageFrame) -> list[Character]:
+    """All that lie on the page, in the order of the file."""
     import pypdfium2.raw as pdfium
 
-    place = pdfium.FS_RECTF()
-    for index in range(textpage.count_chars()):
-        code = pdfium.FPDFText_GetUnicode(textpage, index)
-        if not code:
-            continue
-        character = chr(code) if code <= 0x10FFFF else "\ufffd"
-        if character.isspace() or not pdfium.FPDFText_GetLooseCharBox(textpage, index, ctypes.byref(place)):
-            yield character, None
+    textpage, place = page.get_textpage(), pdfium.FS_RECTF()
+    found: list[Character] = []
+    try:
+        for index in range(textpage.count_chars()):
+            code = pdfium.FPDFText_GetUnicode(textpage, index)
+            if not code or 0xD800 <= code <= 0xDFFF:
+                continue  # half a character, which no file could hold
+            text = chr(code) if code <= 0x10FFFF else "\ufffd"
+            if text.isspace() or not pdfium.FPDFText_GetLooseCharBox(textpage, index, place):
+                found.append(Character(text, None))
+                continue
+            box = frame.box(place.left, place.bottom, place.right, place.top)
+            if contains_centre(WHOLE_PAGE, box):
+                found.append(Character(text, box))
+    finally:
+        textpage.close()
+    return found
+
+
+def text_blocks(characters: Sequence[Character], left_out: Sequence[Box] = ()) -> list[tuple[Box, str]]:
+    """Place and text of each block, in the order of the file; without what lies in some boxes."""
+    blocks: list[list[Line]] = []
+    for line in split_lines(_without(characters, left_out)):
+        if blocks and _goes_on(blocks[-1], line):
+            blocks[-1].append(line)
         else:
-            yield character, frame.box(place.left, place.bottom, place.right, place.top)
+            blocks.append([line])
+    return [(on_page(union(line.box for line in block)), joined([line.text for line in block])) for block in blocks]
 
 
-def _goes_on(block: Sequence[_Line], line: _Line) -> bool:
-    last = block[-1].box
-    high, higher = sorted((height(last), height(line.box)))
-    apart = line.box[1] - last[3]
-    beside = line.box[0] > last[2] or line.box[2] < last[0]
-    return higher <= _OTHER_SIZE * high and -high < apart <= _APART * high and not beside
+def split_lines(characters: Iterable[Character]) -> Iterator[Line]:
+    """Lines that have something in them; of several spaces one is left."""
+    text: list[str] = []
+    boxes: list[Box] = []
+    for character in (*characters, Character("\n", None)):
+        if character.text not in "\r\n":
+            text.append(character.text)
+            boxes += [] if character.box is None else [character.box]
+            continue
+        if words := " ".join("".join(text).split()):
+            if boxes:
+                yield Line(words, union(boxes))
+        text, boxes = [], []
 
 
-def _joined(block: Sequence[_Line]) -> str:
+def joined(lines: Iterable[str]) -> str:
     """Lines as one text: a word that was split is whole again, Chinese gets no spaces."""
     text = ""
-    for line in block:
+    for line in lines:
         if text.endswith(_HYPHENS):
-            text = text[:-1] + line.text
-        elif text and not (_WIDE.match(text[-1]) and _WIDE.match(line.text[0])):
-            text = f"{text} {line.text}"
+            text = text[:-1] + line
+        elif text and not (_WIDE.match(text[-1]) and _WIDE.match(line[0])):
+            text = f"{text} {line}"
         else:
-            text += line.text
+            text += line
     return "".join("-" if character in _HYPHENS else character for character in text)
+
+
+def _without(characters: Iterable[Character], left_out: Sequence[Box]) -> Iterator[Character]:
+    for character in characters:
+        if character.box is not None and any(contains_centre(box, character.box) for box in left_out):
+            # What comes after a table does not continue what came before.
+            yield Character("\n", None)
+        else:
+            yield character
+
+
+def _goes_on(block: Sequence[Line], line: Line) -> bool:
+    last = block[-1].box
+    low, high = sorted((height(last), height(line.box)))
+    apart = line.box[1] - last[3]
+    beside = line.box[0] > last[2] or line.box[2] < last[0]
+    return high <= _OTHER_SIZE * low and -low < apart <= _APART * low and not beside

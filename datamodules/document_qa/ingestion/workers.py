@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import traceback
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -18,9 +19,9 @@ _PAGES = 1000
 
 
 class Died(NamedTuple):
-    """A process ended without a word, over a document."""
+    """A process did not get through a document, for a reason that the next one may not have."""
 
-    code: int | None  # exit code, negative for a signal
+    reason: str
 
 
 class _Worker(NamedTuple):
@@ -97,17 +98,22 @@ def _work(connection: Connection, folder: Path, settings: IngestionSettings) -> 
             connection.send(convert(path, cache))
         except BrokenPipeError:
             return
-        except OSError as error:
+        except OSError as error:  # the cache cannot be written: nor can it for other documents
             connection.send(error)
+        except Exception as error:  # noqa: BLE001  (a damaged file can make a library raise almost anything)
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            connection.send(Died(f"{type(error).__name__} at {place.filename}:{place.lineno}: {error}"))
 
 
 def _receive(worker: _Worker) -> Converted | Died | OSError:
     try:
-        result: Converted | OSError = worker.connection.recv()
+        result: Converted | Died | OSError = worker.connection.recv()
         return result
     except (EOFError, OSError):
         worker.process.join()
-        return Died(worker.process.exitcode)
+    code = worker.process.exitcode or 0
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    return Died(f"the process that read it {ended}: it is damaged, or needs more memory than there is")
 
 
 def _end(worker: _Worker) -> None:
