@@ -82,17 +82,39 @@ function predictionReport(family) {
   page.append(element("h2", {}, "Figures"),
     element("p", {class: "note"}, family.note), figuresTable(content.figures, kind));
 
-  const everything = element("button", {type: "button"}, "Show all");
   const form = element("form", {role: "search", "aria-label": "Answers to show"},
     ...(kinds.length > 1 ? [choice(family.kind, "task", [["", `all (${records.length})`], ...kinds])] : []),
-    choice("Result", "result", Object.entries(RESULTS).map(([key, [text, test]]) => [key, `${text} (${records.filter(test).length})`])),
+    resultChoice(records, Object.keys(RESULTS)),
     ...(several ? [choice("Kind of error", "error", [["", "any or none"], ...counted(records.flatMap((record) => record.errors || []))])] : []),
-    element("label", {class: "search"}, "Text in question, truth or answers", element("input", {type: "search", name: "text"})),
-    everything);
+    searchField("Text in question, truth or answers"));
+  page.append(element("h2", {}, "Answers"));
+  browse(records, form, (wanted) => {
+    const [, result] = RESULTS[wanted.get("result")], words = wordsOf(wanted.get("text"));
+    return (record, i) => (!wanted.get("task") || record.task === wanted.get("task")) && result(record) &&
+      (!wanted.get("error") || record.errors.includes(wanted.get("error"))) && words.every((word) => texts[i].includes(word));
+  }, (record) => card(record, family.drawing, several), family.legend);
+}
+
+function resultChoice(records, results) {
+  return choice("Result", "result", results.map((key) => [key, `${RESULTS[key][0]} (${records.filter(RESULTS[key][1]).length})`]));
+}
+
+function searchField(label) {
+  return element("label", {class: "search"}, label, element("input", {type: "search", name: "text"}));
+}
+
+function wordsOf(text) {
+  return text.toLowerCase().split(/\s+/).filter(Boolean);
+}
+
+// Records as cards, some on a page. filter: makes of the form's data a test of (record, place); card: a record's node, whose id is sample-N.
+function browse(records, form, filter, card, legend) {
+  const everything = element("button", {type: "button"}, "Show all");
+  form.append(everything);
   const counter = element("p", {role: "status"}), cards = element("div", {class: "cards"});
   const turns = [turn(), turn()];
-  page.append(element("h2", {}, "Answers"), form, element("div", {class: "counter"}, counter, turns[0].box),
-    ...(family.legend ? [family.legend] : []), cards, element("div", {class: "counter"}, element("span"), turns[1].box));
+  page.append(form, element("div", {class: "counter"}, counter, turns[0].box),
+    ...(legend ? [legend] : []), cards, element("div", {class: "counter"}, element("span"), turns[1].box));
   let shown = [], at = 0;
 
   function turn() {
@@ -102,11 +124,8 @@ function predictionReport(family) {
     return {back, on, place, box: element("div", {class: "turn"}, back, place, on)};
   }
 
-  function filter() {
-    const wanted = new FormData(form), [, result] = RESULTS[wanted.get("result")];
-    const words = wanted.get("text").toLowerCase().split(/\s+/).filter(Boolean);
-    shown = records.filter((record, i) => (!wanted.get("task") || record.task === wanted.get("task")) && result(record) &&
-      (!wanted.get("error") || record.errors.includes(wanted.get("error"))) && words.every((word) => texts[i].includes(word)));
+  function update() {
+    shown = records.filter(filter(new FormData(form)));
     const [good, bad] = [RESULTS.right, RESULTS.wrong].map(([, test]) => shown.filter(test).length);
     counter.textContent = `${shown.length} of ${records.length} answers: ${good} right, ${bad} wrong`;
     show(0, false);
@@ -114,13 +133,13 @@ function predictionReport(family) {
 
   function showAll() {
     form.reset();
-    filter();
+    update();
   }
 
   function show(number, turned) {
     const pages = Math.max(1, Math.ceil(shown.length / ON_PAGE));
     at = Math.min(pages - 1, Math.max(0, number));
-    cards.replaceChildren(...shown.slice(at * ON_PAGE, (at + 1) * ON_PAGE).map((record) => card(record, family.drawing, several)));
+    cards.replaceChildren(...shown.slice(at * ON_PAGE, (at + 1) * ON_PAGE).map(card));
     if (!shown.length) cards.append(element("p", {class: "none"}, "No answer is like this."));
     for (const {back, on, place} of turns) {
       back.disabled = at === 0;
@@ -145,10 +164,10 @@ function predictionReport(family) {
     found.scrollIntoView();
   }
 
-  form.addEventListener("input", filter);
+  form.addEventListener("input", update);
   everything.addEventListener("click", showAll);
   form.addEventListener("submit", (event) => event.preventDefault());
   window.addEventListener("hashchange", named);
-  filter();
+  update();
   named();
 }
