@@ -5,6 +5,7 @@ from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes
 from lightning_modules.document_qa.module import DocumentReader
+from lightning_modules.document_qa.page_retriever import PageRetriever
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.temporal.module import TimelineReader
 from lightning_modules.vision_language.module import VisionLanguageModel
@@ -13,6 +14,7 @@ __all__ = [
     "DocumentReader",
     "ImageChats",
     "InteractionSequences",
+    "PageRetriever",
     "RenderedScenes",
     "ResourceTimelines",
     "SequentialRecommender",
