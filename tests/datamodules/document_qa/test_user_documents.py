@@ -1,0 +1,249 @@
+"""The user's files as splits: whose document is where, and what is said of what cannot be used."""
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+
+from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.questions.question_source import QuestionSource
+from datamodules.document_qa.questions.splits import SplitSettings
+from datamodules.document_qa.user_documents import DocumentQuestions
+from tests.document_folder import PARTS, questions_about, write_folder, write_pdf, write_questions
+from tests.vision_language_files import png
+
+
+def module(folder, train, **settings):
+    settings.setdefault("ingestion", IngestionSettings(dpi=36, workers=1))
+    return DocumentQuestions(QuestionSource(**train), root=str(folder / "root"), batch_size=4, **settings)
+
+
+def asked(data, split):
+    questions = data.question_set(split)
+    return [question for index in range(len(questions)) for question in questions.questions(0, index)]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Ten documents and a copy of one under another name; ingested."""
+    folder = tmp_path_factory.mktemp("prepared")
+    train = write_folder(folder, range(10))
+    shutil.copy(folder / "documents/manual-3.pdf", folder / "documents/again.pdf")
+    with open(train["questions"], "a") as file:
+        file.write("\n".join(json.dumps(one) for one in questions_about("again.pdf", 3, 40)) + "\n")
+    module(folder, train).prepare()
+    return folder, train
+
+
+def test_splits_by_document(prepared, said):
+    folder, train = prepared
+    data = module(folder, train, split=SplitSettings(validation=0.2, test=0.3, seed=1))
+    data.prepare()
+    assert "11 documents ingested already" in said[0]
+    assert said[1].startswith("train: ") and said[3].endswith(" documents") and len(said) == 4
+    of = {split: {question.document for question in asked(data, split)} for split in ("train", "validation", "test")}
+    assert [len(of[split] - {"again.pdf"}) for split in of] == [5, 2, 3]
+    assert Counter(name for names in of.values() for name in names) == dict.fromkeys(
+        [*(f"manual-{number}.pdf" for number in range(10)), "again.pdf"], 1
+    )  # fmt: skip
+    assert any({"manual-3.pdf", "again.pdf"} <= names for names in of.values())
+    assert sum(len(asked(data, split)) for split in of) == 44
+    lines = open(train["questions"]).read().splitlines()
+    turned = write_questions(folder / "turned.jsonl", [json.loads(line) for line in reversed(lines)])
+    other = module(folder, {**train, "questions": str(turned)}, split=data.split)
+    assert {question.document for question in asked(other, "test")} == of["test"]
+
+
+def test_a_sample_is_a_question_and_its_document(prepared):
+    data = module(*prepared, split=SplitSettings(0, 0))
+    questions = data.question_set("train")
+    assert len(questions) == 44
+    (question,) = questions.questions(3, 7)
+    assert (question.id, question.options, question.evidence_pages) == ("7", (), (1,))
+    document = questions.document(3, 7)
+    assert document is questions.document(0, 6) and document.name == question.document == "manual-1.pdf"
+    assert question.answer in document.pages[0].chunks[-1].text
+    assert questions.name(7) == f"7 ({prepared[1]['questions']}, line 8)"
+    other = {questions.another_document(epoch, 13).name for epoch in range(40)}
+    assert "manual-3.pdf" not in other and "again.pdf" not in other and len(other) > 5
+    assert questions.another_document(5, 13).name == questions.another_document(5, 13).name
+
+
+def test_a_chat_asks_about_one_document(prepared):
+    data = module(*prepared, split=SplitSettings(0, 0.1), questions_per_chat=3)
+    questions, seen = data.question_set("train"), []
+    for epoch in (0, 1):
+        chats = [questions.questions(epoch, index) for index in range(len(questions))]
+        assert all(len({question.document for question in chat}) == 1 for chat in chats)
+        assert all(chat[0].document == questions.document(epoch, index).name for index, chat in enumerate(chats))
+        assert {len(chat) for chat in chats} == {3, 1} and len(chats) == 2 * len(data.part("train").documents)
+        seen.append([question.id for chat in chats for question in chat])
+        assert sorted(seen[-1]) == sorted(question.id for question in data.part("train").questions)
+    assert seen[0] != seen[1]
+    assert {len(data.question_set("test").questions(0, index)) for index in range(4)} == {1}
+
+
+def test_splits_with_files_of_their_own(tmp_path):
+    train, test = write_folder(tmp_path / "train", range(6)), write_folder(tmp_path / "test", range(20, 22))
+    sources = {"test": QuestionSource(**test), "split": SplitSettings(validation=0.2, test=0.5)}
+    data = module(tmp_path, train, **sources)
+    data.prepare()
+    assert {question.document for question in asked(data, "test")} == {"manual-20.pdf", "manual-21.pdf"}
+    assert len({question.document for question in asked(data, "train")}) == 5  # split.test counts for nothing
+
+
+def test_files_that_share_a_document_are_refused(tmp_path):
+    train, test = write_folder(tmp_path / "train", range(6)), write_folder(tmp_path / "test", range(20, 22))
+    validation = write_folder(tmp_path / "validation", range(30, 31))
+    shutil.copy(tmp_path / "train/documents/manual-4.pdf", tmp_path / "test/documents/manual-21.pdf")
+    sources = {"test": QuestionSource(**test), "validation": QuestionSource(**validation)}
+    data = module(tmp_path, train, **sources)
+    said = (
+        f"{test['questions']}, line 5: its document 'manual-21.pdf' is in data.init_args.test and, as 'manual-4.pdf' "
+        f"({train['questions']}, line 17), in data.init_args.train: "
+    )
+    with pytest.raises(ValueError) as raised:
+        data.prepare()
+    assert str(raised.value).startswith(said)
+    with pytest.raises(ValueError, match="manual-21.pdf"):
+        data.setup("fit")
+    allowed = module(tmp_path, train, **sources, shared_documents="allow")
+    allowed.prepare()
+    assert len(asked(allowed, "test")) == 8
+    shutil.copy(tmp_path / "validation/documents/manual-30.pdf", tmp_path / "test/documents/manual-21.pdf")
+    with pytest.raises(ValueError, match="as 'manual-30.pdf' .*, in data.init_args.validation: "):
+        module(tmp_path, train, **sources).prepare()
+
+
+def test_questions_about_broken_documents_stop_or_are_left_out(tmp_path, said):
+    train = write_folder(tmp_path, range(4))
+    (tmp_path / "documents/manual-2.pdf").write_bytes(b"%PDF-1.4 broken")
+    with pytest.raises(ValueError, match="documents/manual-2.pdf: .*ingestion.on_broken: skip"):
+        module(tmp_path, train).prepare()
+    settings = IngestionSettings(dpi=36, workers=1, on_broken="skip")
+    data = module(tmp_path, train, ingestion=settings, split=SplitSettings(0, 0))
+    data.prepare()
+    assert {question.document for question in asked(data, "train")} == {f"manual-{one}.pdf" for one in (0, 1, 3)}
+    assert any(line.endswith("4 of 16 questions are about broken documents and left out") for line in said)
+    assert any("manual-2.pdf is left out: " in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"document": "manual-0.pfd"}, "line 2: there is no document 'manual-0.pfd' in .*; is it manual-0.pdf"),
+        ({"document": "nothing like it"}, "line 2: there is no document 'nothing like it' in .*, which has 2 others"),
+        ({"document": "notes.docx"}, "line 2: .*notes.docx is no document; expected a PDF, a Markdown file"),
+        ({"document": "both"}, "line 2: there is no document 'both' in .*: both.md and both.png are called so"),
+        ({"evidence_pages": [1, 3]}, "line 2: evidence_pages: found 3, but manual-0.pdf has pages 1 to 2"),
+        ({"id": 0}, "line 2: the id '0' is also that of .*, line 1"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_question_is_said_with_its_line(tmp_path, change, said):
+    write_pdf(tmp_path / "documents/manual-0.pdf", 0)
+    (tmp_path / "documents/notes.docx").write_bytes(b"x")
+    if change.get("document") == "both":
+        (tmp_path / "documents/both.md").write_text("# x")
+        (tmp_path / "documents/both.png").write_bytes(png((1, 2, 3), 20))
+    else:
+        write_pdf(tmp_path / "documents/other.pdf", 1)
+    first, second = questions_about("manual-0.pdf", 0)[:2]
+    write_questions(tmp_path / "q.jsonl", [first, {**second, **change}])
+    train = {"questions": str(tmp_path / "q.jsonl"), "documents": str(tmp_path / "documents")}
+    data = module(tmp_path, train, split=SplitSettings(0, 0))
+    with pytest.raises(ValueError, match=said):
+        data.prepare()
+        data.question_set("train")
+
+
+def test_a_document_may_be_named_without_its_ending(tmp_path):
+    write_pdf(tmp_path / "documents/manual-0.pdf", 0)
+    write_questions(tmp_path / "q.jsonl", questions_about("manual-0", 0))
+    train = {"questions": str(tmp_path / "q.jsonl"), "documents": str(tmp_path / "documents")}
+    data = module(tmp_path, train, split=SplitSettings(0, 0))
+    data.prepare()
+    assert data.question_set("train").document(0, 0).name == "manual-0"
+
+
+def test_markdown_and_folders_of_page_images(tmp_path):
+    folder = tmp_path / "documents"
+    (folder / "scan").mkdir(parents=True)
+    for page in (1, 2, 10):
+        (folder / f"scan/page_{page}.png").write_bytes(png((page, 0, 0), 20))
+    (folder / "guide.md").write_text("# One\n\ntext\n\n# Two\n\nmore\n")
+    write_questions(tmp_path / "q.jsonl", [questions_about("scan", 0)[0], questions_about("guide.md", 1, 5)[0]])
+    train = {"questions": str(tmp_path / "q.jsonl"), "documents": str(folder)}
+    data = module(tmp_path, train, split=SplitSettings(0, 0))
+    data.prepare()
+    questions = data.question_set("train")
+    assert [len(questions.document(0, index).pages) for index in range(2)] == [3, 2]
+
+
+def test_the_pages_of_mp_docvqa(tmp_path, said):
+    names = [f"abcd0001_p{page}" for page in range(1, 12)]
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for page, name in enumerate(names):
+        (folder / f"{name}.png").write_bytes(png((10 * page, 0, 0), 20))
+    ask = {"question": "what ?", "doc_id": "abcd0001", "answers": ["x"]}
+    records = [
+        {**ask, "questionId": 1, "page_ids": names[:10], "answer_page_idx": 9},
+        {**ask, "questionId": 2, "page_ids": names[1:], "answer_page_idx": 0},
+        {**ask, "questionId": 3, "page_ids": names[:1], "doc_id": "other", "answer_page_idx": 0},
+    ]
+    (tmp_path / "train.json").write_text(json.dumps({"data": records}))
+    train = {"questions": str(tmp_path / "train.json"), "documents": str(folder)}
+    data = module(tmp_path, train, split=SplitSettings(0, 0.4))
+    data.prepare()
+    together = next(split for split in ("train", "test") if len(data.part(split).questions) == 2)
+    questions = data.question_set(together)  # two ranges of pages of one document
+    assert [question.id for question in asked(data, together)] == ["1", "2"]
+    assert [len(questions.document(0, index).pages) for index in range(2)] == [10, 10]
+    assert questions.document(0, 1).picture(1).getpixel((5, 5))[0] == 10
+    assert questions.document(0, 0).picture(10).getpixel((5, 5))[0] == 90
+    said.clear()
+    module(tmp_path, train).prepare_data()
+    assert "nothing to do" in said[-1]
+    (folder / f"{names[4]}.png").unlink()
+    with pytest.raises(ValueError, match="train.json, record 0: there is no image abcd0001_p5 in .*images, expected"):
+        module(tmp_path, train).prepare_data()
+
+
+def test_of_one_document_there_is_no_other(tmp_path):
+    train = write_folder(tmp_path, range(1))
+    data = module(tmp_path, train, split=SplitSettings(0, 0))
+    data.prepare()
+    with pytest.raises(ValueError, match=r"\(train\): all questions are about one document"):
+        data.question_set("train").another_document(0, 0)
+
+
+def test_what_is_missing_is_said(prepared):
+    data = module(*prepared, split=SplitSettings(0, 0.1))
+    for split, what in (("validation", "data.init_args.split.validation is 0"), ("predict", "data.init_args.predict_")):
+        with pytest.raises(ValueError, match=what):
+            data.question_set(split)
+    with pytest.raises(ValueError, match="predict_documents, the folder of its documents, go together"):
+        module(*prepared, predict_questions="q.jsonl")
+    with pytest.raises(ValueError, match="data.init_args.split.test is a share"):
+        module(*prepared, split=SplitSettings(test=2))
+    with pytest.raises(ValueError, match="not ingested into .*run `train.py prepare`"):
+        module(*prepared, ingestion=IngestionSettings(dpi=40)).question_set("train")
+
+
+def test_the_built_in_tokenizer_knows_the_users_words(prepared):
+    data = module(*prepared)
+    ids = data.tokenizer.encode("pump steel 3 kg")
+    assert data.tokenizer.decode(ids) == "pump steel 3 kg" and len(ids) < 8
+    assert all(part in "\n".join(data.texts()) for part in PARTS)
+
+
+def test_a_run_that_goes_on_notices_other_questions(prepared):
+    folder, train = prepared
+    identity = module(folder, train).part("train").identity
+    assert module(folder, train).part("train").identity == identity
+    records = [json.loads(line) for line in open(train["questions"]).read().splitlines()]
+    held = module(folder, train).part("train").questions[0].id
+    changed = [{**one, "question": "else ?"} if str(one["id"]) == held else one for one in records]
+    other = write_questions(folder / "other.jsonl", changed)
+    assert module(folder, {**train, "questions": str(other)}).part("train").identity != identity
