@@ -27,6 +27,7 @@ from lightning.pytorch.loggers import Logger
 from callbacks.tensorboard import TensorBoard
 from callbacks.weights_and_biases import WeightsAndBiases
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
+from commands.accelerate_launch import unheeded
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
 from commands.console import log_to_console, quiet_lightning
 from commands.ending import end_with
@@ -143,6 +144,8 @@ class LockstepCLI(LightningCLI):
         part_from_earlier_lives(os.environ)
         config.run_name, config.ckpt_path = folder.name, checkpoint or None
         config.trainer.default_root_dir = str(folder)
+        for warning in unheeded(os.environ, config.trainer.precision):
+            log.warning("WARNING: %s", warning)
         config.trainer.devices, config.trainer.num_nodes = match_team(
             config.trainer.devices, config.trainer.num_nodes, team
         )

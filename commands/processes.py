@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from lightning.fabric.plugins.environments import SLURMEnvironment
 
+from commands.accelerate_launch import refuse_lonely
+
 
 class Team(NamedTuple):
     """Processes that a launcher started."""
@@ -36,7 +38,7 @@ def launched_team(environ: Mapping[str, str]) -> Team | None:
 
     Raises:
         ValueError: srun was not told the number of tasks on a node, or was not used in a job of several tasks;
-            variables are missing.
+            variables are missing; accelerate launch started one process of several.
     """
     if "TORCHELASTIC_RUN_ID" in environ:
         per_node = int(environ["LOCAL_WORLD_SIZE"])
@@ -67,6 +69,7 @@ def launched_team(environ: Mapping[str, str]) -> Team | None:
                 "RANK counts from 0 to WORLD_SIZE - 1, and every machine has LOCAL_WORLD_SIZE processes"
             )
         return Team("the launcher", per_node, processes // per_node)
+    refuse_lonely(environ)
     return None
 
 

@@ -1,4 +1,4 @@
-"""The same command under every launcher. Lightning's own and Kubernetes' variables here; torchrun: test_restarts.py."""
+"""The same command under every launcher: Lightning's, Accelerate's, Kubernetes'; torchrun: test_restarts.py."""
 
 import os
 import re
@@ -22,17 +22,19 @@ OPTIONS = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-
 
 
 @pytest.fixture
-def started(tmp_path):
-    """Starts train.py with two processes of Lightning's launcher and returns the first; none survives."""
+def start(tmp_path):
+    """Starts a command that starts the processes of a run, and returns the first; none survives."""
     processes = []
 
-    def start(*options):
+    def start(*command):
         processes.append(
             subprocess.Popen(
-                [sys.executable, str(REPOSITORY / "train.py"), "fit", *OPTIONS, "--trainer.devices", "2", "--run_name",
-                 "a", *options],
+                [sys.executable, *command],
                 cwd=tmp_path,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)},
+                env={
+                    **os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY),
+                    "HF_HOME": str(tmp_path),  # where somebody's answers to `accelerate config` would be
+                },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -48,6 +50,15 @@ def started(tmp_path):
         except ProcessLookupError:
             pass
         process.stdout.close()
+
+
+TRAIN = str(REPOSITORY / "train.py")
+
+
+@pytest.fixture
+def started(start):
+    """Two processes of Lightning's launcher."""
+    return lambda *options: start(TRAIN, "fit", *OPTIONS, "--trainer.devices", "2", "--run_name", "a", *options)
 
 
 def until(condition, timeout=60):
@@ -98,6 +109,32 @@ def test_a_signal_while_everything_is_still_imported(started, name, whole_group,
     assert first.returncode == code, output
     assert f"stopped by {name} after step 0, nothing new to save" in output
     until(lambda: gone(first.pid))
+
+
+def accelerate(*options):
+    return ["-m", "accelerate.commands.launch", *options, TRAIN, "fit", *OPTIONS]
+
+
+def test_accelerates_launcher(start, team, tmp_path):
+    """Lightning knows its processes, being torchrun's; of its settings it heeds none, and does not say so."""
+    processes = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--main_process_port", "0"]
+    first = start(*accelerate(*processes, "--mixed_precision", "bf16"), "--run_name", "a")
+    output, _ = first.communicate(timeout=120)
+    assert first.returncode == 0, output
+    assert "= 2 processes x 8 samples" in output
+    assert output.count("accelerate's mixed precision bf16 is not heeded, trainer.precision is 32-true") == 1
+    until(lambda: gone(first.pid))
+    through = team("fit", *OPTIONS, name="through")
+    assert through.end() == [0, 0], through.output
+    losses = Run(tmp_path / "runs/a").series("train/loss")
+    assert sorted(losses) == list(range(1, 31)) and losses == through.series("train/loss")
+
+
+def test_accelerates_launcher_that_starts_one_of_two(start):
+    """Accelerate without GPUs and without --multi_gpu: one process trains on all of the data, without a word."""
+    first = start(*accelerate("--cpu", "--num_processes", "2", "--num_machines", "1"), "--run_name", "a")
+    output, _ = first.communicate(timeout=120)
+    assert first.returncode != 0 and "give accelerate launch --multi_gpu" in output
 
 
 class Pods(Team):
