@@ -217,6 +217,10 @@ class PageRetriever(ImageModule):
     def own_networks(self) -> dict[str, nn.Module]:
         return {**super().own_networks, "head": self.head}
 
+    def own_description(self) -> dict[str, Any]:
+        head = {"size": self.size, "reads": "the state of a prompt's last token", "normalised": True}
+        return {**super().own_description(), "head": head}
+
 
 def ranked(candidates: Candidates, vectors: dict[int, NDArray[np.float32]]) -> Ranking:
     """A document's pages for a question, by cosine; of equal ones the first comes first.

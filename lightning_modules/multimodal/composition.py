@@ -190,6 +190,7 @@ class ComposedModule(TolerantModule):
             "placeholder": tokenizer.placeholder,
             "encoder": {"class": type(self.encoder).__name__, **self.encoder_description()},
             "projector": {**asdict(self.projector_settings), "input_size": self.projector.input_size},
+            **self.own_description(),
         }
         end = tokenizer.end_of_turn
         export(folder, self.language_model, tokenizer.tokenizer, end, self.own_networks, settings, merge)
@@ -198,3 +199,7 @@ class ComposedModule(TolerantModule):
     def own_networks(self) -> dict[str, nn.Module]:
         """What makes features, by name, for an export."""
         return {"encoder": self.encoder, "projector": self.projector}
+
+    def own_description(self) -> dict[str, Any]:
+        """Settings of further networks, for an export: numbers, strings and lists alone."""
+        return {}
