@@ -10,8 +10,8 @@ from datamodules.document_qa.ingestion.pdf_objects import Drawn
 
 _CELLS = 100  # of the grid, along each edge of the page: what is less than two cells apart belongs together
 _BACKGROUND = 0.5  # of the page: a path around more than that is a border or a background
-_SMALLEST = 0.04  # of the page's edges: what is smaller is a symbol within the text
-_PATHS, _UPRIGHT = 8, 4  # the least of a drawing, of them those that are more than a rule or an underline
+_SMALLEST = 0.06  # of the page's edges: what is smaller is a symbol within the text
+_PATHS, _PLACES = 8, 4  # the least of a drawing, and of columns that more than rules and underlines begin in
 _SEGMENTS = 24  # of one path that is a drawing by itself
 _RULE = 0.003  # of the page's height
 _TEXT = 0.4  # of its area: what has more text on it is a frame or a background of text
@@ -45,8 +45,9 @@ def _is_large(box: Box) -> bool:
 
 def _is_drawing(parts: Sequence[Drawn]) -> bool:
     upright = [one for one in parts if not one.is_image and height(one.box) > _RULE]
-    many = len(parts) >= _PATHS and len(upright) >= _UPRIGHT
-    return many or any(one.segments >= _SEGMENTS for one in upright)
+    # Behind a listing there is a rectangle for each of its lines, all with the same left edge.
+    places = len({round(one.box[0], 2) for one in upright})
+    return (len(parts) >= _PATHS and places >= _PLACES) or any(one.segments >= _SEGMENTS for one in upright)
 
 
 def _close_together(parts: Sequence[Drawn]) -> list[list[Drawn]]:
