@@ -4,16 +4,17 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from datamodules.document_qa.ablation import Ablation
 from datamodules.document_qa.asked_documents import AskedDocuments
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.settings import AugmentationSettings
-from datamodules.document_qa.batch import AnswerRecord
+from datamodules.document_qa.batch import AnswerRecord, Said
 from datamodules.document_qa.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.document_chats import DocumentChats
 from datamodules.document_qa.grading.baselines import UsualAnswers, asked_in, usual_answers
+from datamodules.document_qa.grading.grade import grade
 from datamodules.document_qa.grading.summary import summary
 from datamodules.document_qa.option_examples import OptionSets
 from datamodules.document_qa.prompt import AnswerWith, Language, Prompter
@@ -27,9 +28,15 @@ from datamodules.document_qa.retrieval_reader import RetrievalReader
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from engine.randomness import global_seed
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 log = logging.getLogger("lockstep")
 
 Split = Literal["train", "validation", "test", "predict"]
+
+_SHOWN_PAGES = 4
+"""Of a context, where an answer is shown."""
 
 _TEXTS = 500
 """Samples whose texts the built-in tokenizer is made from."""
@@ -200,6 +207,30 @@ class DocumentDataModule(ImageDataModule):
         options = {"options": list(question.options)} if question.options else {}
         return {"id": question.id, "question": question.question, "document": question.document, **options}
 
+    def predicted(self, record: AnswerRecord) -> dict[str, Any]:
+        """What `predict` writes of an answer."""
+        from datamodules.document_qa.reports.prediction_line import prediction_line
+
+        return prediction_line(self.question(record.sample), record)
+
+    def shown(self, record: AnswerRecord) -> tuple[str, list["Image"], str, str, str, str, bool | None]:
+        """To be looked at: name, pages, question, right answer, what was said, and without a document; whether right.
+
+        The pages are as they are shown to the model, altered and ablated.
+        """
+        question, document = self.question(record.sample), self.evaluated.readings.reading(0, record.sample).document
+        alone = record.question_only
+        right = grade(question, record.whole).right
+        return (
+            f"{record.sample} {question.source or ''}".strip(),
+            [document.picture(page) for page in record.pages[:_SHOWN_PAGES]],
+            "\n".join([question.question, *question.options]),
+            question.answer or "",
+            said_in_words(question, record.whole),
+            "" if alone is None else said_in_words(question, alone),
+            None if right is None else right == 1.0,
+        )
+
     def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
         """{name: figure} of all records of an evaluation."""
         return summary(self.question, records, self._usual)
@@ -212,3 +243,8 @@ class DocumentDataModule(ImageDataModule):
     def _what_is_ordered(self) -> dict[str, Any]:
         # In the middle of an epoch the samples that are left must be those that were left.
         return {**super()._what_is_ordered(), "questions_per_chat": self.questions_per_chat}
+
+
+def said_in_words(question: Question, said: Said) -> str:
+    """The option that was chosen, or what was written."""
+    return question.options[said.chosen] if question.options else said.text

@@ -1,19 +1,28 @@
 """The document-QA family's LightningModule: a language model that reads pages, tables and figures, and answers."""
 
 from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
-from datamodules.document_qa.batch import OptionExamples
+from datamodules.document_qa.batch import AnswerRecord, Asked, OptionExamples
 from datamodules.multimodal.batch import IGNORE, Examples
 from engine.exact_mean import LossSum
+from engine.gather import gathered, gathered_objects
 from lightning_modules.document_qa import losses
+from lightning_modules.document_qa.answering import Answering
 from lightning_modules.document_qa.losses import Loss
+from lightning_modules.document_qa.prompt_parts import Part
+from lightning_modules.multimodal import answer_sheet
+from lightning_modules.multimodal.answer_sheet import ShownAnswer
 from lightning_modules.multimodal.image_chat_module import ImageChatModule
 from lightning_modules.multimodal.language_model import Criterion, LanguageModelSettings, cross_entropy
 from lightning_modules.multimodal.projector import ProjectorSettings
+from lightning_modules.multimodal.reading import Reading
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 
 
@@ -28,6 +37,8 @@ class DocumentReader(ImageChatModule):
         smoothing: share of each target that label smoothing spreads over all tokens.
         focal_gamma: how much less the focal loss weighs tokens that are known already; 0: none.
         contrast_weight: of the choice in `contrastive_options`, beside the answer's cross-entropy.
+        evidence_questions: first questions of a test whose evidence is looked for: each is asked once more for every chunk of its context, without it; `predict` looks for all.
+        shown_answers: samples of each validation that TensorBoard shows with what was answered (val/answers).
         training: see ImageModule, ChatModule and LockstepModule.
     """  # noqa: E501
 
@@ -40,16 +51,22 @@ class DocumentReader(ImageChatModule):
         smoothing: float = 0.1,
         focal_gamma: float = 2.0,
         contrast_weight: float = 1.0,
+        evidence_questions: int = 0,
+        shown_answers: int = 8,
         **training: Any,
     ) -> None:
         super().__init__(language_model, vision_tower, projector, **training)
         if not 0 <= smoothing < 1:
             raise ValueError(f"model.init_args.smoothing is a share, from 0 to below 1; got {smoothing}")
-        for name, value in (("focal_gamma", focal_gamma), ("contrast_weight", contrast_weight)):
+        not_negative = {"focal_gamma": focal_gamma, "contrast_weight": contrast_weight}
+        not_negative |= {"evidence_questions": evidence_questions, "shown_answers": shown_answers}
+        for name, value in not_negative.items():
             if value < 0:
                 raise ValueError(f"model.init_args.{name} must not be negative, got {value}")
         self.loss: Loss = loss
         self.contrast_weight = contrast_weight
+        self.evidence_questions, self.shown_answers = evidence_questions, shown_answers
+        self._records: list[AnswerRecord] = []
         criteria = {"label_smoothing": losses.label_smoothing(smoothing), "focal": losses.focal(focal_gamma)}
         self.criterion: Criterion = criteria.get(loss, cross_entropy)
 
@@ -71,3 +88,80 @@ class DocumentReader(ImageChatModule):
         sums, lengths = losses.of_chats(terms, rows.labels, rows.positions, IGNORE)
         total = losses.contrastive_options(-sums, lengths, part.questions, part.right, self.contrast_weight)
         return total, lengths[part.right].sum()
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def answering(self) -> Answering:
+        """How questions are asked."""
+        tokenizer, data = self.data.tokenizer, self.data
+        return Answering(
+            self._read, tokenizer.decode, tokenizer.end_of_turn, self.max_new_tokens,
+            lambda sample: data.question(sample).right, self._most if self.in_step else None,
+        )  # fmt: skip
+
+    def _read(self, part: Part) -> Reading:
+        embeddings = self._embed(part.prompts, self.features(part.images))
+        return Reading(self.language_model, embeddings, part.prompts.mask)
+
+    def _most(self, number: int) -> int:
+        return int(gathered(torch.tensor(number, device=self.device)).max())
+
+    def on_validation_epoch_start(self) -> None:
+        self._begin_evaluation()
+
+    def validation_step(self, batch: Asked, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_validation_epoch_end(self) -> None:
+        records = self._end_evaluation("val")
+        if self.trainer.is_global_zero and not self.trainer.sanity_checking:
+            self._show([record for record in records if record.sample < self.shown_answers])
+
+    def on_test_epoch_start(self) -> None:
+        self._begin_evaluation()
+
+    def test_step(self, batch: Asked, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_test_epoch_end(self) -> None:
+        records = self._end_evaluation("test")
+        if self.trainer.is_global_zero:
+            self.data.write_test_report(Path(self.trainer.default_root_dir), records)
+
+    def _begin_evaluation(self) -> None:
+        self._records = []
+        self.left_out_of_evaluation.begin()
+
+    def _evaluate(self, batch: Asked) -> None:
+        self.left_out_of_evaluation.take(batch.left_out)
+        self._records += self.answering.records(batch)
+
+    def _end_evaluation(self, stage: str) -> list[AnswerRecord]:
+        """Logs the figures of all processes' records, and returns these in the order of the samples, each once."""
+        self.require_few_unusable(stage)
+        found = {record.sample: record for process in gathered_objects(self._records) for record in process}
+        self._records = []
+        records = [found[sample] for sample in sorted(found)]
+        for name, value in self.data.summary(records).items():
+            figure = torch.tensor(value, dtype=torch.float32, device=self.device)
+            self.log(f"{stage}/{name}", figure, prog_bar=(stage, name) == ("val", "accuracy"), batch_size=1)
+        return records
+
+    def _show(self, records: list[AnswerRecord]) -> None:
+        """Into TensorBoard: one image of the answers with the pages that they rest on, and the same as text."""
+        sheet = [ShownAnswer(*self.data.shown(record)) for record in records]
+        for logger in self.loggers:
+            if sheet and isinstance(logger, TensorBoardLogger):
+                step = self.global_step
+                logger.experiment.add_image("val/answers", answer_sheet.draw(sheet), step, dataformats="HWC")
+                logger.experiment.add_text("val/answers", answer_sheet.text(sheet), step)
+
+    # -- prediction --------------------------------------------------------------------------------------------------
+
+    def predict_step(self, batch: Asked, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
+        self.left_out_of_evaluation.take(batch.left_out)
+        said = [(record.sample, self.data.predicted(record)) for record in self.answering.records(batch)]
+        # Nobody must wonder which line an answer is to.
+        unanswered = ((row, {**self.data.describe(row), "answer": None, "why": why}) for _, why, row in batch.left_out)
+        return sorted([*said, *unanswered], key=lambda line: line[0])
