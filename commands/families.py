@@ -1,5 +1,6 @@
 """The families that the command line knows: importing a class makes its short name valid in a config."""
 
+from datamodules.document_qa.user_documents import DocumentQuestions
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.vision_language.image_chats import ImageChats
@@ -11,6 +12,7 @@ from lightning_modules.temporal.module import TimelineReader
 from lightning_modules.vision_language.module import VisionLanguageModel
 
 __all__ = [
+    "DocumentQuestions",
     "DocumentReader",
     "ImageChats",
     "InteractionSequences",
