@@ -1,8 +1,10 @@
 """The user's files as splits: whose document is where, and what is said of what cannot be used."""
 
 import json
+import logging
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,11 @@ from datamodules.document_qa.questions.splits import SplitSettings
 from datamodules.document_qa.user_documents import DocumentQuestions
 from tests.document_folder import PARTS, questions_about, write_folder, write_pdf, write_questions
 from tests.vision_language_files import png
+
+
+@pytest.fixture(autouse=True)
+def all_is_said(caplog):
+    caplog.set_level(logging.DEBUG, "lockstep")
 
 
 def module(folder, train, **settings):
@@ -49,7 +56,7 @@ def test_splits_by_document(prepared, said):
     )  # fmt: skip
     assert any({"manual-3.pdf", "again.pdf"} <= names for names in of.values())
     assert sum(len(asked(data, split)) for split in of) == 44
-    lines = open(train["questions"]).read().splitlines()
+    lines = Path(train["questions"]).read_text().splitlines()
     turned = write_questions(folder / "turned.jsonl", [json.loads(line) for line in reversed(lines)])
     other = module(folder, {**train, "questions": str(turned)}, split=data.split)
     assert {question.document for question in asked(other, "test")} == of["test"]
@@ -242,7 +249,7 @@ def test_a_run_that_goes_on_notices_other_questions(prepared):
     folder, train = prepared
     identity = module(folder, train).part("train").identity
     assert module(folder, train).part("train").identity == identity
-    records = [json.loads(line) for line in open(train["questions"]).read().splitlines()]
+    records = [json.loads(line) for line in Path(train["questions"]).read_text().splitlines()]
     held = module(folder, train).part("train").questions[0].id
     changed = [{**one, "question": "else ?"} if str(one["id"]) == held else one for one in records]
     other = write_questions(folder / "other.jsonl", changed)
