@@ -133,7 +133,7 @@ def _tell_notes(path: Path, notes: Sequence[str]) -> None:
 def _check_names(paths: Sequence[Path]) -> None:
     for path in paths:
         if kind_of(path) is None:
-            raise ValueError(f"{path}: no document; expected a PDF, a Markdown file, an image or a folder of page images")
+            raise ValueError(f"{path}: no document; expected a PDF, a Markdown file, an image, or a folder of them")
     name, times = Counter(path.name for path in paths).most_common(1)[0] if paths else ("", 1)
     if times > 1:
         raise ValueError(f"{' and '.join(str(path) for path in paths if path.name == name)}: two documents of one name")

@@ -97,7 +97,7 @@ class IngestedDocument:
 
     def _damaged(self, what: str, error: object) -> ValueError:
         return ValueError(
-            f"{self.name}: {self.folder}/{what} is damaged ({error}); delete the folder and run `train.py prepare` again"
+            f"{self.name}: {self.folder / what} is damaged ({error}); delete its folder and run `train.py prepare`"
         )
 
 

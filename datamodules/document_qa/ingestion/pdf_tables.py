@@ -66,7 +66,7 @@ def table_text(table: FoundTable, characters: Sequence[Character]) -> str:
             last = next((cell for cell in cells if contains_centre(cell, character.box)), None)
         if last is not None and character.box is not None:
             letters[last].append(character)
-    texts = {cell: joined([line.text for line in split_lines(inside)]) for cell, inside in letters.items()}
+    texts = {cell: joined([line.text for line in split_lines(inside)]).replace(" | ", "|") for cell, inside in letters.items()}
     return "\n".join(" | ".join("" if cell is None else texts[cell] for cell in row) for row in table.rows)
 
 

@@ -15,7 +15,8 @@ _ENGLISH = re.compile(
     re.IGNORECASE,
 )
 _CHINESE = re.compile(
-    rf"第\s*({_NUMERAL}(?:\s*(?:{_TO}|、|,|，|和|与|及|或)\s*第?\s*{_NUMERAL})*)\s*(?:页|頁)(?:\s*{_TO}\s*第\s*({_NUMERAL})\s*(?:页|頁))?"
+    rf"第\s*({_NUMERAL}(?:\s*(?:{_TO}|、|,|，|和|与|及|或)\s*第?\s*{_NUMERAL})*)\s*[页頁]"
+    rf"(?:\s*{_TO}\s*第\s*({_NUMERAL})\s*[页頁])?"
 )
 _PART = re.compile(rf"({_NUMERAL})(?:\s*(?:-|–|—|~|～|到|至|to|through)\s*第?\s*({_NUMERAL}))?", re.IGNORECASE)
 

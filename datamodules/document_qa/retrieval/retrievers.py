@@ -50,7 +50,7 @@ class Oracle:
         pages, number = sorted(set(question.evidence_pages)), len(document.pages)
         if pages and not 1 <= pages[0] <= pages[-1] <= number:
             raise ValueError(
-                f"{question.where or question.id}: evidence_pages are {pages}, but {document.name} has pages 1 to {number}"
+                f"{question.where or question.id}: evidence_pages are {pages}, {document.name} has pages 1 to {number}"
             )
         return pages or self._otherwise.rank(document, question)
 
@@ -78,7 +78,7 @@ class Dense:
         if pages is None:
             raise ValueError(
                 f"{self._path}: has no question {question.id!r}"
-                f"{f' ({question.where})' if question.where else ''}; run `predict` of the PageRetriever on these questions"
+                f"{f' ({question.where})' if question.where else ''}; run `predict` of the PageRetriever on it, too"
             )
         number = len(document.pages)
         if wrong := [page for page in pages if page > number]:

@@ -35,6 +35,6 @@ class RetrieverSettings:
         if self.pages is not None and self.pages < 1:
             raise ValueError(f"{name}pages must be at least 1, or null for any number; got {self.pages}")
         if self.rankings is None and self.kind in WITH_RANKINGS:
-            raise ValueError(f"{name}kind {self.kind} needs {name}rankings: a PageRetriever's run, or its rankings.jsonl")
+            raise ValueError(f"{name}kind {self.kind} needs {name}rankings: a PageRetriever's run or rankings.jsonl")
         if self.rankings is not None and self.kind not in WITH_RANKINGS:
             raise ValueError(f"{name}rankings is of no use to {self.kind}, only to {' and '.join(WITH_RANKINGS)}")

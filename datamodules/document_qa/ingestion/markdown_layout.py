@@ -1,0 +1,134 @@
+"""A page of a Markdown file as it could look: one column, black on white, in Pillow's own font.
+
+That font has Latin, Greek and Cyrillic letters; others become boxes in the picture, and are whole in the chunks' texts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from datamodules.document_qa.document import Chunk, ChunkKind
+from datamodules.document_qa.ingestion.settings import IngestionSettings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageFont import FreeTypeFont
+
+    from datamodules.document_qa.ingestion.markdown import Block
+
+_WIDTH, _MARGIN = 8.27, 0.75  # inches; the height follows from what is on the page
+_SIZES = {"heading": 0.22, "text": 0.15, "code": 0.13, "table": 0.14}  # inches, of letters
+_LEADING, _APART = 1.3, 0.12  # of letters' height; inches between blocks
+_CELL = 0.06  # inches between a table's lines and its letters
+
+
+def laid_out(
+    blocks: "Sequence[Block]", image: "Callable[[str], Image]", settings: IngestionSettings
+) -> "Iterator[tuple[Image, list[Chunk]]]":
+    """Pictures with their chunks: one, or more where the blocks are higher together than a page may be.
+
+    A block of text that is higher by itself is cut off in the picture, but not in its chunk.
+
+    Args:
+        blocks: of the page.
+        image: reads one by its path as the file has it.
+        settings: see there.
+    """
+    dpi = max(1, min(settings.dpi, int((settings.max_page_pixels / (_WIDTH * _WIDTH * 1.5)) ** 0.5)))
+    width, margin, apart = (round(inches * dpi) for inches in (_WIDTH, _MARGIN, _APART))
+    highest = settings.max_page_pixels // width
+    placed: list[tuple[Block, Image, int]] = []
+    top = margin
+    for block in blocks:
+        part = _drawn(block, width - 2 * margin, highest - 2 * margin, dpi, image)
+        if placed and top + part.height + margin > highest:
+            yield _composed(placed, width, margin)
+            placed, top = [], margin
+        placed.append((block, part, top))
+        top += part.height + apart
+    if placed:
+        yield _composed(placed, width, margin)
+
+
+def _composed(placed: "Sequence[tuple[Block, Image, int]]", width: int, margin: int) -> "tuple[Image, list[Chunk]]":
+    from PIL import Image
+
+    height = max(placed[-1][2] + placed[-1][1].height + margin, width // 2)
+    picture = Image.new("RGB", (width, height), "white")
+    chunks = []
+    for block, part, top in placed:
+        picture.paste(part, (margin, top))
+        kind: ChunkKind = block.kind if block.kind in ("table", "figure") else "text"  # type: ignore[assignment]
+        box = margin / width, top / height, (margin + part.width) / width, (top + part.height) / height
+        chunks.append(Chunk(0, kind, box, "" if kind == "figure" else block.text))
+    return picture, chunks
+
+
+def _drawn(block: "Block", width: int, height: int, dpi: int, image: "Callable[[str], Image]") -> "Image":
+    if block.kind == "figure":
+        found = image(block.text)
+        scale = min(1.0, width / found.width, height / found.height)
+        return found.resize((max(1, round(found.width * scale)), max(1, round(found.height * scale))))
+    font = _font(_SIZES[block.kind] * dpi)
+    if block.kind == "table":
+        return _table([row.split(" | ") for row in block.text.split("\n")], font, width, height, round(_CELL * dpi))
+    wrapped = (one for line in block.text.split("\n") for one in _wrapped(line, font, width))
+    return _lines(wrapped, font, width, height)
+
+
+def _lines(lines: Iterable[str], font: "FreeTypeFont", width: int, height: int) -> "Image":
+    from PIL import Image, ImageDraw
+
+    step = max(1, round(font.size * _LEADING))
+    shown = list(islice(lines, max(1, height // step)))
+    picture = Image.new("RGB", (width, step * max(1, len(shown))), "white")
+    draw = ImageDraw.Draw(picture)
+    for place, line in enumerate(shown):
+        draw.text((0, place * step), line, fill="black", font=font)
+    return picture
+
+
+def _table(rows: Sequence[Sequence[str]], font: "FreeTypeFont", width: int, height: int, gap: int) -> "Image":
+    """Columns of one width, with lines around the cells."""
+    from PIL import Image, ImageDraw
+
+    wide = max(1, (width - 1) // max(map(len, rows)))
+    picture = Image.new("RGB", (width, height), "white")
+    draw, top = ImageDraw.Draw(picture), 0
+    for row in rows:
+        inside = max(1, wide - 2 * gap)
+        parts = [_lines(_wrapped(cell, font, inside), font, inside, height - 2 * gap - 1) for cell in row]
+        high = max(part.height for part in parts) + 2 * gap
+        if top and top + high >= height:
+            break
+        for column, part in enumerate(parts):
+            picture.paste(part, (column * wide + gap, top + gap))
+            draw.rectangle((column * wide, top, (column + 1) * wide, top + high), outline="black")
+        top += high
+    return picture.crop((0, 0, width, min(height, top + 1)))
+
+
+def _wrapped(text: str, font: "FreeTypeFont", width: int) -> Iterator[str]:
+    """Lines that fit; cut between words, or between letters where a word is longer than a line or has no spaces."""
+    line = ""
+    for word in text.replace("\t", "    ").split(" "):
+        longer = f"{line} {word}" if line else word
+        if font.getlength(longer) <= width:
+            line = longer
+            continue
+        if line:
+            yield line
+        line = ""
+        for letter in word:
+            if line and font.getlength(line + letter) > width:
+                yield line
+                line = ""
+            line += letter
+    yield line
+
+
+def _font(size: float) -> "FreeTypeFont":
+    from PIL import ImageFont
+
+    font: FreeTypeFont = ImageFont.load_default(max(6, round(size)))  # type: ignore[assignment]
+    return font
