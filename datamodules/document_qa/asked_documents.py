@@ -1,7 +1,7 @@
 """Questions about documents as an evaluation asks them: each as one prompt or several, what is scored after each."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +63,7 @@ class AskedDocuments(Dataset[Asked]):
         self.question_only, self.evidence = question_only, evidence
         self.in_order, self.leave_out = in_order, leave_out
         self.number = len(readings) if number is None else number
-        self._said = lru_cache(_ANSWERS)(self._tokens_said)
+        self._known: dict[str, NDArray[np.int64]] = {}
 
     def first(self, number: int) -> "AskedDocuments":
         """Of the first samples alone: the shortest questions would not be a fair choice."""
@@ -137,10 +137,14 @@ class AskedDocuments(Dataset[Asked]):
             said = () if answer is None else ((-1, answer),)
         return Prompt(variant, encoded(self.encoder.prompt, item, name), views, said)
 
-    def _tokens_said(self, text: str) -> NDArray[np.int64]:
+    def _said(self, text: str) -> NDArray[np.int64]:
         """What the assistant says in tokens, with the end of its turn: the same after any prompt."""
-        chat = self.encoder.chat([Message(role="user", content="?"), Message(role="assistant", content=text)])
-        return chat.tokens[chat.supervised]
+        if text not in self._known:
+            if len(self._known) >= _ANSWERS:
+                self._known.clear()
+            chat = self.encoder.chat([Message(role="user", content="?"), Message(role="assistant", content=text)])
+            self._known[text] = chat.tokens[chat.supervised]
+        return self._known[text]
 
     # -- a batch -----------------------------------------------------------------------------------------------------
 

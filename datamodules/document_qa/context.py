@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from datamodules.document_qa.ablation import Without
@@ -16,7 +15,7 @@ from datamodules.multimodal.tokenizer import ChatTokenizer
 ShownImages = Literal["figures", "pages", "both", "none"]
 
 _COUNTED = 1 << 14
-"""Texts whose tokens are kept in mind."""
+"""Texts whose numbers of tokens are kept in mind."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class ContextBuilder:
     ) -> None:
         self.settings, self.tokenizer, self.prompter = settings, tokenizer, prompter
         self.layout, self.fit = layout, fit
-        self._tokens = lru_cache(_COUNTED)(lambda text: len(tokenizer.encode(text)))
+        self._counted: dict[str, int] = {}
 
     def choose(self, document: Document, ranked: Sequence[int]) -> Choice:
         """As many of the ranked pages as the budget holds: the worst are left out until it does, and none is cut.
@@ -205,6 +204,13 @@ class ContextBuilder:
         # Each marker is a token already, in whose place the image's come.
         tokens = self._tokens(text.replace(MARKER, PLACEHOLDER)) - len(images)
         return tokens + sum(self._features(document, *image) for image in images)
+
+    def _tokens(self, text: str) -> int:
+        if text not in self._counted:
+            if len(self._counted) >= _COUNTED:
+                self._counted.clear()
+            self._counted[text] = len(self.tokenizer.encode(text))
+        return self._counted[text]
 
     def _features(self, document: Document, page: int, figure: Chunk | None) -> int:
         if self.layout.max_tiles == 1:

@@ -1,0 +1,32 @@
+"""Options in another order."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamodules.document_qa.augmentation.option_order import reordered
+from datamodules.document_qa.question import Question
+
+
+@given(st.lists(st.text(max_size=3), min_size=1, max_size=9), st.data(), st.integers(0, 99))
+def test_the_right_text_stays_the_right_one(options: list[str], data: st.DataObject, key: int) -> None:
+    right = data.draw(st.integers(0, len(options) - 1))
+    question = Question("1", "?", "pump", tuple(options), options[right], right)
+    other = reordered(question, np.random.Generator(np.random.Philox(key=key)))
+    assert other.right is not None and other.options[other.right] == options[right] == other.answer
+    assert sorted(other.options) == sorted(options)
+    assert other._replace(options=question.options, right=right) == question
+
+
+def test_every_place_may_be_the_right_one() -> None:
+    question = Question("1", "?", "pump", ("a", "b", "c"), "b", 1)
+    random = np.random.Generator(np.random.Philox(key=5))
+    places = [reordered(question, random).right for _ in range(300)]
+    assert all(70 < places.count(place) < 130 for place in range(3))
+
+
+def test_an_open_question_and_one_without_an_answer_are_taken_too() -> None:
+    random = np.random.Generator(np.random.Philox(key=5))
+    question = Question("1", "?", "pump", answer="3 m")
+    assert reordered(question, random) == question
+    assert reordered(Question("1", "?", "pump", ("a", "b")), random).right is None
