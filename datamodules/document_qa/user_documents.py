@@ -12,6 +12,7 @@ from datamodules.document_qa.question import QuestionSet
 from datamodules.document_qa.questions.question_source import QuestionSource, ReadQuestions
 from datamodules.document_qa.questions.splits import SplitSettings, groups_of, shared_between, split_documents
 from datamodules.document_qa.questions.written_questions import WrittenQuestions
+from datamodules.multimodal.images import Fit
 from engine.randomness import global_seed
 
 log = logging.getLogger("lockstep")
@@ -38,6 +39,7 @@ class DocumentQuestions(DocumentDataModule):
         ingestion: how documents become pages and chunks.
         predict_questions: file of questions that `predict` answers, in order; answers need not be known.
         predict_documents: folder of their documents.
+        fit: how an image becomes a square view: `stretch`, `pad` (a square around it) or `crop` (the square in its middle).
         root: folder for what `prepare` writes.
         batches: see DocumentDataModule, ImageDataModule, MultimodalDataModule and LockstepDataModule.
     """  # noqa: E501
@@ -52,6 +54,7 @@ class DocumentQuestions(DocumentDataModule):
         ingestion: IngestionSettings | None = None,
         predict_questions: str | None = None,
         predict_documents: str | None = None,
+        fit: Fit = "pad",
         root: str = "data/document_qa",
         **batches: Any,
     ) -> None:
@@ -67,7 +70,7 @@ class DocumentQuestions(DocumentDataModule):
         self.sources: dict[Split, QuestionSource | None] = {"train": train, "validation": validation, "test": test}
         asked = predict_questions is not None and predict_documents is not None
         self.sources["predict"] = QuestionSource(predict_questions, predict_documents) if asked else None
-        self.shared_documents, self.root = shared_documents, Path(root)
+        self.shared_documents, self.fit, self.root = shared_documents, fit, Path(root)
         self._read: dict[Split, ReadQuestions] = {}
 
     # -- files -------------------------------------------------------------------------------------------------------
