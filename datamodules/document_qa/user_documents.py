@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.datamodule import DocumentDataModule, Split
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.question import QuestionSet
@@ -101,9 +102,10 @@ class DocumentQuestions(DocumentDataModule):
         command = None if self.trainer is None else self.trainer.state.fn
         if command is None or command != "predict" and self.shared_documents == "stop":
             return [part for part in self.sources if command is None or part != "predict"]
-        wanted = {"fit": ["train", "validation"], "validate": ["validation"], "test": ["test"], "predict": ["predict"]}
-        needed = self.rank if command == "predict" and self.task == "retrieve" else wanted[command]
-        if self.tokenizer_source is None or any(self.sources[part] is None for part in needed):
+        needed: list[Split] = ["test" if command == "test" else "predict" if command == "predict" else "validation"]
+        if command == "predict" and self.task == "retrieve":
+            needed = self.rank
+        if command != "predict" or self.tokenizer_source is None or None in map(self.sources.get, needed):
             needed = ["train", *needed]
         return [part for part in self.sources if part in needed]
 
@@ -183,15 +185,15 @@ class DocumentQuestions(DocumentDataModule):
                     return
 
     def describe(self, row: int) -> dict[str, Any]:
-        return dict(self.part("predict").records[row])
+        return {**super().describe(row), "id": self.part("predict").ids[row]}
+
+    def predicted(self, record: AnswerRecord) -> dict[str, Any]:
+        # Numbers stay numbers: whoever has asked knows the questions by what the file says.
+        return {**super().predicted(record), "id": self.part("predict").ids[record.sample]}
 
     def _what_is_ordered(self) -> dict[str, Any]:
         # In the middle of an epoch the samples that are left must be those that were left.
-        return {
-            **super()._what_is_ordered(),
-            "questions": self.part("train").identity,
-            "questions_per_chat": self.questions_per_chat,
-        }
+        return {**super()._what_is_ordered(), "questions": self.part("train").identity}
 
 
 def _leak(held: ReadQuestions, part: str, known: ReadQuestions, other: str, shared: list[tuple[str, str]]) -> str:

@@ -29,7 +29,7 @@ class QuestionFile(NamedTuple):
 
     path: Path
     questions: tuple[Question, ...]
-    records: tuple[Mapping[str, Any], ...]  # as they were written
+    ids: tuple[str | int, ...]  # as they were written
     documents: Mapping[str, AskedDocument]  # by name
 
 
@@ -55,37 +55,39 @@ def read_question_file(path: str | Path, format: QuestionFormat = "auto") -> Que
         raise ValueError(f"{path}: found a byte that is not UTF-8 at {error.start}, expected UTF-8") from error
     whole = _whole(text)
     read = _READERS[format] if format != "auto" else _recognised(whole, path)
-    records, questions, documents = read(text, whole, path)
+    ids, questions, documents = read(text, whole, path)
     if not questions:
         raise ValueError(f"{path}: found no question")
     _check_ids(questions)
-    return QuestionFile(path, tuple(questions), tuple(records), documents)
+    return QuestionFile(path, tuple(questions), tuple(ids), documents)
 
 
-_Read = tuple[Sequence[Mapping[str, Any]], Sequence[Question], Mapping[str, AskedDocument]]
+_Read = tuple[Sequence[str | int], Sequence[Question], Mapping[str, AskedDocument]]
 _Reader = Callable[[str, Any, Path], _Read]
 
 
 def _lines(text: str, whole: Any, path: Path) -> _Read:
-    records, questions = [], []
+    ids, questions = [], []
     # Not splitlines, which also splits at characters that JSON allows in a text.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             where = f"{path}, line {number}"
             try:
-                records.append(json.loads(line))
+                record = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{where}: not JSON ({error}); expected an object on each line") from error
-            questions.append(question_of(records[-1], where))
+            questions.append(question_of(record, where))
+            ids.append(record["id"])
     names = dict.fromkeys(question.document for question in questions)
-    return records, questions, {name: AskedDocument(name) for name in names}
+    return ids, questions, {name: AskedDocument(name) for name in names}
 
 
 def _mp_docvqa(text: str, whole: Any, path: Path) -> _Read:
     if not is_mp_docvqa(whole):
         raise ValueError(f'{path}: expected the JSON of MP-DocVQA: an object with "data", a list of questions')
     questions, pages = read_mp_docvqa(whole, path)
-    return whole["data"], questions, {name: AskedDocument(name, *one) for name, one in pages.items()}
+    ids = [record["questionId"] for record in whole["data"]]
+    return ids, questions, {name: AskedDocument(name, *one) for name, one in pages.items()}
 
 
 def _mmlongbench(text: str, whole: Any, path: Path) -> _Read:
@@ -93,7 +95,7 @@ def _mmlongbench(text: str, whole: Any, path: Path) -> _Read:
         raise ValueError(f"{path}: expected the JSON of MMLongBench-Doc: a list of questions with doc_id")
     questions = read_mmlongbench(whole, path)
     names = dict.fromkeys(question.document for question in questions)
-    return whole, questions, {name: AskedDocument(name) for name in names}
+    return [question.id for question in questions], questions, {name: AskedDocument(name) for name in names}
 
 
 _READERS: dict[str, _Reader] = {"questions": _lines, "mp_docvqa": _mp_docvqa, "mmlongbench": _mmlongbench}

@@ -73,7 +73,7 @@ class QuestionSource:
         return ReadQuestions(
             str(file.path),
             tuple(file.questions[place] for place in kept),
-            tuple(file.records[place] for place in kept),
+            tuple(file.ids[place] for place in kept),
             documents,
             contents,
         )
@@ -84,7 +84,7 @@ class ReadQuestions(NamedTuple):
 
     path: str  # of the file
     questions: tuple[Question, ...]
-    records: tuple[Mapping[str, object], ...]  # as they were written
+    ids: tuple[str | int, ...]  # as they were written
     documents: Mapping[str, IngestedDocument]  # by name
     contents: Mapping[str, Sequence[str]]  # of each document; see splits.groups_of
 
@@ -94,7 +94,7 @@ class ReadQuestions(NamedTuple):
         kept = [place for place, question in enumerate(self.questions) if question.document in chosen]
         return self._replace(
             questions=tuple(self.questions[place] for place in kept),
-            records=tuple(self.records[place] for place in kept),
+            ids=tuple(self.ids[place] for place in kept),
             documents={name: one for name, one in self.documents.items() if name in chosen},
             contents={name: one for name, one in self.contents.items() if name in chosen},
         )

@@ -39,7 +39,7 @@ def test_mp_docvqa(tmp_path, format):
     assert question.where == f"{tmp_path / 'questions.json'}, record 0"
     assert (unknown.answer, unknown.also_right, unknown.evidence_pages) == (None, (), ())
     assert file.documents["nkbl0226"].images == tuple(PAGES)
-    assert file.records[0]["data_split"] == "val"
+    assert file.ids == (49153, 1)
 
 
 def test_of_a_long_document_each_range_of_pages_is_asked_about_alone(tmp_path):

@@ -43,7 +43,7 @@ def test_the_competitions_files_are_accepted_unchanged(tmp_path):
     assert (choice.answer_type, choice.document) == ("choice", "CN100342976C.pdf")
     assert (open_one.options, open_one.right, open_one.answer) == ((), None, "除尘箱(1)")
     assert open_one.where == f"{tmp_path / 'questions.jsonl'}, line 3"
-    assert file.records[0] == ROUND_1 and list(file.documents) == ["CN100342976C.pdf"]
+    assert file.ids == (17, "q2") and list(file.documents) == ["CN100342976C.pdf"]
 
 
 def test_a_test_file_has_no_answers(tmp_path):
