@@ -10,6 +10,7 @@ from torch import nn
 
 from engine.optimizers import make_optimizer, require_own_state, require_whole_tensors
 from engine.sharded_strategy import ShardedStrategy
+from engine.snapshot import Snapshot
 
 BETAS = (0.9, 0.98)
 
@@ -71,16 +72,21 @@ def test_it_trains_as_adamw():
         assert (mine - weight).norm() < (0.05 if name == "linear.weight" else 1e-4) * moved, name
 
 
-def test_a_state_that_was_saved_goes_on_to_the_bit(tmp_path):
+@pytest.mark.parametrize("rollback", [False, True])
+def test_a_state_that_was_saved_goes_on_to_the_bit(tmp_path, rollback):
+    """In another process, or where training went on meanwhile; saved from a copy, as by the writing thread."""
     through = Words()
     optimizer = make(through)
     through.train_with(optimizer, 5)
-    torch.save({"model": through.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "state.pt")
+    copy = Snapshot().take({"model": through.state_dict(), "optimizer": optimizer.state_dict()})
     through.train_with(optimizer, 5, begin=5)
+    torch.save(copy, tmp_path / "state.pt")
 
     saved = torch.load(tmp_path / "state.pt", weights_only=True)
     resumed = Words()
     again = make(resumed)
+    if rollback:
+        resumed.train_with(again, 3, begin=100)
     resumed.load_state_dict(saved["model"])
     again.load_state_dict(saved["optimizer"])
     resumed.train_with(again, 5, begin=5)
