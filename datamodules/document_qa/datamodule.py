@@ -1,9 +1,9 @@
 """The base of the document-QA family's DataModules: questions about documents, answered or searched for."""
 
-import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from datamodules.document_qa.ablation import Ablation
@@ -21,6 +21,8 @@ from datamodules.document_qa.prompt import AnswerWith, Language, Prompter
 from datamodules.document_qa.question import Question, QuestionSet
 from datamodules.document_qa.ranked_set import RankedSet
 from datamodules.document_qa.readings import Readings
+from datamodules.document_qa.reports.prediction_line import prediction_line
+from datamodules.document_qa.reports.run_reports import write_test_reports
 from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval_examples import RetrievalExamples
@@ -31,12 +33,13 @@ from engine.randomness import global_seed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-log = logging.getLogger("lockstep")
-
 Split = Literal["train", "validation", "test", "predict"]
 
 _SHOWN_PAGES = 4
 """Of a context, where an answer is shown."""
+
+_DECIDES = ("context", "retriever", "answer_with", "option_orders", "prompt_language", "system")
+"""Settings that decide about the answers of a test, beside the checkpoint and the questions."""
 
 _TEXTS = 500
 """Samples whose texts the built-in tokenizer is made from."""
@@ -209,9 +212,7 @@ class DocumentDataModule(ImageDataModule):
 
     def predicted(self, record: AnswerRecord) -> dict[str, Any]:
         """What `predict` writes of an answer."""
-        from datamodules.document_qa.reports.prediction_line import prediction_line
-
-        return prediction_line(self.question(record.sample), record)
+        return {**self.describe(record.sample), **prediction_line(self.question(record.sample), record)}
 
     def shown(self, record: AnswerRecord) -> tuple[str, list["Image"], str, str, str, str, bool | None]:
         """To be looked at: name, pages, question, right answer, what was said, and without a document; whether right.
@@ -234,6 +235,17 @@ class DocumentDataModule(ImageDataModule):
     def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
         """{name: figure} of all records of an evaluation."""
         return summary(self.question, records, self._usual)
+
+    def write_test_report(self, folder: Path, records: Sequence[AnswerRecord]) -> None:
+        """Into a run's folder: the answers of a test, and how they compare with other ablations.
+
+        Args:
+            records: of all processes.
+        """
+        settings = {name: str(getattr(self, name)) for name in _DECIDES}
+        checkpoint = None if self.trainer.ckpt_path is None else str(self.trainer.ckpt_path)
+        asked = self.evaluated_questions
+        write_test_reports(folder, asked, records, self.ablate, checkpoint, settings, self._usual)
 
     @cached_property
     def _usual(self) -> UsualAnswers:
