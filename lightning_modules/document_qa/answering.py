@@ -72,10 +72,9 @@ class Answering:
 
     def _go_through(self, asked: Asked, places: list[int], use: Callable[[Part, Reading], None]) -> None:
         found = parts(asked.prompts, asked.images, places)
-        for part in found:
-            use(part, self._read(part))
-        for _ in range(self._agree(len(found)) - len(found)):
-            part = blank(asked.prompts, asked.images)
+        # Agreed on before the first of them, as within each there is more to agree on.
+        more = self._agree(len(found)) - len(found)
+        for part in [*found, *[blank(asked.prompts, asked.images)] * more]:
             use(part, self._read(part))
 
     def _score(self, batch: AskedBatch, part: Part, reading: Reading, texts: dict[int, list[Text]]) -> None:

@@ -1,0 +1,31 @@
+"""A small DocumentReader with its data, as a run builds them, without a run."""
+
+from typing import Any
+
+import torch
+
+from datamodules.document_qa.context import ContextSettings
+from lightning_modules.document_qa.module import DocumentReader
+from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from tests.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.tiny_documents import TinyDocuments
+
+
+def built(stage: str = "fit", reader: dict[str, Any] | None = None, **data: Any) -> tuple[DocumentReader, Any]:
+    """Every weight trains; the model writes four tokens at most."""
+    from lightning.pytorch import Trainer
+    from lightning.pytorch.trainer.states import TrainerFn
+
+    torch.manual_seed(0)
+    documents = TinyDocuments(batch_size=8, **{"size": 8, "context": ContextSettings(), **data})
+    language_model = LanguageModelSettings(config=LANGUAGE_MODEL, trainable="full")
+    vision_tower = VisionTowerSettings(config={**TOWER, "num_hidden_layers": 1}, trainable="full")
+    module = DocumentReader(language_model, vision_tower, **{"max_new_tokens": 4, **(reader or {})})
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer.state.fn = TrainerFn(stage)
+    module.trainer = documents.trainer = trainer
+    trainer.datamodule, trainer.strategy._lightning_module = documents, module
+    documents.setup(stage)
+    module.configure_model()
+    return module, documents
