@@ -127,7 +127,7 @@ function browse(records, form, filter, card, legend) {
   function update() {
     shown = records.filter(filter(new FormData(form)));
     const [good, bad] = [RESULTS.right, RESULTS.wrong].map(([, test]) => shown.filter(test).length);
-    counter.textContent = `${shown.length} of ${records.length} answers: ${good} right, ${bad} wrong`;
+    counter.textContent = `${shown.length} of ${records.length} answers` + (records.some((record) => record.errors) ? `: ${good} right, ${bad} wrong` : "");
     show(0, false);
   }
 

@@ -1,0 +1,1 @@
+"""What people read of an evaluation or a prediction."""
