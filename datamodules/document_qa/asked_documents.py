@@ -75,12 +75,22 @@ class AskedDocuments(Dataset[Asked]):
     def __len__(self) -> int:
         return self.number
 
+    def look_through(self) -> None:
+        """Reads all samples once, as their order needs, before loaders are forked; and says what the contexts lack."""
+        if not self.in_order:
+            assert len(self._order) == len(self)
+            self.readings.tell_all(self._lengths)
+
     @cached_property
     def _order(self) -> NDArray[np.int64]:
         if self.in_order:
             return np.arange(len(self))
-        lengths = np.array([self.readings.length(index) for index in range(len(self))], np.int64)
-        return np.argsort(lengths, kind="stable")
+        return np.argsort([tokens for tokens, _ in self._lengths], kind="stable")
+
+    @cached_property
+    def _lengths(self) -> list[tuple[int, int]]:
+        """Of each sample its tokens, and the pages that its context leaves out."""
+        return [self.readings.length(index) for index in range(len(self))]
 
     def __getitem__(self, draw: Draw) -> Asked:
         made, indices, left_out = usable(self._order[drawn(draw)], self._made, self.leave_out)

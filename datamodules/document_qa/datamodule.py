@@ -22,12 +22,13 @@ from datamodules.document_qa.question import Question, QuestionSet
 from datamodules.document_qa.ranked_set import RankedSet
 from datamodules.document_qa.readings import Readings
 from datamodules.document_qa.reports.prediction_line import prediction_line
-from datamodules.document_qa.reports.run_reports import write_test_reports
+from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
 from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval_examples import RetrievalExamples
 from datamodules.document_qa.retrieval_reader import RetrievalReader
 from datamodules.multimodal.image_datamodule import ImageDataModule
+from engine.loading import MeasuredLoader
 from engine.randomness import global_seed
 
 if TYPE_CHECKING:
@@ -181,6 +182,12 @@ class DocumentDataModule(ImageDataModule):
             leave_out=leave_out,
         )
 
+    def _evaluation_loader(self, data: Any, stage: Literal["val", "test", "predict"]) -> MeasuredLoader:
+        loader = super()._evaluation_loader(data, stage)
+        if isinstance(loader.dataset, AskedDocuments):
+            loader.dataset.look_through()
+        return loader
+
     @property
     def _explained(self) -> int:
         """Questions of a test whose evidence is looked for."""
@@ -243,9 +250,21 @@ class DocumentDataModule(ImageDataModule):
             records: of all processes.
         """
         settings = {name: str(getattr(self, name)) for name in _DECIDES}
-        checkpoint = None if self.trainer.ckpt_path is None else str(self.trainer.ckpt_path)
         asked = self.evaluated_questions
-        write_test_reports(folder, asked, records, self.ablate, checkpoint, settings, self._usual)
+        write_test_reports(folder, asked, records, self.ablate, self._checkpoint, settings, self._usual)
+
+    def write_prediction_report(self, folder: Path, predictions: Path) -> None:
+        """Into a run's folder: the answers of a file of predictions, with their pages.
+
+        Args:
+            predictions: what `predict` has written, in whole.
+        """
+        write_prediction_report(folder, self.evaluated_questions, predictions, self._checkpoint)
+
+    @property
+    def _checkpoint(self) -> str | None:
+        """That is evaluated; None: untrained weights."""
+        return None if self.trainer.ckpt_path is None else str(self.trainer.ckpt_path)
 
     @cached_property
     def _usual(self) -> UsualAnswers:

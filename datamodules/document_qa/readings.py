@@ -83,13 +83,24 @@ class Readings:
         self._tell(reading)
         return self.builder.context(reading.document, reading.choice.pages)
 
-    def length(self, index: int) -> int:
-        """About how many tokens the context of a sample has, without looking at its images; 0 of an unusable one."""
+    def length(self, index: int) -> tuple[int, int]:
+        """How many tokens the context of a sample has, and how many ranked pages it leaves out; (0, 0): unusable."""
         try:
             reading = self.reading(0, index)
         except UnusableSample:
-            return 0  # whoever asks for the sample is told
-        return self.builder.length(reading.document, reading.choice.pages)
+            return 0, 0  # whoever asks for the sample is told
+        choice = reading.choice
+        return self.builder.length(reading.document, choice.pages), len(choice.dropped) + len(choice.too_long)
+
+    def tell_all(self, lengths: Sequence[tuple[int, int]]) -> None:
+        """That pages are left out: of how many samples, how many. Then no sample of these is told any more."""
+        self._told = True
+        some = [pages for _, pages in lengths if pages]
+        if some:
+            log.info(
+                "data.init_args.context leaves out pages that the retriever names: %s, of %s of %s questions",
+                f"{sum(some):,}", f"{len(some):,}", f"{len(lengths):,}",
+            )  # fmt: skip
 
     def _ranked(self, document: Document, question: Question) -> list[int]:
         ranked = self.retriever.rank(document, question)

@@ -25,6 +25,9 @@ from lightning_modules.multimodal.projector import ProjectorSettings
 from lightning_modules.multimodal.reading import Reading
 from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
 
+PREDICTIONS = "predictions.jsonl"
+"""What the callback PredictionFile writes."""
+
 
 class DocumentReader(ImageChatModule):
     """Answers questions about documents: choices by how likely each option is, open questions in words.
@@ -165,3 +168,9 @@ class DocumentReader(ImageChatModule):
         # Nobody must wonder which line an answer is to.
         unanswered = ((row, {**self.data.describe(row), "answer": None, "why": why}) for _, why, row in batch.left_out)
         return sorted([*said, *unanswered], key=lambda line: line[0])
+
+    def on_predict_end(self) -> None:
+        # By now PredictionFile has put together what the processes have written.
+        if self.trainer.is_global_zero:
+            folder = Path(self.trainer.default_root_dir)
+            self.data.write_prediction_report(folder, folder / PREDICTIONS)

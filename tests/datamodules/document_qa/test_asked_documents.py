@@ -172,7 +172,7 @@ def test_the_shortest_come_first_but_in_a_prediction() -> None:
     batches = [asked(source)[Draw(0, np.arange(start, start + 8))] for start in range(0, 32, 8)]
     samples = [one.sample for batch in batches for one in batch.shown]
     assert sorted(samples) == list(range(32)) and samples != list(range(32))
-    lengths = [source.length(sample) for sample in samples]
+    lengths = [source.length(sample)[0] for sample in samples]
     assert lengths == sorted(lengths)
     # The length is that of the context in the prompt: the rest is the question and the turns' frame.
     for batch in batches:
@@ -181,7 +181,7 @@ def test_the_shortest_come_first_but_in_a_prediction() -> None:
             (question,) = source.questions.questions(0, one.sample)
             alone = source.prompter.messages("", [(source.prompter.asks(question), None)])
             around = len(ChatEncoder(tokenizer(), "<image>").prompt(alone).tokens) + len(tokenizer().encode("\n\n"))
-            assert len(prompt_of(batch, rows[one.sample])) == source.length(one.sample) + around
+            assert len(prompt_of(batch, rows[one.sample])) == source.length(one.sample)[0] + around
     ordered = asked(source, in_order=True)[Draw(0, np.arange(32))]
     assert [one.sample for one in ordered.shown] == list(range(32))
 
@@ -285,6 +285,19 @@ def test_pages_that_are_left_out_are_told_once(caplog: pytest.LogCaptureFixture)
             source.context(source.reading(0, sample))
     (said,) = [record.getMessage() for record in caplog.records]
     assert "of 3 pages that the retriever names" in said and "are left out" in said
+
+
+def test_an_evaluation_says_how_many_pages_its_contexts_lack(caplog: pytest.LogCaptureFixture) -> None:
+    source = readings(8, tokens=60)
+    whole = asked(source)
+    with caplog.at_level(logging.INFO, "lockstep"):
+        whole.look_through()
+        batch = whole[Draw(0, np.arange(8))]
+    lacking = [len(set(one.ranked) - {chunk.page for chunk in one.chunks}) for one in batch.shown]
+    assert sum(lacking) > 0
+    questions = sum(1 for pages in lacking if pages)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.endswith(f"{sum(lacking)}, of {questions} of 8 questions")
 
 
 def test_labels_are_never_scored_beyond_the_answer() -> None:
