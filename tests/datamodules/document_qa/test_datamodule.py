@@ -1,0 +1,145 @@
+"""The settings of documents and questions, from the command line to the batches."""
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules.document_qa.asked_documents import AskedDocuments
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
+from datamodules.document_qa.batch import FIRST_CHUNK, OptionExamples
+from datamodules.document_qa.context import ContextSettings
+from datamodules.document_qa.ranked_set import RankedSet
+from datamodules.document_qa.retrieval.settings import RetrieverSettings
+from datamodules.document_qa.retrieval_examples import RetrievalExamples
+from engine.sampling import Draw
+from tests.tiny_documents import LAYOUT, TinyDocuments, tiny_tokenizer
+
+tokenizer = cache(tiny_tokenizer)
+
+ALTERED = AugmentationSettings(enabled=True, paraphrase=0.5, distractors=2, scan=0.5)
+
+
+def data(stage: str = "fit", loss: str = "answer", evidence_questions: int = 0, **settings: Any) -> TinyDocuments:
+    made = TinyDocuments(**{"batch_size": 6, "evaluation_batch_size": 5, **settings})
+    made.tokenizer = tokenizer()
+    module = SimpleNamespace(image_layout=LAYOUT, loss=loss, evidence_questions=evidence_questions)
+    made.trainer = SimpleNamespace(  # type: ignore[assignment]
+        lightning_module=module, state=SimpleNamespace(fn=stage, stage=SimpleNamespace(value=stage)), global_rank=0,
+        world_size=1, strategy=SimpleNamespace(root_device=torch.device("cpu")), limit_test_batches=1.0,
+        limit_val_batches=1.0, limit_predict_batches=1.0, overfit_batches=0.0, ckpt_path=None,
+        fit_loop=SimpleNamespace(
+            epoch_loop=SimpleNamespace(batch_progress=SimpleNamespace(total=SimpleNamespace(ready=0)))
+        ),
+    )  # fmt: skip
+    made.setup(stage)
+    return made
+
+
+def same(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor):
+        return torch.equal(first, second)
+    if isinstance(first, (tuple, list)):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(first == second)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"augmentation": ALTERED, "questions_per_chat": 2},
+        {"augmentation": ALTERED, "loss": "contrastive_options", "context": ContextSettings(images="both", tokens=90)},
+        {"ablate": "shuffled_figure", "row_tokens": 300},
+    ],
+)
+def test_batches_are_the_same_in_workers(settings: dict[str, Any]) -> None:
+    alone, by_workers = data(**settings), data(**settings, num_workers=2)
+    batches = list(alone.train_dataloader())
+    assert len(batches) == 6
+    found = list(by_workers.train_dataloader())
+    assert all(same(first, second) for first, second in zip(batches, found, strict=True))
+
+
+@pytest.mark.parametrize("loss", ["answer", "contrastive_options"])
+def test_a_resumed_epoch_has_the_rest_of_its_samples(loss: str) -> None:
+    settings = {"augmentation": ALTERED, "loss": loss}
+    through = list(data(**settings).train_dataloader())
+    resumed = data(**settings)
+    state = {"epoch": 0, "batches": 4, **resumed._what_is_ordered()}
+    resumed.load_state_dict(state)
+    assert same(through[4:], list(resumed.train_dataloader()))
+    others = data(**settings, questions_per_chat=3)
+    others.load_state_dict(state)
+    with pytest.raises(ValueError, match="questions_per_chat 1, this run has questions_per_chat 3"):
+        others.train_dataloader()
+
+
+def test_another_epoch_is_altered_otherwise() -> None:
+    made = data(augmentation=ALTERED)
+    first, second = (made.train_set[Draw(epoch, np.arange(6))] for epoch in (0, 1))
+    assert not same(first, second)
+    plain = data()
+    assert same(*(plain.train_set[Draw(epoch, np.arange(6))] for epoch in (0, 1)))
+
+
+def test_evaluations_see_the_data_as_they_are() -> None:
+    for stage in ("validate", "test", "predict"):
+        altered, plain = data(stage, augmentation=ALTERED), data(stage)
+        name = {"validate": "validation_set"}.get(stage, f"{stage}_set")
+        assert same(*(getattr(made, name)[Draw(0, np.arange(5))] for made in (altered, plain)))
+
+
+def test_the_loss_decides_what_is_trained_on() -> None:
+    (examples,) = data(loss="contrastive_options").train_set[Draw(0, np.arange(4))]
+    assert isinstance(examples, OptionExamples)
+
+
+def test_each_stage_asks_what_it_needs() -> None:
+    test = data("test", evidence_questions=2, option_orders=3)
+    batch = test.test_set[Draw(0, np.arange(32))]
+    explained = set(batch.prompts.samples[batch.variants >= FIRST_CHUNK].tolist())
+    assert explained == {0, 1} and set(batch.variants[batch.variants < FIRST_CHUNK].tolist()) == {-1, 0, 1, 2}
+    predict = data("predict").predict_set[Draw(0, np.arange(4))]
+    assert set(predict.prompts.samples[predict.variants >= FIRST_CHUNK].tolist()) == set(range(4))
+    assert -1 not in predict.variants
+    validation = data("fit", evidence_questions=2).validation_set[Draw(0, np.arange(32))]
+    assert (validation.variants < FIRST_CHUNK).all()
+
+
+def test_what_is_evaluated_is_known() -> None:
+    made = data("test")
+    assert isinstance(made.evaluated, AskedDocuments)
+    (question,) = made.question_set("test").questions(0, 5)
+    assert made.question(5) == question
+    assert made.describe(5) == {"id": "2-5-5", "question": question.question, "document": "device-2001"}
+    assert len(list(made.test_dataloader())) == 7
+
+
+def test_pages_can_be_searched_instead() -> None:
+    made = data(task="retrieve", hard_negatives=1)
+    assert isinstance(made.train_set, RetrievalExamples) and isinstance(made.validation_set, RankedSet)
+    pairs = made.train_set[Draw(0, np.arange(3))]
+    assert len(pairs.questions.tokens) == 3 and len(pairs.pages.tokens) == 6
+    ranked = data("predict", task="retrieve", rank=["test", "predict"])
+    assert [part.split for part in ranked.predict_set.parts] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"option_orders": 0}, "data.init_args.option_orders must be at least 1, got 0"),
+        ({"questions_per_chat": 0}, "data.init_args.questions_per_chat must be at least 1, got 0"),
+        ({"hard_negatives": -1}, "data.init_args.hard_negatives must be at least 0, got -1"),
+        ({"context": ContextSettings(tokens=0)}, "data.init_args.context.tokens"),
+        ({"retriever": RetrieverSettings("dense")}, "data.init_args.retriever.kind dense needs"),
+        ({"augmentation": AugmentationSettings(skew=3)}, "data.init_args.augmentation.skew"),
+        ({"task": "retrieve", "ablate": "question_only"}, "question_only leaves no page"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        TinyDocuments(batch_size=4, **wrong)
