@@ -62,13 +62,30 @@ def in_reading_order(boxes: Sequence[Box]) -> list[int]:
 def _ordered(places: list[int], boxes: Sequence[Box]) -> list[int]:
     if len(places) < 2:
         return places
-    columns = _cut(places, lambda place: (boxes[place][0], boxes[place][2]), _GUTTER)
-    if len(columns) > 1 and all(width(union(boxes[place] for place in column)) >= _COLUMN for column in columns):
+    if columns := _columns(places, boxes):
         return [place for column in columns for place in _ordered(column, boxes)]
     bands = _cut(places, lambda place: (boxes[place][1], boxes[place][3]), 0.0)
     if len(bands) > 1:
-        return [place for band in bands for place in _ordered(band, boxes)]
+        return [place for band in _with_common_columns(bands, boxes) for place in _ordered(band, boxes)]
     return sorted(places, key=lambda place: (boxes[place][1], boxes[place][0], place))
+
+
+def _columns(places: list[int], boxes: Sequence[Box]) -> list[list[int]]:
+    """None or at least two."""
+    columns = _cut(places, lambda place: (boxes[place][0], boxes[place][2]), _GUTTER)
+    wide = all(width(union(boxes[place] for place in column)) >= _COLUMN for column in columns)
+    return columns if wide and len(columns) > 1 else []
+
+
+def _with_common_columns(bands: list[list[int]], boxes: Sequence[Box]) -> list[list[int]]:
+    """Bands that follow each other and have the same columns as one: paragraphs may end at the same height."""
+    found: list[list[int]] = []
+    for band in bands:
+        if found and _columns(found[-1], boxes) and _columns(found[-1] + band, boxes):
+            found[-1] += band
+        else:
+            found.append(band)
+    return found
 
 
 def _cut(places: list[int], extent: Callable[[int], tuple[float, float]], gap: float) -> list[list[int]]:

@@ -101,8 +101,8 @@ class Cache:
         remove_leftovers(self.folder, "")
 
     @contextmanager
-    def locked(self, what: str) -> Iterator[None]:
-        """Alone with a key, or with `known.json`; where the file system has no locks, perhaps not alone.
+    def locked(self, what: str) -> Iterator[bool]:
+        """Alone with a key, or with `known.json`; False where the file system has no locks, so perhaps not alone.
 
         That does no harm: whatever is written appears whole, and is the same whoever wrote it.
         """
@@ -115,10 +115,10 @@ class Cache:
             lock.acquire()
         except (NotImplementedError, PermissionError) as error:
             log.debug("%s cannot be locked (%s)", folder, error)
-            yield
+            yield False
             return
         try:
-            yield
+            yield True
         finally:
             lock.release()
 

@@ -37,11 +37,19 @@ def convert(path: Path, cache: Cache) -> Converted:
     except BrokenDocument as error:
         return Converted("", None, str(error))
     key = cache.key(known.content)
-    with cache.locked(key):
+    with cache.locked(key) as alone:
         done = cache.at(key, path.name)
         if done is None:
+            if alone:
+                _remove_unfinished(cache.place(key))
             return _build(path, cache.place(key), cache.settings)._replace(key=key, known=known)
     return Converted(key, known, done if isinstance(done, str) else "")
+
+
+def _remove_unfinished(place: Path) -> None:
+    """What processes that were killed have left of a document; to be called by whoever is alone with it."""
+    for hidden in place.parent.glob(f".{place.name}.*"):
+        remove(hidden)
 
 
 def _files(path: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from datamodules.document_qa.ingestion.boxes import Box, area, height, intersection, union, width
 from datamodules.document_qa.ingestion.pdf_objects import Drawn
 
-_CELLS = 100  # of the grid, along each edge of the page: what is less than two cells apart belongs together
+_CELLS = 60  # of the grid, along each edge of the page: what is less than a cell apart belongs together
 _BACKGROUND = 0.5  # of the page: a path around more than that is a border or a background
 _SMALLEST = 0.06  # of the page's edges: what is smaller is a symbol within the text
 _PATHS, _PLACES = 8, 4  # the least of a drawing, and of columns that more than rules and underlines begin in

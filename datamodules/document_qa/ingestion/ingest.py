@@ -59,7 +59,8 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
             time.monotonic() - begun,
         )  # fmt: skip
     else:
-        log.info("%s ingested already in %s: nothing to do", _counted(len(paths), "document"), cache)
+        there = sum(isinstance(one, IngestedDocument) for one in found.values())
+        log.info("%s ingested already in %s: nothing to do", _counted(there, "document"), cache)
     return _sorted(found)
 
 

@@ -84,7 +84,7 @@ class IngestedDocument:
         """A chunk as it looks, cut out of its page, in RGB; at least one pixel."""
         picture = self.picture(chunk.page)
         (width, height), (left, top, right, bottom) = picture.size, chunk.box
-        x, y = min(int(left * width), width - 1), min(int(top * height), height - 1)
+        x, y = min(round(left * width), width - 1), min(round(top * height), height - 1)
         return picture.crop((x, y, max(x + 1, round(right * width)), max(y + 1, round(bottom * height))))
 
     def _number_of_pages(self) -> int:

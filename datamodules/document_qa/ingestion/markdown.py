@@ -137,7 +137,8 @@ def _paragraph(lines: list[str]) -> Iterator[Block]:
 
 
 def _table(lines: list[str]) -> Block:
-    rows = [[_plain(cell).replace(" | ", "|") for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))] for line in lines]
+    split = (re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines)
+    rows = [[_plain(cell).replace(" | ", "|") for cell in row] for row in split]
     columns = len(rows[0])
     return Block("table", "\n".join(" | ".join((row + [""] * columns)[:columns]) for row in rows))
 

@@ -4,6 +4,7 @@ That font has Latin, Greek and Cyrillic letters; others become boxes in the pict
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -110,23 +111,29 @@ def _table(rows: Sequence[Sequence[str]], font: "FreeTypeFont", width: int, heig
 
 def _wrapped(text: str, font: "FreeTypeFont", width: int) -> Iterator[str]:
     """Lines that fit; cut between words, or between letters where a word is longer than a line or has no spaces."""
-    line = ""
+    line, used, space = "", 0.0, _length(font, " ")
     for word in text.replace("\t", "    ").split(" "):
-        longer = f"{line} {word}" if line else word
-        if font.getlength(longer) <= width:
-            line = longer
+        if line and used + space + _length(font, word) <= width:
+            line, used = f"{line} {word}", used + space + _length(font, word)
             continue
         if line:
             yield line
-        line = ""
-        for letter in word:
-            if line and font.getlength(line + letter) > width:
+        line, used = "", 0.0
+        for part in [word] if _length(font, word) <= width else word:
+            if line and used + _length(font, part) > width:
                 yield line
-                line = ""
-            line += letter
+                line, used = "", 0.0
+            line, used = line + part, used + _length(font, part)
     yield line
 
 
+@lru_cache(maxsize=16384)
+def _length(font: "FreeTypeFont", word: str) -> float:
+    """Pixels."""
+    return font.getlength(word)
+
+
+@lru_cache(maxsize=16)
 def _font(size: float) -> "FreeTypeFont":
     from PIL import ImageFont
 

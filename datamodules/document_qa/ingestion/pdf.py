@@ -88,10 +88,10 @@ def _check_size(page: Any, number: int) -> None:
 def _rendered(page: Any, settings: IngestionSettings) -> "Image":
     width, height = page.get_size()
     scale = settings.dpi / _POINTS
-    most = settings.max_page_pixels
-    if (width * scale + 1) * (height * scale + 1) > most:
-        # Of the edges PDFium rounds up; a narrow page has at least a pixel.
-        scale = min(scale, (most / (width * height)) ** 0.5, most / max(width, height)) * 0.99
+    # PDFium rounds both edges up: the largest scale of (width * scale + 1) * (height * scale + 1) <= most.
+    both, most = width + height, settings.max_page_pixels
+    largest = ((both**2 + 4 * width * height * (most - 1)) ** 0.5 - both) / (2 * width * height)
+    scale = min(scale, largest)
     picture: Image = page.render(scale=scale, rev_byteorder=True).to_pil().convert("RGB")
     return picture
 

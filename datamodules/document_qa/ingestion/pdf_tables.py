@@ -43,11 +43,11 @@ def find_tables(drawn: Sequence[Drawn], frame: PageFrame, note: Callable[[str], 
     ]
     across = sum(edge["orientation"] == "h" for edge in edges)
     if across * (len(edges) - across) > _CORNERS * 10:
-        note("has too many lines to look for tables in")
+        note("it has too many lines to look for tables in")
         return []
     corners = edges_to_intersections(edges, _TOLERANCE, _TOLERANCE)
     if len(corners) > _CORNERS:
-        note("has too many lines to look for tables in")
+        note("it has too many lines to look for tables in")
         return []
     found = (_table(cells, frame) for cells in cells_to_tables(intersections_to_cells(corners)))
     return [table for table in found if len(table.rows) > 1 and len(table.rows[0]) > 1]
@@ -66,7 +66,8 @@ def table_text(table: FoundTable, characters: Sequence[Character]) -> str:
             last = next((cell for cell in cells if contains_centre(cell, character.box)), None)
         if last is not None and character.box is not None:
             letters[last].append(character)
-    texts = {cell: joined([line.text for line in split_lines(inside)]).replace(" | ", "|") for cell, inside in letters.items()}
+    words = {cell: joined([line.text for line in split_lines(inside)]) for cell, inside in letters.items()}
+    texts = {cell: text.replace(" | ", "|") for cell, text in words.items()}
     return "\n".join(" | ".join("" if cell is None else texts[cell] for cell in row) for row in table.rows)
 
 

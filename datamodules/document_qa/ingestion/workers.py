@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -16,6 +16,8 @@ from datamodules.document_qa.ingestion.settings import IngestionSettings
 
 _PAGES = 1000
 """Pages after which a process is replaced: the libraries keep a little of every page that they have seen."""
+
+Conversion = Callable[[Path, Cache], Converted]
 
 
 class Died(NamedTuple):
@@ -30,16 +32,22 @@ class _Worker(NamedTuple):
 
 
 def converted(
-    paths: Sequence[Path], folder: Path, settings: IngestionSettings
+    paths: Sequence[Path], folder: Path, settings: IngestionSettings, do: Conversion = convert
 ) -> Iterator[tuple[Path, Converted | Died]]:
     """What becomes of each document, in the order in which they are done. Ends its processes, however it ends.
+
+    Args:
+        paths: the documents.
+        folder: the cache.
+        settings: how they are ingested, and by how many processes.
+        do: converts one; a function that a new process can import.
 
     Raises:
         OSError: the cache cannot be written.
     """
     waiting = list(reversed(paths))
     number = min(settings.workers or cores(), len(waiting))
-    idle = [_start(folder, settings) for _ in range(number)]
+    idle = [_start(folder, settings, do) for _ in range(number)]
     busy: dict[Connection, tuple[_Worker, Path]] = {}
     pages: dict[Connection, int] = {}
     try:
@@ -64,7 +72,7 @@ def converted(
                 else:
                     _end(worker)
                     if waiting:
-                        idle.append(_start(folder, settings))
+                        idle.append(_start(folder, settings, do))
                 yield path, result
     finally:
         for worker in (*idle, *(worker for worker, _ in busy.values())):
@@ -76,17 +84,17 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _start(folder: Path, settings: IngestionSettings) -> _Worker:
+def _start(folder: Path, settings: IngestionSettings, do: Conversion) -> _Worker:
     # Spawned: a fork would share the locks and the threads of this process, which may have used a GPU.
     spawn = multiprocessing.get_context("spawn")
     own, remote = spawn.Pipe()
-    process = spawn.Process(target=_work, args=(remote, folder, settings), daemon=True)
+    process = spawn.Process(target=_work, args=(remote, folder, settings, do), daemon=True)
     process.start()
     remote.close()
     return _Worker(process, own)
 
 
-def _work(connection: Connection, folder: Path, settings: IngestionSettings) -> None:
+def _work(connection: Connection, folder: Path, settings: IngestionSettings, do: Conversion) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the parent tells, once
     cache = Cache(folder, settings)
     while True:
@@ -95,7 +103,7 @@ def _work(connection: Connection, folder: Path, settings: IngestionSettings) -> 
         except (EOFError, OSError):  # the parent is done, or gone
             return
         try:
-            connection.send(convert(path, cache))
+            connection.send(do(path, cache))
         except BrokenPipeError:
             return
         except OSError as error:  # the cache cannot be written: nor can it for other documents

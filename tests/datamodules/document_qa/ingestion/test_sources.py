@@ -1,0 +1,216 @@
+"""Page images and Markdown files as documents; nothing is read that a document has no business with."""
+
+import time
+
+import pytest
+from PIL import Image
+
+from datamodules.document_qa.ingestion.cache import Cache
+from datamodules.document_qa.ingestion.conversion import convert
+from datamodules.document_qa.ingestion.ingest import ingest
+from datamodules.document_qa.ingestion.markdown import blocks
+from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.ingestion.sources import find_documents
+from tests.pdf_files import manual
+from tests.vision_language_files import png
+
+COLOURS = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
+
+
+@pytest.fixture
+def read(tmp_path):
+    """The document, or the reason why there is none."""
+
+    def one(path, **settings):
+        cache = Cache(tmp_path / "cache", IngestionSettings(**{"dpi": 36, **settings}))
+        done = convert(path, cache)
+        return done.broken or cache.at(done.key, path.name)
+
+    return one
+
+
+@pytest.fixture
+def markdown(tmp_path):
+    """Writes a file with an image beside it."""
+
+    def write(text):
+        folder = tmp_path / "text"
+        (folder / "images").mkdir(parents=True, exist_ok=True)
+        (folder / "images/red.png").write_bytes(png(COLOURS[0], 40))
+        path = folder / "manual.md"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_documents_of_a_folder(tmp_path):
+    folder = tmp_path / "documents"
+    for name in ("scans", "empty", ".hidden"):
+        (folder / name).mkdir(parents=True)
+    (folder / "scans/1.png").write_bytes(png(COLOURS[0]))
+    for name in ("b.PDF", "a.md", "page.jpeg", "notes.txt", ".c.pdf"):
+        (folder / name).touch()
+    assert [path.name for path in find_documents(folder)] == ["a.md", "b.PDF", "page.jpeg", "scans"]
+    with pytest.raises(ValueError, match="gone is not a folder"):
+        find_documents(tmp_path / "gone")
+
+
+def test_page_images_in_the_order_of_their_numbers(tmp_path, read):
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    for name, colour in zip(("page 2.png", "page 10.jpg", "page 1.png"), COLOURS, strict=True):
+        (folder / name).write_bytes(png(colour, 60, "JPEG" if name.endswith("jpg") else "PNG"))
+    (folder / "notes.txt").write_text("not a page")
+    document = read(folder)
+    seen = [document.picture(page).getpixel((30, 30)) for page in (1, 2, 3)]
+    for found, expected in zip(seen, (COLOURS[2], COLOURS[0], COLOURS[1]), strict=True):
+        assert found == pytest.approx(expected, abs=3)
+    assert [chunk[1:] for page in document.pages for chunk in page.chunks] == [("figure", (0, 0, 1, 1), "")] * 3
+
+
+def test_a_page_more_is_noticed(tmp_path):
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    (folder / "1.png").write_bytes(png(COLOURS[0]))
+    settings = IngestionSettings(workers=1)
+    assert len(ingest([folder], tmp_path / "cache", settings).documents["scans"].pages) == 1
+    (folder / "2.png").write_bytes(png(COLOURS[1]))
+    assert len(ingest([folder], tmp_path / "cache", settings).documents["scans"].pages) == 2
+
+
+def test_a_single_image_is_a_page_of_bounded_size(tmp_path, read):
+    path = tmp_path / "scan.png"
+    Image.new("RGB", (400, 100), "red").save(path)
+    assert read(path, max_page_pixels=10_000).picture(1).size == (200, 50)
+
+
+def test_images_that_cannot_be_pages(tmp_path, read, monkeypatch):
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    (folder / "1.png").write_bytes(png(COLOURS[0]))
+    (folder / "2.png").write_bytes(png(COLOURS[1], 500)[:60])
+    assert "2.png: found 60 bytes" in read(folder)
+    (folder / "2.png").write_bytes(png(COLOURS[1]))
+    assert "has 2 pages, ingestion.max_pages allows 1" in read(folder, max_pages=1)
+    monkeypatch.setattr("datamodules.document_qa.ingestion.scans.MOST_PIXELS", 30)
+    assert "1.png: found an image of 8 x 8" in read(folder, dpi=37)
+
+
+TEXT = """# Pump X-1
+
+It *turns* **left**, see [the drawing](#drawing) and `valve_2`.
+第10页。
+
+## Parts
+| No | Part | Mass |
+|---:|:-----|------|
+| 1 | Bolt \\| nut | 3.5 g |
+| 2 | Shaft |
+
+![The drawing](images/red.png "red")
+
+- first
+- second
+
+```c
+# no heading | no table
+int x = 1;
+```
+
+Service
+-------
+Every year.
+
+***
+"""
+
+
+def test_markdown(markdown, read):
+    document = read(markdown(TEXT))
+    assert [[(chunk.kind, chunk.text) for chunk in page.chunks] for page in document.pages] == [
+        [("text", "Pump X-1"), ("text", "It turns left, see the drawing and valve_2. 第10页。")],
+        [
+            ("text", "Parts"),
+            ("table", "No | Part | Mass\n1 | Bolt|nut | 3.5 g\n2 | Shaft | "),
+            ("figure", ""),
+            ("text", "The drawing"),
+            ("text", "- first"),
+            ("text", "- second"),
+            ("text", "# no heading | no table\nint x = 1;"),
+        ],
+        [("text", "Service"), ("text", "Every year.")],
+    ]
+    figure = document.pages[1].chunks[2]
+    assert document.figure(figure).getcolors() == [(1600, COLOURS[0])]
+    tops = [chunk.box[1] for chunk in document.pages[1].chunks]
+    assert tops == sorted(tops) and document.picture(2).width == round(8.27 * 36)
+
+
+def test_pages_of_markdown(markdown, read):
+    path = markdown("# One\n## A\ntext\n### deeper\nmore\n## B\ntext\n")
+    assert [len(page.chunks) for page in read(path).pages] == [5, 2], "a title alone is no page"
+    assert len(read(path, heading_level=0).pages) == 1 and len(read(path, heading_level=3).pages) == 3
+    long = read(markdown("\n\n".join(["A paragraph of this file."] * 200)), max_page_pixels=50_000)
+    assert 5 < len(long.pages) < 100 and sum(len(page.chunks) for page in long.pages) == 200
+    sizes = [long.picture(page.number).size for page in long.pages]
+    assert all(width * height <= 50_000 for width, height in sizes)
+    table = "| a | b |\n|--|--|\n" + "| 1 | 2 |\n" * 2000
+    huge = read(markdown(f"{'long ' * 50_000}\n\n![](images/red.png)\n\n{table}"), max_page_pixels=50_000)
+    assert [chunk.kind for page in huge.pages for chunk in page.chunks] == ["text", "figure", "table"]
+    assert huge.pages[0].chunks[0].text.count("long") == 50_000
+    assert huge.pages[-1].chunks[-1].text.count("1 | 2") == 2000
+
+
+@pytest.mark.parametrize(
+    "image, reason",
+    [
+        ("../secret.png", "lies outside of its folder"),
+        ("images/../../secret.png", "lies outside of its folder"),
+        ("%2e%2e/secret.png", "lies outside of its folder"),
+        ("/etc/passwd", "lies outside of its folder"),
+        ("link.png", "lies outside of its folder"),
+        ("http://example.org/a.png", "expected an image's path within its folder"),
+        ("file:///etc/passwd", "expected an image's path within its folder"),
+        ("images/none.png", "cannot be read"),
+        ("manual.md", "expected an image"),
+    ],
+)
+def test_markdown_shows_images_of_its_folder_alone(tmp_path, markdown, read, image, reason):
+    (tmp_path / "secret.png").write_bytes(png(COLOURS[1]))
+    path = markdown(f"# Title\n\n![picture]({image})\n")
+    (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
+    assert reason in read(path)
+
+
+def test_a_missing_image_may_come_later(tmp_path, markdown):
+    path, settings = markdown("# Title\n\n![](images/new.png)\n"), IngestionSettings(workers=1, on_broken="skip")
+    assert "new.png cannot be read" in ingest([path], tmp_path / "cache", settings).broken["manual.md"]
+    (path.parent / "images/new.png").write_bytes(png(COLOURS[1]))
+    assert list(ingest([path], tmp_path / "cache", settings).documents) == ["manual.md"]
+
+
+def test_other_text_than_utf_8(markdown, read):
+    path = markdown("x")
+    path.write_bytes("Größe".encode("latin-1"))
+    assert "is not UTF-8" in read(path)
+    path.write_bytes(b"\xef\xbb\xbf# Title\r\ntext\r\n")
+    assert [chunk.text for chunk in read(path).pages[0].chunks] == ["Title", "text"]
+    path.write_bytes(b"\n \n")
+    assert read(path) == "it has no pages"
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, "![" * 100_000, "# " + " " * 200_000 + "x", "*" * 200_000, "_a" * 100_000, "(" * 200_000,
+             "|" + "-|" * 100_000 + "x", "|" + " " * 100_000 + "\n|" + " " * 100_000 + "-", "![a](" * 50_000],
+)  # fmt: skip
+def test_no_text_takes_long(text):
+    begun = time.process_time()
+    list(blocks(f"a | b\n{text}\n\n{text}"))
+    assert time.process_time() - begun < 10
+
+
+def test_find_documents_reads_what_ingest_takes(tmp_path):
+    manual(tmp_path / "a.pdf", 1)
+    found = ingest(find_documents(tmp_path), tmp_path / "cache", IngestionSettings(dpi=24, workers=1))
+    assert list(found.documents) == ["a.pdf"]
