@@ -77,7 +77,7 @@ function documentReport() {
     ...(abstained ? [choice("Abstained", "abstained", [["", "any"], ["yes", `yes (${abstained})`], ["no", `no (${records.length - abstained})`]])] : []),
     searchField("Text in question, answers or document"));
   page.append(element("h2", {}, "Answers"));
-  if (content.pictures.missing) page.append(element("p", {class: "note"}, `${content.pictures.missing} pages are without their picture: this file would have grown too large.`));
+  if (content.pictures.missing) page.append(element("p", {class: "note"}, `The first ${Object.keys(content.pictures.uris).length} pages have their pictures; with all of them this file would be large.`));
   browse(records, form, (wanted) => {
     const words = wordsOf(wanted.get("text")), [, result] = RESULTS[wanted.get("result") || "all"], bound = Number(wanted.get("confidence"));
     const sure = (confidence) => bound === 0 || (confidence !== undefined && (bound > 0 ? confidence >= bound : confidence < -bound));

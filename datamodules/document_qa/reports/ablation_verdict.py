@@ -41,8 +41,8 @@ def verdict(whole: Ablated, ablated: Ablated, source: str) -> Verdict | None:
         return None
     if expected == "as before":
         low, high = difference(before, after)
-        change = after.value - before.value
-        return Verdict(expected, low <= 0 <= high, "stays" if low <= 0 <= high else f"changes by {100 * change:+.1f} %")
+        stays = low <= 0 <= high
+        return Verdict(expected, stays, "stays" if stays else _change(after.value - before.value))
     if not _above_chance(whole, source):
         return Verdict(expected, False, "never above chance")
     if _above_chance(ablated, source):
@@ -54,6 +54,10 @@ def chance(result: Ablated, source: str) -> float:
     """What a source's questions can be answered without their document: by dice, or by the model, whichever is more."""
     blind = result.question_only.get(source)
     return max(result.random.get(source, 0.0), 0.0 if blind is None else blind.value)
+
+
+def _change(change: float) -> str:
+    return f"{'rises' if change > 0 else 'falls'} by {100 * abs(change):.1f} points"
 
 
 def _above_chance(result: Ablated, source: str) -> bool:

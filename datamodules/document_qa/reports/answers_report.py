@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.document import Document
 from datamodules.document_qa.grading.grade import Grade, grade
 from datamodules.document_qa.grading.intervals import Figure
 from datamodules.document_qa.grading.page_ranks import rests_on
-from datamodules.document_qa.question import SOURCES, Question, QuestionSet
+from datamodules.document_qa.question import SOURCES, Question
 from datamodules.document_qa.reports.page_pictures import PagePictures
 from datamodules.document_qa.reports.prediction_line import shares
 from datamodules.multimodal.report import ANSWERS, title_of, write_report
@@ -24,11 +24,19 @@ _PLAIN_NUMBERS = ("loss", "perplexity")
 _BASELINES = {"question_only": "question only", "random": "random choice", "majority": "most frequent answer"}
 
 
+class QuestionsWithPages(Protocol):
+    """What a report needs of a QuestionSet."""
+
+    def questions(self, epoch: int, index: int) -> Sequence[Question]: ...
+
+    def document(self, epoch: int, index: int) -> Document: ...
+
+
 def write_answers_report(
     folder: Path,
     stem: str,
     title: str,
-    asked: QuestionSet,
+    asked: QuestionsWithPages,
     records: Sequence[AnswerRecord],
     figures: Mapping[str, Figure],
     about: Mapping[str, str],
@@ -72,7 +80,7 @@ def write_answers_report(
 
 
 def _record(
-    asked: QuestionSet,
+    asked: QuestionsWithPages,
     sample: int,
     record: AnswerRecord | None,
     left_out: Mapping[int, str],
@@ -100,7 +108,7 @@ def _record(
         "answer": record.whole.text,
         "confidence": record.whole.confidence,
         "abstained": found.abstained,
-        "measures": {title_of(name): points for name, points in found.measures.items()},
+        "measures": {_title(name): points for name, points in found.measures.items()},
         "errors": _errors(found),
         "blind": None if blind is None else question.options[blind.chosen] if blind.options else blind.text,
         "blind_errors": None if blind is None else _errors(grade(question, blind, relative_tolerance)),
@@ -139,7 +147,7 @@ def _table(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
     """A measure a row, with a cell for all questions and for those of each source; the baselines' accuracies follow."""
     columns = ["", *(f"{source}/" for source in _sources(figures))]
     names = [name for name in figures if "/" not in name]
-    rows = [(title_of(name), [name_of + name for name_of in columns], name not in _PLAIN_NUMBERS) for name in names]
+    rows = [(_title(name), [name_of + name for name_of in columns], name not in _PLAIN_NUMBERS) for name in names]
     baselines = [
         (f"accuracy, {title}", [f"baseline/{name}/{column}accuracy" for column in columns], True)
         for name, title in _BASELINES.items()
@@ -150,6 +158,10 @@ def _table(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
         {"name": name, "percent": percent, "cells": [cells.get(key) for key in keys]}
         for name, keys, percent in [*rows[:1], *baselines, *rows[1:]]
     ]
+
+
+def _title(measure: str) -> str:
+    return title_of(measure).replace("f1", "F1").replace("anls", "ANLS")
 
 
 def _how_many(shown: int, total: int, graded: bool) -> str:

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from datamodules.document_qa.ablation import Ablation
+from datamodules.document_qa.ablation import Ablation, ablated
 from datamodules.document_qa.batch import AnswerRecord
+from datamodules.document_qa.document import Document
 from datamodules.document_qa.grading.baselines import UsualAnswers
 from datamodules.document_qa.grading.summary import figures, in_order
 from datamodules.document_qa.question import Question, QuestionSet
@@ -54,9 +55,10 @@ def write_test_reports(
     records = in_order(records)
     questions = {record.sample: _question(asked, record.sample) for record in records}
     found = figures(questions.__getitem__, records, usual)
+    shown = _AsShown(asked, ablate)
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights", "documents": _DOCUMENTS[ablate]}
     place, stem = (folder, "test_report") if ablate == WHOLE else (folder / FOLDER, f"{ablate}_report")
-    log.info("report: %s", write_answers_report(place, stem, "Test report", asked, records, found, about))
+    log.info("report: %s", write_answers_report(place, stem, "Test report", shown, records, found, about))
     if "accuracy" not in found:
         return
     identity = {
@@ -115,6 +117,18 @@ _DOCUMENTS: Mapping[Ablation, str] = {
     "shuffled_figure": "with the figures of other documents",
     "question_only": "none",
 }
+
+
+class _AsShown:
+    """Questions whose documents are those that an ablation shows."""
+
+    def __init__(self, questions: QuestionSet, ablate: Ablation) -> None:
+        self._set, self._ablate = questions, ablate
+        self.questions = questions.questions
+
+    def document(self, epoch: int, index: int) -> Document:
+        document = self._set.document(epoch, index)
+        return ablated(document, self._ablate, lambda: self._set.another_document(epoch, index))
 
 
 def _question(asked: QuestionSet, sample: int) -> Question:
