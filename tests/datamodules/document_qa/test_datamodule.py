@@ -1,6 +1,7 @@
 """The settings of documents and questions, from the command line to the batches."""
 
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from datamodules.document_qa.ranked_set import RankedSet
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval_examples import RetrievalExamples
 from engine.sampling import Draw
-from tests.tiny_documents import LAYOUT, TinyDocuments, tiny_tokenizer
+from tests.tiny_documents import LAYOUT, TinyDocuments, tiny_tokenizer, write_config
 
 tokenizer = cache(tiny_tokenizer)
 
@@ -143,3 +144,29 @@ def test_pages_can_be_searched_instead() -> None:
 def test_settings_that_cannot_be_used_are_named(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         TinyDocuments(batch_size=4, **wrong)
+
+
+def test_short_names_reach_the_settings(parser: Any, tmp_path: Path) -> None:
+    given = parser.parse_args([
+        *write_config(tmp_path), "--data.ablate", "figure", "--data.context.tokens", "512",
+        "--data.augmentation.enabled", "true", "--data.retriever.kind", "bm25", "--data.init_args.context.images",
+        "pages",
+    ])  # fmt: skip
+    settings = given.data.init_args
+    assert (settings.ablate, settings.context.tokens, settings.context.images) == ("figure", 512, "pages")
+    assert settings.augmentation.enabled and settings.retriever.kind == "bm25"
+
+
+def test_a_run_goes_on_in_the_middle_of_an_altered_epoch(lockstep: Any, tmp_path: Path) -> None:
+    options = [
+        *write_config(tmp_path), "--data.augmentation.enabled", "true", "--data.questions_per_chat", "2",
+        "--data.batch_size", "8", "--data.context.tokens", "90", "--trainer.limit_val_batches", "1",
+    ]  # fmt: skip
+    through = lockstep("fit", *options, "--trainer.max_steps", "5", name="through")
+    lockstep("fit", *options, "--trainer.max_steps", "2", name="stopped")
+    more = ["--trainer.max_steps", "5", "--ckpt_path", "last", "--data.num_workers", "2"]
+    resumed = lockstep("fit", *options, *more, name="stopped")
+    assert resumed.series("train/loss") == through.series("train/loss")
+    assert sorted(through.series("train/loss")) == [1, 2, 3, 4, 5]
+    ablated = lockstep("test", "--data.ablate", "figure", name="stopped")
+    assert (ablated.folder / "ablation" / "figure.json").is_file()
