@@ -10,6 +10,15 @@ from lightning.pytorch.strategies import DDPStrategy
 from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.throughput import Throughput
+from callbacks.weights_and_biases import WandbSettings
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
+from datamodules.document_qa.context import ContextSettings
+from datamodules.document_qa.datamodule import DocumentDataModule
+from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.questions.question_source import QuestionSource
+from datamodules.document_qa.questions.splits import SplitSettings
+from datamodules.document_qa.retrieval.settings import RetrieverSettings
+from datamodules.document_qa.user_documents import DocumentQuestions
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.recommender.datamodule import InteractionSequences
@@ -23,7 +32,12 @@ from datamodules.vision_language.scenes.scenes import World
 from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
+from engine.sharded_strategy import ShardedStrategy
+from lightning_modules.document_qa.module import DocumentReader
+from lightning_modules.document_qa.page_retriever import PageRetriever
+from lightning_modules.multimodal.chat_module import ChatModule
 from lightning_modules.multimodal.composition import ComposedModule
+from lightning_modules.multimodal.image_module import ImageModule
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.module import MultimodalModule
 from lightning_modules.multimodal.projector import ProjectorSettings
@@ -53,9 +67,20 @@ FAMILIES = {
             ImageChats, RenderedScenes, ImageDataModule, MultimodalDataModule, LockstepDataModule, World, Tasks,
         ],
     },
+    "document_qa": {
+        "model": [
+            DocumentReader, PageRetriever, ImageModule, ChatModule, ComposedModule, LockstepModule,
+            LanguageModelSettings, LoraSettings, VisionTowerSettings, ProjectorSettings,
+        ],
+        "data": [
+            DocumentQuestions, DocumentDataModule, ImageDataModule, MultimodalDataModule, LockstepDataModule,
+            QuestionSource, SplitSettings, IngestionSettings, RetrieverSettings, ContextSettings, AugmentationSettings,
+        ],
+    },
 }  # fmt: skip
 KNOWN = {
-    "trainer": [Trainer, DDPStrategy],
+    "trainer": [Trainer, DDPStrategy, ShardedStrategy],
+    "wandb": [WandbSettings],
     "best_checkpoint": [BestCheckpoint],
     "last_checkpoint": [LastCheckpoint],
     "checkpoints": [DurableCheckpointIO],
@@ -87,7 +112,7 @@ def test_every_key_exists(family):
     keys = re.findall(rf"(?<![\w./])({'|'.join(known)})\.([a-z0-9_.]+[a-z0-9])", code)
     assert len(keys) >= 30
     for section, key in keys:
-        if key in ("help", "x", "init_args.x"):
+        if key in ("help", "x", "init_args.x", "yaml"):
             continue
         parameters = {name for kind in known[section] for name in inspect.signature(kind.__init__).parameters}
         parameters |= {"process_group_backend", "init_args", "class_path", "marketplace"}

@@ -18,7 +18,7 @@ TRAINING += [["fit", *words[words.index("deploy/slurm/train.sbatch") + 1 :]] for
 
 def test_commands_are_found():
     assert [words[0] for words in COMMANDS].count("torchrun") == 3
-    assert len(TRAINING) == 5
+    assert len(TRAINING) == 6
 
 
 @pytest.mark.parametrize("arguments", TRAINING, ids=" ".join)
@@ -35,6 +35,13 @@ def test_torchrun_has_the_options():
     for words in COMMANDS:
         if words[0] == "torchrun":
             assert get_args_parser().parse_args(words[1:]).training_script == "train.py"
+
+
+def test_accelerate_has_the_options():
+    from accelerate.commands.launch import launch_command_parser
+
+    (words,) = [words for words in COMMANDS if words[0] == "accelerate"]
+    assert launch_command_parser().parse_args(words[2:]).training_script == "train.py"
 
 
 def test_files_exist():
