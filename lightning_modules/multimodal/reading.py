@@ -66,9 +66,10 @@ class Reading:
         """
         width = self._mask.shape[1] + tokens.shape[1]
         parts = torch.arange(len(tokens)).split(max(1, _KEPT_AT_ONCE // width)) if len(tokens) else ()
+        more = agree(len(parts)) - len(parts)  # before any of them, as the others ask it then, too
         with self._model.answering(self._mask.device):
             found = [self._scored(tokens[part], lengths[part], prompts[part]) for part in parts]
-            for _ in range(agree(len(parts)) - len(parts)):
+            for _ in range(more):
                 one = tokens.new_zeros(1)
                 self._scored(one.unsqueeze(1), one + 1, one)
         return torch.cat(found) if found else torch.zeros(0, device=tokens.device)

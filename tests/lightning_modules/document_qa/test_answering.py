@@ -169,31 +169,44 @@ def one_of(data, sample):
 
 
 def test_in_step_with_processes_that_have_more_to_do(monkeypatch):
-    """Passes that only others need change nothing, and every process makes as many."""
+    """Passes that only others need change nothing; all processes pass and agree in one and the same order."""
     module, data = built()
     monkeypatch.setattr(prompt_parts, "_READ_AT_ONCE", 300)
-    model, agreed, passes = module.language_model, [], []
-    decode = model.decode
-    monkeypatch.setattr(model, "decode", lambda *given, **options: passes.append(1) or decode(*given, **options))
+    events = []
+    for network, method, name in ((module.language_model, "decode", "pass"), (module, "features", "image")):
+        compute = getattr(network, method)
+
+        def noted(*given, compute=compute, name=name, **options):
+            events.append(name)
+            return compute(*given, **options)
+
+        monkeypatch.setattr(network, method, noted)
 
     def ask(asked, agree):
-        passes.clear()
+        events.clear()
         answering = Answering(
             module._read, data.tokenizer.decode, data.tokenizer.end_of_turn, 4,
             lambda sample: data.question(sample).right, agree,
         )  # fmt: skip
         with torch.no_grad():
-            return answering.records(asked), len(passes)
+            return answering.records(asked), list(events)
 
-    records, busy = ask(asked_of(data), lambda number: agreed.append(number) or number)
+    def by_itself(number):
+        events.append(number)
+        return number
+
+    def with_the_busy_one(number):
+        events.append(max(number, next(agreed)))
+        return events[-1]
+
+    records, expected = ask(asked_of(data), by_itself)
     assert differences(records, ask(asked_of(data), None)[0]) < 1e-5
-    of_the_busy_one = iter(agreed)
-    some, fewer = ask(asked_of(data, size=2), lambda number: max(number, next(of_the_busy_one)))
-    assert differences(some, records[:2]) < 1e-5 and next(of_the_busy_one, None) is None
-    of_the_busy_one = iter(agreed)
-    nothing, idle = ask(asked_of(data, size=0), lambda number: max(number, next(of_the_busy_one)))
-    assert nothing == [] and next(of_the_busy_one, None) is None
-    assert busy == fewer == idle > 20
+    assert expected.count("pass") > 20
+    for size in (2, 0):
+        agreed = (event for event in expected if isinstance(event, int))
+        some, found = ask(asked_of(data, size=size), with_the_busy_one)
+        assert found == expected
+        assert some == [] if size == 0 else differences(some, records[:2]) < 1e-5
 
 
 def test_nothing_is_asked_by_a_filler():
