@@ -42,7 +42,8 @@ def files(tmp_path_factory):
     others = [questions_about(f"other-{number}.pdf", number, 10 * number) for number in (20, 21)]
     for number in (20, 21):
         write_pdf(folder / f"others/other-{number}.pdf", number)
-    unknown = [{key: one[key] for key in one if key != "answer"} for asked in zip(*others, strict=True) for one in asked]
+    mixed = (one for asked in zip(*others, strict=True) for one in asked)
+    unknown = [{key: one[key] for key in one if key != "answer"} for one in mixed]
     questions = write_questions(folder / "questions.jsonl", unknown)
     return SimpleNamespace(
         language_model=language_model, tower=tower, train=train, questions=questions, documents=folder / "others"
