@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from datamodules.document_qa.question import Question
+from datamodules.document_qa.question import UNANSWERABLE, Question
 from datamodules.multimodal.chat import Message
 from datamodules.multimodal.images import MARKER
 from datamodules.multimodal.unusable import UnusableSample
@@ -21,9 +21,13 @@ class Wording(NamedTuple):
     """All that a prompt says beside what document and question say."""
 
     page: str
+    unanswerable: str  # what the assistant says to an open question that its document does not answer
 
 
-WORDINGS: dict[Language, Wording] = {"en": Wording("Page {number}"), "zh": Wording("第{number}页")}
+WORDINGS: dict[Language, Wording] = {
+    "en": Wording("Page {number}", UNANSWERABLE),
+    "zh": Wording("第{number}页", "无法回答"),
+}
 
 _OPTION = "{letter}. {option}"
 
@@ -87,7 +91,7 @@ class Prompter:
         """What the assistant should say; None where it is not known."""
         if question.options:
             return None if question.right is None else self.says(question, question.right, order)
-        return question.answer or None
+        return self.wording.unanswerable if question.answer == UNANSWERABLE else question.answer or None
 
     def messages(self, context: str, turns: Sequence[tuple[str, str | None]]) -> list[Message]:
         """A chat about a context ("": none): [(what is asked, what is answered)]; the last answer may be None."""

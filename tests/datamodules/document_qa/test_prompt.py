@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datamodules.document_qa.grading.abstention import is_abstention
 from datamodules.document_qa.prompt import Prompter, turned
-from datamodules.document_qa.question import Question
+from datamodules.document_qa.question import UNANSWERABLE, Question
 from datamodules.multimodal.unusable import UnusableSample
 
 CONTROL = re.compile(r"<\|end\|>|<s>|¤")
@@ -42,6 +43,12 @@ def test_an_answer_that_nobody_knows_is_none() -> None:
     assert prompter.answers(CHOICE._replace(right=None)) is None
     assert prompter.answers(Question("8", "How long?", "pump")) is None
     assert prompter.answers(Question("8", "How long?", "pump", answer="3 m")) == "3 m"
+
+
+def test_that_there_is_no_answer_is_said_in_the_prompt_s_language() -> None:
+    unanswerable = Question("8", "How long?", "pump", answer=UNANSWERABLE)
+    said = [Prompter(CONTROL, language=language).answers(unanswerable) for language in ("en", "zh")]
+    assert said == ["not answerable", "无法回答"] and all(map(is_abstention, map(str, said)))
 
 
 def test_a_chat_has_its_context_once() -> None:
