@@ -131,13 +131,21 @@ class PageRetriever(ImageModule):
     def _vectors(self, rows: Rows, images: Images | None = None) -> Tensor:
         """[S, D] float32 of length 1, one for each chat of the rows."""
         found, places = [], []
-        for part in row_parts(rows, images, self.encode_at_once):
-            if torch.is_grad_enabled() and len(part.rows.samples) < len(rows.samples):
+        compute_again = self.encode_at_once is not None and torch.is_grad_enabled()
+        for part in row_parts(rows, images, self._at_once(len(rows.samples))):
+            if compute_again:
                 found.append(checkpoint(self._embedded, part.rows, part.images, use_reentrant=False))
             else:
                 found.append(self._embedded(part.rows, part.images))
             places.append(part.places)
         return torch.cat(found)[torch.cat(places).argsort()]
+
+    def _at_once(self, chats: int) -> int | None:
+        """How many of so many chats are computed at once; None: all."""
+        if self.in_step:  # all processes must compute equally often
+            return None
+        each = -(-chats // self.data.length_groups)
+        return each if self.encode_at_once is None else min(each, self.encode_at_once)
 
     def _embedded(self, rows: Rows, images: Images | None) -> Tensor:
         states = self._states(rows, self._no_features(rows) if images is None else self.features(images))
@@ -223,7 +231,7 @@ class PageRetriever(ImageModule):
 
 
 def ranked(candidates: Candidates, vectors: dict[int, NDArray[np.float32]]) -> Ranking:
-    """A document's pages for a question, by cosine; of equal ones the first comes first.
+    """A document's pages for a question, by cosine to six digits; of equal ones the first comes first.
 
     Args:
         vectors: of questions and pages by their numbers, of length 1; a page without one is not ranked.
@@ -232,6 +240,6 @@ def ranked(candidates: Candidates, vectors: dict[int, NDArray[np.float32]]) -> R
     if not known:
         return Ranking(candidates.question, (), ())
     numbers, pages = zip(*known, strict=True)
-    scores = np.stack(pages).astype(np.float64) @ vectors[candidates.question].astype(np.float64)
+    scores = (np.stack(pages).astype(np.float64) @ vectors[candidates.question].astype(np.float64)).round(6)
     order = np.argsort(-scores, kind="stable")
     return Ranking(candidates.question, tuple(numbers[place] for place in order), tuple(scores[order].tolist()))
