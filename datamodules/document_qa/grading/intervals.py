@@ -30,7 +30,8 @@ def wilson(right: float, questions: int, z: float = Z95) -> tuple[float, float]:
     share, square = right / questions, z * z / questions
     middle = (share + square / 2) / (1 + square)
     half = z * math.sqrt(share * (1 - share) / questions + square / (4 * questions)) / (1 + square)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # What rounding leaves of 0 / n must not put the share outside.
+    return min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))
 
 
 def mean(points: Sequence[float]) -> Figure:

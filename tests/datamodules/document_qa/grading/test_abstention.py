@@ -1,0 +1,37 @@
+"""Answers that say there is none."""
+
+import pytest
+
+from datamodules.document_qa.grading.abstention import abstention_f1, is_abstention, is_unanswerable
+from datamodules.document_qa.question import UNANSWERABLE, Question
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        UNANSWERABLE, "Not answerable.", "The document does not say.", "I don’t know", "unknown", "N/A", "None",
+        "It cannot be determined from the document", "no such part is listed", "无法回答", "文中未提及该部件", "无", "信息不足",
+    ],
+)  # fmt: skip
+def test_abstentions(text):
+    assert is_abstention(text)
+
+
+@pytest.mark.parametrize("text", ["3.5 A", "无线模块", "The valve is not open", "unknown device", "", "Notch", "右侧"])
+def test_answers(text):
+    assert not is_abstention(text)
+
+
+def test_which_questions_have_no_answer():
+    one = Question("a", "?", "d")
+    assert is_unanswerable(one._replace(answer=UNANSWERABLE, answer_type="unanswerable"))
+    assert is_unanswerable(one._replace(options=("a", UNANSWERABLE), answer=UNANSWERABLE, answer_type="choice"))
+    assert is_unanswerable(one._replace(source="none"))
+    assert not is_unanswerable(one._replace(answer="none", answer_type="string")), "how many alarms? none"
+
+
+def test_f1_by_hand():
+    assert abstention_f1([True, True, False, False], [True, False, True, False]) == 0.5
+    assert abstention_f1([True, False], [False, False]) == 0.0
+    with pytest.raises(ValueError):
+        abstention_f1([False], [False])

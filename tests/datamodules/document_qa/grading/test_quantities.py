@@ -1,0 +1,86 @@
+"""Numbers with units."""
+
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from datamodules.document_qa.grading.quantities import is_quantity, quantities, same_quantities
+from datamodules.document_qa.grading.units import normal_form, parse_unit
+
+SAME = [
+    ("3.5 A", "3500 mA"), ("3.5 A", "3,5A"), ("3.5 A", "The current is 3.5 amps."), ("3.5 A", "３．５Ａ"),
+    ("3.5 A", "3.5 A at 230 V"), ("额定电流为3.5安培", "3500毫安"), ("12毫米", "12 mm"), ("12 mm", "1.2厘米"),
+    ("1,234.5 mm", "1.234,5 mm"), ("1 234,5 mm", "1.2345 m"), ("1,234", "1234"), ("1'234'567", "1.234.567"),
+    ("3.5 kg", "it weighs 3,500 grams"), ("25 °C", "298.15 K"), ("25℃", "25摄氏度"), ("25 °C", "77 °F"),
+    ("25 °C", "25 degrees Celsius"), ("10-20 mm", "1 to 2 cm"), ("5 %", "5 percent"), ("1.2×10³ Pa", "1.2 kPa"),
+    ("1e-3 V", "1 mV"), ("4.7 kΩ", "4700 ohms"), ("3 m3/h", "3 m³/h"), ("2平方毫米", "2 mm²"), ("5 km", "5 kilometers"),
+    ("1500转/分", "1500 r/min"), ("36 km/h", "10 m/s"), ("2000 mAh", "2 Ah"), ("1kWh", "3.6 MJ"), ("5 kPa", "5 KPA"),
+    ("12 µF", "12 uF"), ("-5 °C", "−5 °C"), ("7", "7 screws"), ("M8", "m8"), ("steel", "Steel."),
+]  # fmt: skip
+DIFFERENT = [
+    ("3.5 A", "35 A"), ("3.5 A", "3.5"), ("3.5 A", "3.5 V"), ("3.5 A", "3.5 A or 4 A"), ("-5 °C", "5 °C"),
+    ("5 mW", "5 MW"), ("2 Nm", "2 nm"), ("10 to 20 mm", "20 mm"), ("7", "part 7 of 12"), ("M8", "M6"),
+    ("1,234", "1.234"), ("25 °C", "25 K"), ("3.5 A", ""), ("7", "seven"), ("0.25", "25"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("right", "said"), SAME)
+def test_the_same_quantity(right, said):
+    assert same_quantities(right, said) == 1.0
+
+
+@pytest.mark.parametrize(("right", "said"), DIFFERENT)
+def test_another_quantity(right, said):
+    assert same_quantities(right, said) == 0.0
+
+
+def test_the_tolerance_is_relative():
+    assert same_quantities("200 V", "0.199 kV") == 0.0
+    assert same_quantities("200 V", "0.199 kV", relative_tolerance=0.01) == 1.0
+    assert same_quantities("200 V", "197 V", relative_tolerance=0.01) == 0.0
+
+
+def test_numbers_are_read_as_they_are_written():
+    read = [quantity.number for quantity in quantities("1,234 and 0,5 and 1.234 and -7 and 3e2 and M8, 2.5×10⁻³")]
+    assert read == [1234, 0.5, 1.234, -7, 300, 0.0025]
+
+
+def test_what_is_a_quantity():
+    assert all(map(is_quantity, ("3.5 A", "7", "12毫米", "1,234.5 mm.")))
+    assert not any(map(is_quantity, ("about 7", "steel", "M8", "10 to 20 mm", "")))
+
+
+def test_rare_words_are_no_units():
+    assert parse_unit("at") is None and parse_unit("screws") is None and parse_unit("") is None
+
+
+def test_units_made_of_others():
+    one, other = parse_unit(normal_form("N/mm²")), parse_unit("MPa")
+    assert one.bases == other.bases and one.factor == pytest.approx(other.factor)
+
+
+@given(st.integers(1, 10**6), st.integers(0, 3), st.sampled_from(["m", "V", "Ω", "Hz", "g", "W"]))
+def test_prefixes_are_powers_of_ten(number, decimals, unit):
+    value = number / 10**decimals
+    assert same_quantities(f"{value} {unit}", f"{value * 1000!r} m{unit}") == 1.0
+    assert same_quantities(f"{value} {unit}", f"{value / 1000:.12f} k{unit}") == 1.0
+    assert same_quantities(f"{value} {unit}", f"{value * 10!r} {unit}") == 0.0
+
+
+@given(st.integers(0, 10**9), st.integers(0, 999))
+def test_both_notations_of_a_number(whole, thousandths):
+    english = f"{whole:,}.{thousandths:03}"
+    assume("," in english)
+    continental = english.translate(str.maketrans(",.", ".,"))
+    assert same_quantities(english, continental) == 1.0
+    assert quantities(english)[0].number == pytest.approx(whole + thousandths / 1000)
+
+
+@given(st.text(max_size=40), st.text(alphabet="0123456789.,-e×10³ mAkΩ°C%毫米/ ", max_size=40))
+def test_any_text_is_read(one, other):
+    for text in (one, other):
+        found = quantities(text)
+        assert same_quantities(text, text) == 1.0 or len(found) != 1 or not math.isfinite(found[0].number)
+    assert same_quantities(one, other) in (0.0, 1.0)

@@ -1,0 +1,102 @@
+"""All figures of an evaluation."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamodules.document_qa.batch import AnswerRecord, Evidence, Said
+from datamodules.document_qa.grading.baselines import UsualAnswers, asked_in, usual_answers
+from datamodules.document_qa.grading.grade import grade
+from datamodules.document_qa.grading.summary import figures, summary
+from datamodules.document_qa.question import UNANSWERABLE, Question
+from tests.tiny_documents import TinyQuestions
+
+CHOICE = Question("c", "which?", "d", ("x", "y", "z"), "y", 1, "choice", (2,), "table")
+NUMBER = Question("n", "how much?", "d", (), "3.5 A", None, "number", (1, 4), "text")
+RELATION = Question("r", "where is 1?", "d", (), "1 is left of 2", None, "relation", (3,), "figure")
+STRING = Question("s", "of what?", "d", (), "steel", None, "string", (1,), "text", also_right=("stainless steel",))
+NOTHING = Question("u", "who?", "d", (), UNANSWERABLE, None, "unanswerable", (), "none")
+ASKED = (CHOICE, NUMBER, RELATION, STRING, NOTHING)
+
+
+def choice(best, options=3, confidence=0.8):
+    return Said("", tuple(-1.0 if place == best else -3.0 for place in range(options)), confidence, 2.0, 4)
+
+
+def words(text, confidence=0.5):
+    return Said(text, (), confidence, 1.0, 2)
+
+
+RECORDS = [
+    AnswerRecord(0, choice(1), choice(0), (2, 1), (1, 2), (Evidence(2, "table", (0, 0, 1, 1), 0.5),)),
+    AnswerRecord(1, words("3500 mA"), words("3.5"), (3, 1, 4), (1, 3)),
+    AnswerRecord(2, words("2 is to the right of 1"), words("1 is right of 2"), (1, 2, 5, 4, 3), (1, 2)),
+    AnswerRecord(3, words("Stainless steel."), words("iron"), (1,), (1,)),
+    AnswerRecord(4, words("The document does not say."), words("3.5 A"), (1,), (1,)),
+]
+
+
+def test_by_hand():
+    found = summary(ASKED.__getitem__, RECORDS, UsualAnswers(1, {"number": "3.5 A", "string": "iron"}))
+    assert found["accuracy"] == 1.0 and found["text/accuracy"] == 1.0 and found["choice_accuracy"] == 1.0
+    assert found["baseline/question_only/accuracy"] == 0.0
+    assert found["baseline/random/accuracy"] == pytest.approx(1 / 15)
+    assert found["baseline/random/table/accuracy"] == pytest.approx(1 / 3)
+    assert found["baseline/majority/accuracy"] == pytest.approx(2 / 5)
+    assert found["exact_match"] == 0.5, "the quantity and the relation are right in other words"
+    assert found["numeric_accuracy"] == found["relation_accuracy"] == found["abstention_f1"] == 1.0
+    assert found["loss"] == pytest.approx(6 / 12) and found["perplexity"] == pytest.approx(math.exp(0.5))
+    assert found["page_recall@1"] == pytest.approx((1 + 0 + 0 + 1) / 4)
+    assert found["page_recall@4"] == pytest.approx((1 + 1 + 0 + 1) / 4)
+    assert found["context_recall"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
+    assert found["evidence_page_accuracy"] == 1.0
+    assert found["calibration_error"] == pytest.approx((4 * 0.5 + 0.2) / 5)
+
+
+def test_only_what_applies():
+    found = summary([CHOICE, CHOICE].__getitem__, [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), evidence=())])
+    own = {name for name in found if "/" not in name}
+    assert own == {
+        "accuracy", "balanced_accuracy", "calibration_error", "page_recall@1", "page_recall@4", "context_recall",
+        "evidence_page_accuracy", "loss", "perplexity",
+    }  # fmt: skip
+    assert not any("majority" in name for name in found), "nobody knows the usual answers"
+    unknown = CHOICE._replace(answer=None, right=None)
+    assert set(summary(lambda sample: unknown, [AnswerRecord(0, Said("", (-1.0, -2.0, -3.0), 0.5))])) == set()
+
+
+def test_a_right_answer_in_the_same_words_is_right():
+    for question in ASKED[1:]:
+        found = grade(question, words(question.answer))
+        assert found.right == 1.0 and set(found.measures.values()) == {1.0}
+
+
+def test_a_choice_of_no_answer_abstains():
+    question = Question("c", "?", "d", ("a", UNANSWERABLE), UNANSWERABLE, 1, "choice")
+    assert grade(question, choice(1, 2)).abstained and not grade(question, choice(0, 2)).abstained
+
+
+def test_the_tolerance_is_for_numbers():
+    records = [AnswerRecord(0, words("3.6 A"))]
+    asked = [NUMBER]
+    assert summary(asked.__getitem__, records)["accuracy"] == 0.0
+    assert summary(asked.__getitem__, records, relative_tolerance=0.03)["accuracy"] == 1.0
+
+
+def test_the_usual_answers():
+    more = [CHOICE._replace(right=0), CHOICE, CHOICE._replace(right=0), STRING, STRING, STRING._replace(answer="a")]
+    assert usual_answers(more) == UsualAnswers(0, {"string": "steel"})
+    assert usual_answers([]) == UsualAnswers(None, {})
+    assert usual_answers([CHOICE, CHOICE._replace(right=0)]).place == 0, "of equals the first letter"
+    assert len(list(asked_in(TinyQuestions(0, 12, together=2)))) == 24
+
+
+@given(st.permutations(range(len(RECORDS))), st.lists(st.integers(0, len(RECORDS) - 1), max_size=4))
+def test_order_and_doubles_do_not_matter(order, doubles):
+    """As processes find the records, and as they pad what they share out."""
+    usual = UsualAnswers(1, {})
+    found = figures(ASKED.__getitem__, [RECORDS[place] for place in (*order, *doubles)], usual)
+    assert found == figures(ASKED.__getitem__, RECORDS, usual)
+    assert list(found) == list(figures(ASKED.__getitem__, RECORDS, usual))

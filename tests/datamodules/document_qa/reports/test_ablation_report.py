@@ -1,0 +1,116 @@
+"""Tests with something taken from the documents, side by side."""
+
+import json
+
+import pytest
+
+from datamodules.document_qa.grading.intervals import Figure, wilson
+from datamodules.document_qa.question import Question
+from datamodules.document_qa.reports.ablation_report import ablation_report, write_ablation_report
+from datamodules.document_qa.reports.ablation_result import (
+    Ablated,
+    ablated_figures,
+    questions_identity,
+    read_ablated,
+    write_ablated,
+)
+from datamodules.document_qa.reports.ablation_verdict import chance, verdict
+from tests import browser
+
+SAME, OTHER = {"checkpoint": "best.ckpt (a)"}, {"checkpoint": "best.ckpt (b)"}
+
+
+def share(value, questions=100):
+    right = round(value * questions)
+    return Figure(right / questions, questions, *wilson(right, questions))
+
+
+def result(ablate, identity=SAME, blind=0.25, **accuracy):
+    overall = sum(accuracy.values()) / len(accuracy)
+    figures = {"": share(overall, 100 * len(accuracy)), **{source: share(value) for source, value in accuracy.items()}}
+    return Ablated(ablate, identity, figures, dict.fromkeys(figures, share(blind)), dict.fromkeys(figures, 0.25))
+
+
+WHOLE = result("none", text=0.97, table=0.95, figure=0.6, none=0.8)
+
+
+@pytest.mark.parametrize(
+    ("ablated", "source", "expected", "right", "says"),
+    [
+        (result("figure", figure=0.27), "figure", "chance", True, "falls to chance"),
+        (result("figure", figure=0.05), "figure", "chance", True, "falls to chance"),
+        (result("figure", figure=0.5), "figure", "chance", False, "stays above chance"),
+        (result("figure", text=0.93), "text", "as before", True, "stays"),
+        (result("figure", text=0.6), "text", "as before", False, "falls by 37.0 points"),
+        (result("table", figure=0.9), "figure", "as before", False, "rises by 30.0 points"),
+        (result("shuffled_figure", figure=0.25), "figure", "chance", True, "falls to chance"),
+        (result("question_only", text=0.3), "text", "chance", True, "falls to chance"),
+    ],
+)
+def test_verdicts(ablated, source, expected, right, says):
+    assert verdict(WHOLE, ablated, source) == (expected, right, says)
+
+
+def test_what_was_never_above_chance_shows_nothing():
+    whole = result("none", figure=0.3)
+    assert verdict(whole, result("figure", figure=0.25), "figure") == ("chance", False, "never above chance")
+    leaking = result("none", blind=0.9, figure=0.9)
+    assert not verdict(leaking, result("figure", blind=0.9, figure=0.9), "figure").right
+    assert chance(leaking, "figure") == 0.9 and chance(whole, "figure") == 0.25
+
+
+def test_nothing_is_said_of_questions_that_nothing_answers_nor_of_those_nobody_asked():
+    ablated = result("figure", none=0.1, table=0.9)
+    assert verdict(WHOLE, ablated, "none") is None and verdict(WHOLE, ablated, "hop") is None
+
+
+def test_results_come_back_as_they_were_written(tmp_path):
+    for one in (result("table", table=0.25), WHOLE):
+        write_ablated(tmp_path, one)
+    (tmp_path / "figure_report.json").write_text("{}")  # another report's
+    assert read_ablated(tmp_path) == [WHOLE, result("table", table=0.25)], "in the order of the ablations"
+    (tmp_path / "figure.json").write_text('{"ablate": "figure"}')
+    with pytest.raises(ValueError, match="figure.json is no result of an ablation"):
+        read_ablated(tmp_path)
+
+
+def test_what_is_kept_of_the_figures():
+    figures = {
+        "accuracy": share(0.5), "table/accuracy": share(0.4), "table/loss": Figure(1.0, 3),
+        "baseline/question_only/accuracy": share(0.2), "baseline/random/table/accuracy": Figure(0.25, 100),
+    }  # fmt: skip
+    kept = ablated_figures("table", SAME, figures)
+    assert kept.accuracy == {"": share(0.5), "table": share(0.4)}
+    assert kept.question_only == {"": share(0.2)} and kept.random == {"table": 0.25}
+
+
+def test_questions_are_the_same_by_what_is_asked():
+    one = Question("a", "?", "d", ("x", "y"), "x", 0)
+    assert questions_identity([one]) == questions_identity([one._replace(where="other.jsonl, line 3")])
+    assert questions_identity([one]) != questions_identity([one._replace(right=1, answer="y")])
+
+
+def test_old_results_are_named_and_not_mixed_in():
+    old = result("table", OTHER, table=0.95)
+    report = ablation_report([WHOLE, result("figure", text=0.97, table=0.95, figure=0.25), old], "figure")
+    assert [one.ablate for one in report.results] == ["none", "figure"] and report.others == [old]
+    assert report.verdict(report.results[1]) == "as it should be"
+    table = report.table()
+    assert "without figures" in table and "without tables" not in table and "25.0 (18–34)" in table
+    only = ablation_report([WHOLE, old], "table")
+    assert only.whole is None and "none" in only.verdict(old)
+
+
+@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+def test_the_page_shows_them(tmp_path):
+    for one in (WHOLE, result("figure", text=0.6, table=0.95, figure=0.25), result("text", OTHER, text=0.2)):
+        write_ablated(tmp_path / "ablation", one)
+    write_ablation_report(tmp_path, tmp_path / "ablation", "figure", {"run": "<b>mine</b>"})
+    assert json.loads((tmp_path / "ablation.json").read_text())["rows"][1]["title"] == "without figures"
+    (tmp_path / "browser").mkdir()
+    with browser.Browser(tmp_path / "browser") as page:
+        page.open((tmp_path / "ablation.html").as_uri())
+        text = page.run("document.body.innerText")
+        assert "not as it should be: text falls by 37.0 points" in text and "falls to chance" in text
+        assert "without texts: checkpoint best.ckpt (b)" in text and "<b>mine</b>" in text
+        assert page.complaints == []

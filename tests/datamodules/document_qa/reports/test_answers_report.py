@@ -1,0 +1,197 @@
+"""Answers with their pages, in a real browser."""
+
+import json
+
+import pytest
+
+from datamodules.document_qa.batch import AnswerRecord, Evidence, Said
+from datamodules.document_qa.question import UNANSWERABLE
+from datamodules.document_qa.reports.page_pictures import PagePictures, data_uri
+from datamodules.document_qa.reports.prediction_line import prediction_line
+from datamodules.document_qa.reports.run_reports import (
+    checkpoint_identity,
+    write_prediction_report,
+    write_test_reports,
+)
+from tests import browser
+from tests.coloured_squares import COLOURS
+from tests.tiny_documents import TinyDocument, TinyQuestions
+
+ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
+
+with_browser = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+
+
+def record(asked, sample, right):
+    """Of TinyQuestions: of every four the second and the last are open."""
+    (question,), evidence = asked.questions(0, sample), ()
+    if question.options:
+        best = question.right if right else (question.right + 1) % len(question.options)
+        said = Said("", tuple(0.0 if place == best else -2.0 for place in range(len(question.options))), 0.7)
+        chunk = asked.document(0, sample).pages[2].chunks[1]
+        evidence = (Evidence(chunk.page, chunk.kind, chunk.box, 1.0),)
+    else:
+        said = Said(question.answer if right else ATTACK, (), 0.4)
+    return AnswerRecord(sample, said, Said("?", (), 0.1) if not question.options else said, (3, 1), (1, 3), evidence)
+
+
+def records(asked):
+    return [record(asked, sample, right=sample % 8 < 6) for sample in range(len(asked))]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with browser.Browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+STATUS = "document.querySelector('[role=status]').textContent"
+
+
+def choose(name, value):
+    return (
+        f"(() => {{ const field = document.querySelector('[name={name}]'); field.value = {json.dumps(value)};"
+        "field.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+
+
+def test_each_page_is_kept_once_and_not_too_many():
+    pictures, document = PagePictures(pages_at_most=2), TinyDocument(0)
+    assert [pictures.add(document, page) for page in (1, 2, 1, 3, 4, 0)] == [
+        "device-0#1", "device-0#2", "device-0#1", None, None, None,
+    ]  # fmt: skip
+    assert len(pictures.uris) == 2 and pictures.missing == 1
+    assert PagePictures(bytes_at_most=0).add(document, 1) is None
+
+
+def test_pages_are_small_and_photographs_are_no_drawings():
+    from PIL import Image
+
+    assert data_uri(TinyDocument(0).picture(1)).startswith("data:image/png;")
+    photograph = Image.effect_noise((1500, 900), 90).convert("RGB")
+    assert data_uri(photograph).startswith("data:image/jpeg;")
+
+
+def test_a_checkpoint_is_known_by_its_bytes(tmp_path):
+    one, other, folder = tmp_path / "a.ckpt", tmp_path / "b.ckpt", tmp_path / "shards"
+    one.write_bytes(b"x")
+    other.write_bytes(b"x")
+    assert checkpoint_identity(str(one)) == checkpoint_identity(str(other))
+    folder.mkdir()
+    (folder / "0").write_bytes(b"x")
+    before = checkpoint_identity(str(folder))
+    (folder / "1").write_bytes(b"y")
+    assert checkpoint_identity(str(folder)) != before
+    other.write_bytes(b"y")
+    assert checkpoint_identity(str(one)) != checkpoint_identity(str(other))
+
+
+def test_a_test_leaves_its_reports(tmp_path, caplog):
+    asked, checkpoint = TinyQuestions(2, 16), tmp_path / "best.ckpt"
+    checkpoint.write_bytes(b"weights")
+    run = tmp_path / "run"
+    with caplog.at_level("INFO", "lockstep"):
+        for ablate in ("none", "figure"):
+            write_test_reports(run, asked, records(asked), ablate, str(checkpoint), {"retriever": "bm25"})
+    assert "without figures" in caplog.text
+    assert {path.name for path in run.iterdir()} == {
+        "test_report.html", "test_report.json", "ablation.html", "ablation.json", "ablation",
+    }  # fmt: skip
+    kept = json.loads((run / "ablation" / "figure.json").read_text())
+    assert kept["identity"]["checkpoint"].startswith("best.ckpt (") and kept["identity"]["retriever"] == "bm25"
+    # Where the figure was the page is white.
+    shown = json.loads((run / "ablation" / "figure_report.json").read_text())
+    assert shown["pictures"]["uris"] != json.loads((run / "test_report.json").read_text())["pictures"]["uris"]
+    text = (run / "test_report.html").read_text(encoding="utf-8")
+    assert text.count("</script>") == 2 and "<img src=x" not in text
+    assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing from elsewhere"
+
+
+@with_browser
+def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
+    asked = TinyQuestions(2, 40)
+    write_test_reports(tmp_path, asked, records(asked), "none", None, {})
+    page.resize(1280, 900)
+    page.open((tmp_path / "test_report.html").as_uri())
+    assert page.run("document.title") == f"Test report – {tmp_path.name}"
+    assert page.run(STATUS) == "40 of 40 answers: 30 right, 10 wrong"
+    page.run(choose("task", "figure"))
+    page.run(choose("result", "wrong"))
+    assert page.run(STATUS) == "5 of 40 answers: 0 right, 5 wrong"
+    texts = page.run("[...document.querySelectorAll('.card:first-child .options li')].map((one) => one.textContent)")
+    assert sum("(chosen)" in text for text in texts) == sum("(right)" in text for text in texts) == 1
+
+    # The box is around the figure, whose pixels are of its colour; outside is paper.
+    page.run("document.querySelector('.card img').decode()")
+    seen = page.run(
+        "(() => { const image = document.querySelector('.card img'), box = document.querySelector('.card .box');"
+        "const canvas = document.createElement('canvas'), pen = canvas.getContext('2d', {willReadFrequently: true});"
+        "canvas.width = image.naturalWidth; canvas.height = image.naturalHeight; pen.drawImage(image, 0, 0);"
+        "const around = image.getBoundingClientRect(), edges = box.getBoundingClientRect();"
+        "const at = (across, down) => [...pen.getImageData(across * canvas.width, down * canvas.height, 1, 1).data];"
+        "const left = (edges.left - around.left) / around.width, top = (edges.top - around.top) / around.height;"
+        "return [at(left + 0.05, top + 0.05), at(left - 0.05, top + 0.05)]; })()"
+    )
+    colour = COLOURS[asked.document(0, 6).colour]
+    assert all(abs(one - other) <= 8 for one, other in zip(seen[0][:3], colour, strict=True))
+    assert seen[1][:3] == [255, 255, 255]
+
+    page.run(choose("task", "none"))
+    page.run(choose("result", "all"))
+    page.run(choose("abstained", "no"))
+    assert page.run(STATUS) == "5 of 40 answers: 0 right, 5 wrong"
+    assert ATTACK in page.run("document.querySelector('.card').textContent")
+    assert page.run("document.querySelectorAll('.card script, .card img[src=x]').length") == 0
+    page.run(choose("task", ""))
+    page.run(choose("abstained", ""))
+    page.run(choose("confidence", "0.5"))
+    assert page.run(STATUS) == "20 of 40 answers: 15 right, 5 wrong"
+    assert page.complaints == []
+    assert {address for address in page.requests if "://" in address and not address.startswith("file:")} == set()
+
+
+@with_browser
+def test_predictions_whose_answers_nobody_knows(page, tmp_path):
+    class Unknown(TinyQuestions):
+        def questions(self, epoch, index):
+            found = super().questions(epoch, index)
+            return [one._replace(answer=None, right=None, evidence_pages=(), source=None) for one in found]
+
+    asked = TinyQuestions(3, 8)
+    lines = [prediction_line(asked.questions(0, one.sample)[0], one) for one in records(asked)]
+    lines[5] = {"id": "5", "answer": None, "why": "no document of this name"}
+    predictions = tmp_path / "predictions.jsonl"
+    predictions.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_prediction_report(tmp_path, Unknown(3, 8), predictions, None)
+    page.resize(1280, 900)
+    page.open((tmp_path / "prediction_report.html").as_uri())
+    assert page.run(STATUS) == "8 of 8 answers" and page.run("document.querySelector('[name=result]')") is None
+    text = page.run("document.body.innerText")
+    assert "no document of this name" in text and "Figures" not in text and "not graded" in text
+    assert UNANSWERABLE in text and page.run("document.querySelectorAll('.card .box').length") == 4
+    assert page.complaints == []
+
+
+@with_browser
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
+def test_it_fits_its_window(page, tmp_path, width, dark):
+    class Long(TinyQuestions):
+        def questions(self, epoch, index):
+            found = super().questions(epoch, index)
+            return [one._replace(question="没有空格" * 100 + "x" * 300) for one in found]
+
+    asked = Long(2, 8)
+    write_test_reports(tmp_path, asked, records(asked), "none", None, {})
+    page.resize(width, 800, dark)
+    page.open((tmp_path / "test_report.html").as_uri())
+    page.run("Promise.all([...document.querySelectorAll('.card img')].map((image) => image.decode()))")
+    assert page.run("document.documentElement.scrollWidth") == width
+    assert page.complaints == []
+
+
+@with_browser
+def test_a_thousand_answers_open_quickly(page, tmp_path):
+    asked = TinyQuestions(2, 1000)
+    write_test_reports(tmp_path, asked, records(asked), "none", None, {})
+    assert page.open((tmp_path / "test_report.html").as_uri()) < 20
+    assert page.run(STATUS).startswith("1000 of 1000 answers")

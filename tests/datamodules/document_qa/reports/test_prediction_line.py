@@ -1,0 +1,54 @@
+"""Answers as predictions.jsonl has them."""
+
+import json
+
+import pytest
+
+from datamodules.document_qa.batch import AnswerRecord, Evidence, Said
+from datamodules.document_qa.question import Question
+from datamodules.document_qa.reports.answers_table import answers_table
+from datamodules.document_qa.reports.prediction_line import prediction_line, record_of, shares
+
+CHOICE = Question("17", "which?", "a.pdf", ("x", "y", "z"), "y", 1, "choice", (2,), "table")
+OPEN = Question("18", "what | <b>\nso?", "a.pdf", (), "steel")
+EVIDENCE = Evidence(2, "table", (0.1, 0.2, 0.3, 0.4), 0.5)
+
+
+def through_json(line):
+    return json.loads(json.dumps(line))
+
+
+def test_the_answer_to_a_choice_is_its_letter():
+    record = AnswerRecord(3, Said("", (-2.0, -1.0, -3.0), 0.665241), None, (2, 1), (1, 2), (EVIDENCE,))
+    line = prediction_line(CHOICE, record)
+    assert (line["id"], line["answer"], line["text"], line["page"]) == ("17", "B", "y", 2)
+    assert line["options"]["B"] == pytest.approx(0.665241, abs=1e-6)
+    assert sum(line["options"].values()) == pytest.approx(1, abs=1e-5)
+    again = record_of(3, through_json(line))
+    assert again.whole.chosen == 1 and again.evidence == (EVIDENCE,)
+    assert again.ranked == (2, 1) and again.pages == (1, 2)
+    assert shares(again.whole.options) == pytest.approx(shares(record.whole.options), abs=1e-5)
+
+
+def test_an_open_answer_is_what_was_written():
+    line = prediction_line(OPEN, AnswerRecord(0, Said("iron", (), 0.25)))
+    assert line["answer"] == "iron" and line["page"] is None and line["evidence"] is None and "options" not in line
+    assert record_of(0, through_json(line)) == AnswerRecord(0, Said("iron", (), 0.25))
+
+
+def test_a_question_that_was_left_out_has_no_record():
+    assert record_of(0, {"id": "1", "answer": None, "why": "no such document"}) is None
+
+
+def test_shares_of_very_unlikely_options():
+    assert shares([-2000.0, -2000.0]) == [0.5, 0.5]
+
+
+def test_the_table_of_answers_is_one_line_each_and_no_markup():
+    records = [AnswerRecord(1, Said("x", (), 0.5)), AnswerRecord(0, Said("", (-2.0, -1.0, -3.0), 0.8))]
+    table = answers_table([CHOICE, OPEN].__getitem__, records).split("\n")
+    assert table[2] == "| which? | y | y | 0.80 | right |"
+    assert table[3] == "| what \\| &#60;b&#62; so? | steel | x | 0.50 | wrong |" and len(table) == 4
+    assert len(answers_table([CHOICE, OPEN].__getitem__, records, first=1).split("\n")) == 3
+    unknown = OPEN._replace(answer=None)
+    assert answers_table(lambda sample: unknown, records[:1]).endswith("|  | x | 0.50 |  |")
