@@ -151,8 +151,10 @@ def _answer(value: Any, options: tuple[str, ...], lettered: bool) -> tuple[str |
 
 
 def _answer_type(value: Any, options: tuple[str, ...]) -> AnswerType | None:
+    if value == "unit":
+        return "number"  # with a unit, which every number may have
     if value is not None and value not in ANSWER_TYPES:
-        raise ValueError(f"answer_type: found {shown(value)}, expected {', '.join(ANSWER_TYPES)}")
+        raise ValueError(f"answer_type: found {shown(value)}, expected {', '.join(ANSWER_TYPES)}, unit")
     if value == "choice" and not options:
         raise ValueError("answer_type: found choice, but the question has no options")
     return value

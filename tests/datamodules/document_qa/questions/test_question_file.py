@@ -122,11 +122,12 @@ def test_what_is_told_of_the_evidence_is_kept(tmp_path):
         tmp_path,
         {**ROUND_2, **told},
         {**ROUND_2, "id": 2, "evidence_sources": "text"},
-        {**ROUND_2, "id": 3, "evidence_sources": ["hop"]},
+        {**ROUND_2, "id": 3, "evidence_sources": ["hop"], "answer": "2.5 kg", "answer_type": "unit"},
         {**ROUND_2, "id": 4, "answer": None, "answer_type": "unanswerable"},
     )
     assert (questions[0].evidence_pages, questions[0].answer_type) == ((3, 7), "number")
     assert [question.source for question in questions] == ["cross", "text", "hop", "none"]
+    assert questions[2].answer_type == "number"
     assert questions[3].answer == UNANSWERABLE
 
 
