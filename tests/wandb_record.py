@@ -25,11 +25,12 @@ class WandbRecord(NamedTuple):
 
 
 def records_of(run_folder: Path) -> list[WandbRecord]:
-    """Of all starts of a run, in their order."""
-    return [_read(path) for path in sorted(run_folder.glob("wandb/offline-run-*/run-*.wandb"))]
+    """Of all starts of a run, in their order, but for those that were killed before anything was written."""
+    found = map(_read, sorted(run_folder.glob("wandb/offline-run-*/run-*.wandb")))
+    return [record for record in found if record is not None]
 
 
-def _read(path: Path) -> WandbRecord:
+def _read(path: Path) -> WandbRecord | None:
     from wandb.proto.wandb_internal_pb2 import Record
 
     run: Any = None
@@ -46,7 +47,7 @@ def _read(path: Path) -> WandbRecord:
         elif kind == "history":
             items = record.history.item
             history.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items})
-    return WandbRecord(run.run_id, run.project, run.display_name, config, history)
+    return None if run is None else WandbRecord(run.run_id, run.project, run.display_name, config, history)
 
 
 def _contents(file: bytes) -> Iterator[bytes]:

@@ -1,0 +1,38 @@
+"""W&B on several processes: one record a start, all of one run, and no process of its left, not even by a SIGKILL."""
+
+import signal
+import time
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.distributed.faults import fault
+from tests.distributed.tiny import TINY_FAMILY
+from tests.wandb_record import records_of
+
+pytestmark = pytest.mark.distributed
+
+OPTIONS = [
+    *TINY_FAMILY,
+    *["--config", str(REPOSITORY / "configs/overlays/wandb.yaml"), "--wandb.name", "pair"],
+    *["--data.init_args.batch_size", "8", "--trainer.max_steps", "10", "--last_checkpoint.every_n_steps", "2"],
+]
+
+
+def test_the_process_that_records_is_killed(team):
+    killed = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=5, process=0), name="a", processes=2)
+    assert killed.end()[0] == -signal.SIGKILL, killed.output
+    deadline = time.monotonic() + 60
+    while killed.survivors:  # W&B's own looks for the one that it serves now and then
+        assert time.monotonic() < deadline, killed.survivors
+        time.sleep(0.1)
+    resumed = team("fit", *OPTIONS, "--ckpt_path", "last", name="a", processes=2)
+    assert resumed.end() == [0, 0], resumed.output
+    assert resumed.survivors == []
+    # Of the one that was killed W&B may not have written anything yet; only one process ever wrote.
+    *_, second = records_of(resumed.folder)
+    starts = [path.name.rpartition("-")[2] for path in resumed.folder.glob("wandb/offline-run-*")]
+    assert starts == [second.run_id] * 2 and second.name == "pair"
+    losses = resumed.series("train/loss")
+    assert sorted(losses) == list(range(1, 11))
+    assert second.series("train/loss") == pytest.approx({step: losses[step] for step in range(5, 11)})
