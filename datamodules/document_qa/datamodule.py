@@ -101,6 +101,10 @@ class DocumentDataModule(ImageDataModule):
                 raise ValueError(f"data.init_args.{name} must be at least {least}, got {number}")
         if task == "retrieve" and ablate == "question_only":
             raise ValueError("data.init_args.ablate question_only leaves no page, and data.init_args.task is retrieve")
+        if task == "retrieve" and self.augmentation.enabled:
+            raise ValueError("data.augmentation is of questions to answer, but data.init_args.task is retrieve")
+        if task == "answer" and rank is not None:
+            raise ValueError("data.init_args.rank is of data.init_args.task retrieve, but the task is answer")
         self.task, self.answer_with, self.option_orders = task, answer_with, option_orders
         self.questions_per_chat, self.ablate = questions_per_chat, ablate
         self.prompt_language, self.system, self.hard_negatives = prompt_language, system, hard_negatives
@@ -163,6 +167,11 @@ class DocumentDataModule(ImageDataModule):
         source = DocumentChats(self._readings(self.question_set("train"), training=True))
         if getattr(self.trainer.lightning_module, "loss", None) != "contrastive_options":
             return self.examples(source)
+        if self.length_groups > 1:
+            raise ValueError(
+                f"data.init_args.length_groups is {self.length_groups}, but with model.init_args.loss "
+                "contrastive_options the options of a question are computed together: set it to 1"
+            )
         return OptionSets(source, self.chat_encoder, self.row_tokens, self.max_length, self.too_long, leave_out)
 
     def _evaluation(self, split: Split) -> Any:

@@ -99,6 +99,11 @@ def test_the_loss_decides_what_is_trained_on() -> None:
     assert isinstance(examples, OptionExamples)
 
 
+def test_the_options_of_a_question_are_computed_together() -> None:
+    with pytest.raises(ValueError, match="length_groups is 2, but with .* contrastive_options"):
+        data(loss="contrastive_options", length_groups=2)
+
+
 def test_each_stage_asks_what_it_needs() -> None:
     test = data("test", evidence_questions=2, option_orders=3)
     batch = test.test_set[Draw(0, np.arange(32))]
@@ -138,6 +143,8 @@ def test_pages_can_be_searched_instead() -> None:
         ({"context": ContextSettings(tokens=0)}, "data.init_args.context.tokens"),
         ({"retriever": RetrieverSettings("dense")}, "data.init_args.retriever.kind dense needs"),
         ({"augmentation": AugmentationSettings(skew=3)}, "data.init_args.augmentation.skew"),
+        ({"task": "retrieve", "augmentation": ALTERED}, "augmentation is of questions to answer"),
+        ({"rank": ["test"]}, "rank is of data.init_args.task retrieve"),
         ({"task": "retrieve", "ablate": "question_only"}, "question_only leaves no page"),
     ],
 )
