@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 from reportlab.lib.pagesizes import A4
 from reportlab.lib.utils import ImageReader
@@ -21,6 +22,7 @@ WORDS = (
     "the motor of this pump turns when valve and relay are closed while pressure stays below its limit so check each "
     "fuse before you open a cover of the housing and read from gauge what voltage current or torque it shows"
 ).split()
+SYLLABLES = "ba ko ri tem sul dan fo vel mi gar nu pel tas wo lin".split()
 
 
 def write_pdf(path: Path, *pages: Callable[[Canvas], Any], size: tuple[float, float] = A4, **options: Any) -> Path:
@@ -63,8 +65,11 @@ def draw_image(canvas: Canvas, colour: str, box: tuple[float, float, float, floa
 def sentence(*coordinates: int, words: int = 12) -> str:
     from engine.randomness import hash_integers  # which imports torch: processes that only convert need not wait for it
 
-    drawn = [int(hash_integers(len(WORDS), *coordinates, place)) for place in range(words)]
-    return " ".join(WORDS[word] for word in drawn).capitalize() + "."
+    said = [WORDS[int(hash_integers(len(WORDS), *coordinates, place))] for place in range(words)]
+    for place in range(0, words, 3):  # words that few other sentences have
+        syllables = hash_integers(len(SYLLABLES), *coordinates, place, np.arange(3))
+        said[place] = "".join(SYLLABLES[syllable] for syllable in syllables)
+    return " ".join(said).capitalize() + "."
 
 
 def manual(path: Path, pages: int, seed: int = 0) -> Path:

@@ -65,7 +65,7 @@ def test_a_page_in_reading_order(tmp_path, read):
 def test_ruled_tables_are_recovered_exactly(tmp_path, read, seed):
     rows = [[sentence(seed, row, column, words=1 + (row + column) % 3) for column in range(2 + seed % 4)]
             for row in range(2 + seed)]  # fmt: skip
-    path = write_pdf(tmp_path / "a.pdf", lambda canvas: draw_table(canvas, rows, 80))
+    path = write_pdf(tmp_path / "a.pdf", lambda canvas: draw_table(canvas, rows, 80, left=10))
     (table,) = read(path).pages[0].chunks
     assert table.text == "\n".join(" | ".join(row) for row in rows)
 

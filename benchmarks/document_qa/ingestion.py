@@ -1,0 +1,118 @@
+"""Many pages are ingested: how fast, in how much memory, and what the second time takes."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.document_qa.memory import PeakMemory
+from benchmarks.side import SideProcess
+from benchmarks.surroundings import number, spread
+
+_PAGES = 20  # of a document
+_FEWER = 5  # a first run has so many times fewer documents: memory is not to differ
+
+_AGAIN = """
+import logging, sys, time
+begun = time.perf_counter()
+from pathlib import Path
+from datamodules.document_qa.ingestion.ingest import ingest
+from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.ingestion.sources import find_documents
+imported = time.perf_counter()
+logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+found = ingest(find_documents(Path(sys.argv[1])), Path(sys.argv[2]), IngestionSettings())
+print(time.perf_counter() - imported, len(found.documents))
+"""
+
+
+def figures(pages: int, repeats: int) -> dict[str, Any]:
+    """{name: a figure for each turn}; bytes, seconds, pages."""
+    names = ("pages", "documents", "rate", "parent", "worker", "worker_of_fewer", "parent_of_fewer", "again", "command")
+    found: dict[str, Any] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = _write(Path(folder) / "documents", pages)
+        for turn in range(repeats):
+            fewer = _ingest(paths[: max(1, len(paths) // _FEWER)], Path(folder) / f"fewer-{turn}")
+            cache = Path(folder) / f"all-{turn}"
+            whole = _ingest(paths, cache)
+            again, command = _again(paths[0].parent, cache, len(paths))
+            found["pages"].append(whole["pages"])
+            found["documents"].append(len(paths))
+            found["rate"].append(whole["pages"] / whole["seconds"])
+            found["again"].append(again)
+            found["command"].append(command)
+            for name in ("parent", "worker"):
+                found[name].append(whole[name])
+                found[f"{name}_of_fewer"].append(fewer[name])
+    return found
+
+
+def table(found: dict[str, Any]) -> Table:
+    """The figures with their spread, beside what they are to be."""
+    table = Table(title="ingestion", title_justify="left")
+    for heading in ("", "median (range)", "goal"):
+        table.add_column(heading, justify="right" if heading.startswith("median") else "left")
+    megabytes = {name: [value / 1e6 for value in found[name]] for name in found if name[:6] in ("parent", "worker")}
+    documents = found["documents"][0]
+    rows = (
+        (f"pages, in {documents} PDFs", number(found["pages"][0]), ""),
+        ("pages a second", spread(found["rate"]), ""),
+        ("peak of the process, MB", spread(megabytes["parent"]), "no more than of fewer"),
+        (f"  of {_FEWER} times fewer documents, MB", spread(megabytes["parent_of_fewer"]), ""),
+        ("peak of a worker, MB", spread(megabytes["worker"]), "no more than of fewer"),
+        (f"  of {_FEWER} times fewer documents, MB", spread(megabytes["worker_of_fewer"]), ""),
+        ("the second time, seconds", spread(found["again"]), "at most 2"),
+        ("  with the start of a process, seconds", spread(found["command"]), ""),
+    )
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _write(folder: Path, pages: int) -> list[Path]:
+    from tests.pdf_files import manual
+
+    folder.mkdir()
+    return [manual(folder / f"{seed:04d}.pdf", _PAGES, seed) for seed in range(-(-pages // _PAGES))]
+
+
+def _ingest(paths: Sequence[Path], cache: Path) -> dict[str, float]:
+    """In a process of its own, which has nothing else in its memory."""
+    side = SideProcess("ingestion", _side, list(paths), cache)
+    with PeakMemory(side.receive()) as memory:
+        side.connection.send("go")
+        seconds, pages = side.receive()
+    side.process.join()
+    return {"seconds": seconds, "pages": pages, "parent": memory.parent, "worker": memory.worker}
+
+
+def _side(connection: Connection, paths: Sequence[Path], cache: Path) -> None:
+    import os
+
+    from datamodules.document_qa.ingestion.ingest import ingest
+    from datamodules.document_qa.ingestion.settings import IngestionSettings
+
+    connection.send(os.getpid())
+    connection.recv()
+    begun = time.perf_counter()
+    found = ingest(paths, cache, IngestionSettings())
+    seconds = time.perf_counter() - begun
+    connection.send((seconds, sum(len(document.pages) for document in found.documents.values())))
+
+
+def _again(folder: Path, cache: Path, documents: int) -> tuple[float, float]:
+    """Seconds of a second time: of the work, and of the whole process."""
+    begun = time.perf_counter()
+    command = [sys.executable, "-c", _AGAIN, str(folder), str(cache)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    seconds, found = done.stdout.split()
+    if "nothing to do" not in done.stderr or int(found) != documents:
+        raise RuntimeError(f"the second time did something: {done.stderr}")
+    return float(seconds), time.perf_counter() - begun

@@ -1,0 +1,108 @@
+"""Real manuals are ingested, and their pages looked for by sentences that have lost words."""
+
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from datamodules.document_qa.document import KINDS, Page
+from datamodules.document_qa.ingestion.ingest import ingest
+from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.ingestion.sources import find_documents
+from datamodules.document_qa.retrieval.bm25 import Bm25
+from engine.randomness import hash_permutation, hash_uniform
+
+_SEED = 0
+_DROPPED = 0.4
+_WORDS = range(10, 41)  # of a sentence that is asked for
+_QUERIES = 300
+
+
+class _AllPages(NamedTuple):
+    """The pages of several documents as those of one."""
+
+    pages: tuple[Page, ...]
+    name: str = "all manuals"
+
+
+def figures(folder: Path, settings: IngestionSettings | None = None) -> dict[str, Any]:
+    """Of all PDFs of a folder: counts, pages a second, recall of pages.
+
+    Raises:
+        ValueError: one is broken.
+    """
+    paths = [path for path in find_documents(folder) if path.suffix.lower() == ".pdf"]
+    with tempfile.TemporaryDirectory() as cache:
+        begun = time.perf_counter()
+        found = ingest(paths, Path(cache), settings or IngestionSettings())
+        seconds = time.perf_counter() - begun
+        pages = tuple(page for document in found.documents.values() for page in document.pages)
+    chunks = [chunk.kind for page in pages for chunk in page.chunks]
+    ranks, query_seconds = _ranks(pages)
+    return {
+        "documents": len(found.documents),
+        "pages": len(pages),
+        "rate": len(pages) / seconds,
+        **{kind: chunks.count(kind) for kind in KINDS},
+        "queries": len(ranks),
+        "recall@1": float(np.mean([rank == 1 for rank in ranks])),
+        "recall@4": float(np.mean([rank <= 4 for rank in ranks])),
+        "milliseconds": 1000 * query_seconds / len(ranks),
+    }
+
+
+def table(found: dict[str, Any]) -> Table:
+    """The figures."""
+    table = Table(title="real manuals", title_justify="left")
+    for heading in ("", "found"):
+        table.add_column(heading, justify="right" if heading else "left")
+    chunks = ", ".join(f"{found[kind]:,} {kind}" for kind in KINDS)
+    rows = (
+        ("PDFs, pages", f"{found['documents']}, {found['pages']:,}"),
+        ("pages ingested a second", f"{found['rate']:.1f}"),
+        ("chunks", chunks),
+        (f"bm25 R@1, R@4 of {found['queries']} pseudo-queries", f"{found['recall@1']:.3f}, {found['recall@4']:.3f}"),
+        ("a query, milliseconds", f"{found['milliseconds']:.2f}"),
+    )
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def pseudo_queries(pages: Sequence[Page]) -> Iterator[tuple[int, str]]:
+    """(place of a page, one of its sentences without 40 % of its words), of at most 300 pages drawn by a seed."""
+    queries = 0
+    for place in hash_permutation(len(pages), _SEED).tolist():
+        sentences = [
+            words
+            for chunk in pages[place].chunks
+            if chunk.kind == "text"
+            for sentence in re.split(r"(?<=[.!?])\s+", chunk.text)
+            if len(words := sentence.split()) in _WORDS
+        ]
+        if not sentences:
+            continue
+        words = sentences[int(hash_permutation(len(sentences), _SEED, place)[0])]
+        kept = [word for word, drawn in zip(words, hash_uniform(_SEED, place, np.arange(len(words))), strict=True)
+                if drawn >= _DROPPED]  # fmt: skip
+        if kept:
+            yield place, " ".join(kept)
+            queries += 1
+        if queries == _QUERIES:
+            return
+
+
+def _ranks(pages: tuple[Page, ...]) -> tuple[list[int], float]:
+    """The rank of each query's page among all of them, and the seconds that it took, without the index."""
+    document, bm25, ranks = _AllPages(pages), Bm25(), []
+    bm25.scores(document, "")  # type: ignore[arg-type]
+    begun = time.perf_counter()
+    for place, text in pseudo_queries(pages):
+        scores = bm25.scores(document, text)  # type: ignore[arg-type]
+        ranks.append(1 + int((scores > scores[place]).sum()))
+    return ranks, time.perf_counter() - begun

@@ -1,0 +1,70 @@
+"""The benchmarks measure what they say, and print all of it."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmarks.document_qa import ingestion, manuals
+from benchmarks.document_qa.__main__ import main
+from benchmarks.document_qa.memory import PeakMemory
+from datamodules.document_qa.ingestion.settings import IngestionSettings
+from tests.pdf_files import manual
+
+
+def printed(table):
+    text = io.StringIO()
+    Console(file=text, width=140).print(table)
+    return text.getvalue()
+
+
+def test_ingestion_of_few_pages(monkeypatch):
+    monkeypatch.setattr(ingestion, "_PAGES", 2)
+    found = ingestion.figures(10, 1)
+    assert found["pages"] == [10] and found["documents"] == [5] and found["rate"][0] > 0
+    assert all(1e6 < found[name][0] < 2e9 for name in ("parent", "worker", "parent_of_fewer", "worker_of_fewer"))
+    assert 0 < found["again"][0] < found["command"][0]
+    assert "in 5 PDFs" in printed(ingestion.table(found)) and "at most 2" in printed(ingestion.table(found))
+
+
+def test_memory_of_this_process():
+    with PeakMemory(os.getpid()) as memory:
+        held = bytearray(os.urandom(1)) * 50_000_000
+    assert memory.together >= memory.parent >= len(held) and memory.worker >= 0
+
+
+def test_manuals(tmp_path):
+    for seed in range(2):
+        manual(tmp_path / f"{seed}.pdf", 4, seed)
+    (tmp_path / "page.png").write_bytes(b"no PDF, so not asked for")
+    found = manuals.figures(tmp_path, IngestionSettings(dpi=24, workers=1))
+    assert (found["documents"], found["pages"], found["table"], found["queries"]) == (2, 8, 4, 8)
+    assert found["recall@4"] >= found["recall@1"] > 0.8
+    assert "2, 8" in printed(manuals.table(found))
+
+
+def test_manuals_that_are_not_there_are_left_out(capsys, tmp_path):
+    main(["--only", "retrieval", "--manuals", str(tmp_path / "none")])
+    assert "left out" in capsys.readouterr().out
+
+
+def test_too_few_pages(capsys):
+    with pytest.raises(SystemExit):
+        main(["--pages", "3"])
+    assert "--pages must be at least 100" in capsys.readouterr().err
+
+
+NUT = Path("/usr/share/doc/nut-doc/pdf")
+
+
+@pytest.mark.skipif(not NUT.is_dir(), reason="Debian's package nut-doc is not installed")
+def test_real_manuals(capsys):
+    """Network UPS Tools: text, pin tables and wiring diagrams. Nothing fails; tables and pages are found."""
+    found = manuals.figures(NUT, IngestionSettings(dpi=48))
+    with capsys.disabled():
+        print(f"\n{printed(manuals.table(found))}")
+    assert found["documents"] >= 5 and found["pages"] > 200
+    assert found["table"] >= 20 and found["figure"] >= 10
+    assert found["recall@4"] >= found["recall@1"] >= 0.6
