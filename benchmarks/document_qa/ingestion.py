@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -34,8 +35,7 @@ print(time.perf_counter() - imported, len(found.documents))
 
 def figures(pages: int, repeats: int) -> dict[str, Any]:
     """{name: a figure for each turn}; bytes, seconds, pages."""
-    names = ("pages", "documents", "rate", "parent", "worker", "worker_of_fewer", "parent_of_fewer", "again", "command")
-    found: dict[str, Any] = {name: [] for name in names}
+    found: dict[str, Any] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         paths = _write(Path(folder) / "documents", pages)
         for turn in range(repeats):
@@ -46,12 +46,13 @@ def figures(pages: int, repeats: int) -> dict[str, Any]:
             found["pages"].append(whole["pages"])
             found["documents"].append(len(paths))
             found["rate"].append(whole["pages"] / whole["seconds"])
+            found["cpu"].append(whole["pages"] / whole["cpu"])
             found["again"].append(again)
             found["command"].append(command)
             for name in ("parent", "worker"):
                 found[name].append(whole[name])
                 found[f"{name}_of_fewer"].append(fewer[name])
-    return found
+    return dict(found)
 
 
 def table(found: dict[str, Any]) -> Table:
@@ -64,6 +65,7 @@ def table(found: dict[str, Any]) -> Table:
     rows = (
         (f"pages, in {documents} PDFs", number(found["pages"][0]), ""),
         ("pages a second", spread(found["rate"]), ""),
+        ("pages a CPU second", spread(found["cpu"]), ""),
         ("peak of the process, MB", spread(megabytes["parent"]), "no more than of fewer"),
         (f"  of {_FEWER} times fewer documents, MB", spread(megabytes["parent_of_fewer"]), ""),
         ("peak of a worker, MB", spread(megabytes["worker"]), "no more than of fewer"),
@@ -88,13 +90,14 @@ def _ingest(paths: Sequence[Path], cache: Path) -> dict[str, float]:
     side = SideProcess("ingestion", _side, list(paths), cache)
     with PeakMemory(side.receive()) as memory:
         side.connection.send("go")
-        seconds, pages = side.receive()
+        seconds, cpu, pages = side.receive()
     side.process.join()
-    return {"seconds": seconds, "pages": pages, "parent": memory.parent, "worker": memory.worker}
+    return {"seconds": seconds, "cpu": cpu, "pages": pages, "parent": memory.parent, "worker": memory.worker}
 
 
 def _side(connection: Connection, paths: Sequence[Path], cache: Path) -> None:
     import os
+    import resource
 
     from datamodules.document_qa.ingestion.ingest import ingest
     from datamodules.document_qa.ingestion.settings import IngestionSettings
@@ -104,7 +107,9 @@ def _side(connection: Connection, paths: Sequence[Path], cache: Path) -> None:
     begun = time.perf_counter()
     found = ingest(paths, cache, IngestionSettings())
     seconds = time.perf_counter() - begun
-    connection.send((seconds, sum(len(document.pages) for document in found.documents.values())))
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu = sum(one.ru_utime + one.ru_stime for one in spent)
+    connection.send((seconds, cpu, sum(len(document.pages) for document in found.documents.values())))
 
 
 def _again(folder: Path, cache: Path, documents: int) -> tuple[float, float]:
