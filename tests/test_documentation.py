@@ -15,9 +15,11 @@ from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.context import ContextSettings
 from datamodules.document_qa.datamodule import DocumentDataModule
 from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.manuals.settings import AskingSettings, ManualSettings
 from datamodules.document_qa.questions.question_source import QuestionSource
 from datamodules.document_qa.questions.splits import SplitSettings
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
+from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.multimodal.image_datamodule import ImageDataModule
@@ -75,6 +77,7 @@ FAMILIES = {
         "data": [
             DocumentQuestions, DocumentDataModule, ImageDataModule, MultimodalDataModule, LockstepDataModule,
             QuestionSource, SplitSettings, IngestionSettings, RetrieverSettings, ContextSettings, AugmentationSettings,
+            SyntheticManuals, ManualSettings, AskingSettings,
         ],
     },
 }  # fmt: skip
