@@ -54,9 +54,8 @@ def same(ours, theirs, tolerance=1e-5):
     assert [key for key in ours if abs(ours[key] - theirs[key]) > tolerance * max(1, abs(ours[key]))] == []
 
 
-@pytest.mark.parametrize("loss", ["answer", "contrastive_options"])
-def test_a_killed_run_of_two_processes_goes_on_on_three_as_one_would(lockstep, team, options, loss):
-    settings = options(loss=loss)
+def test_a_killed_run_of_two_processes_goes_on_on_three_as_one_would(lockstep, team, options):
+    settings = options(loss="contrastive_options")
     alone = lockstep("fit", *settings, name="alone")
     killed = team("fit", *settings, *fault("SignalAt", name="SIGKILL", step=7, process=1), name="run", processes=2)
     assert killed.end(120)[1] == -signal.SIGKILL, killed.output

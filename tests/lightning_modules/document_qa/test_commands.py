@@ -1,0 +1,126 @@
+"""A run as a user has it: what is trained, asked, shown, predicted, exported, and named when it cannot be used."""
+
+import json
+
+import pytest
+
+from datamodules.multimodal.unusable import UnusableSample
+from engine.loading import LoadingError
+from tests.tiny_documents import TinyDocument, TinyDocuments, TinyQuestions, write_config
+
+QUICK = ["--data.init_args.size", "12", "--data.init_args.evaluation_batch_size", "5"]
+
+
+class TornDocument(TinyDocument):
+    @property
+    def pages(self):
+        raise UnusableSample("sample 6: manual.pdf is torn")
+
+
+class TornQuestions(TinyQuestions):
+    """The document of one sample cannot be read."""
+
+    def document(self, epoch, index):
+        document = super().document(epoch, index)
+        if index == 6:
+            document.__class__ = TornDocument
+        return document
+
+
+class TornDocuments(TinyDocuments):
+    def question_set(self, split):
+        questions = super().question_set(split)
+        return TornQuestions(questions.split, self.size) if split in ("test", "predict") else questions
+
+
+def shown_in(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), size_guidance={"images": 0, "tensors": 0})
+    events.Reload()
+    return events.Images("val/answers"), events.Tensors("val/answers/text_summary")
+
+
+def test_a_run_shows_predicts_and_reports(lockstep, tmp_path):
+    options = [*write_config(tmp_path, shown_answers=3, evidence_questions=5), *QUICK]
+    run = lockstep("fit", *options, name="a")
+    (_, picture), (_, text) = shown_in(run.folder)  # of each of two epochs
+    table = text.tensor_proto.string_val[0].decode()
+    assert picture.step == text.step == 2 and picture.width > 800
+    assert table.count("\n") == 4 and "What is the bolt made of?" in table and "3 none" not in table
+
+    lockstep("test", *options, name="a")
+    found = (run.folder / "metrics.jsonl").read_text().splitlines()[-1]
+    assert {"test/accuracy", "test/evidence_page_accuracy"} <= json.loads(found).keys()
+    assert (run.folder / "test_report.html").is_file() and (run.folder / "ablation/none.json").is_file()
+
+    lockstep("predict", *options, name="a")
+    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == [f"3-{sample}-{sample}" for sample in range(12)]
+    for line in lines:
+        assert 0 <= line["confidence"] <= 1 and line["page"] in line["pages"]
+        evidence = line["evidence"]
+        assert evidence["page"] == line["page"] and all(0 <= edge <= 1 for edge in evidence["box"])
+        if "text" in line:
+            assert sum(line["options"].values()) == pytest.approx(1, abs=1e-5)
+            assert line["options"][line["answer"]] == line["confidence"] == max(line["options"].values())
+
+
+def test_what_cannot_be_used_is_named_and_counted(lockstep, tmp_path):
+    data = ["--data", "tests.lightning_modules.document_qa.test_commands.TornDocuments", *QUICK]
+    options = [*write_config(tmp_path), *data, "--data.init_args.batch_size", "16"]
+    run = lockstep("fit", *options, name="a")
+    with pytest.raises(LoadingError, match="manual.pdf is torn"):
+        lockstep("test", *options, name="a")
+    allowed = [*options, "--data.init_args.max_unusable", "1"]
+    lockstep("test", *allowed, name="a")
+    found = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert found["test/unusable_samples"] == 1
+    lockstep("predict", *allowed, name="a")
+    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    assert len(lines) == 12 and lines[6]["id"] == "3-6-6"
+    assert lines[6]["answer"] is None and "manual.pdf is torn" in lines[6]["why"]
+    assert all(line["answer"] is not None for line in [*lines[:6], *lines[7:]])
+
+
+def test_an_export_writes_the_same_answers(lockstep, tmp_path):
+    """As a LlavaForConditionalGeneration: the open questions of `predict`, asked there."""
+    from transformers import AutoProcessor, LlavaForConditionalGeneration
+
+    options = [*write_config(tmp_path, projector={"layer_norm": False}, learning_rate=0.01), *QUICK]
+    options += ["--trainer.max_steps", "24", "--trainer.check_val_every_n_epoch", "12"]
+    run = lockstep("fit", *options, name="a")
+    lockstep("predict", *options, name="a")
+    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lockstep("export", *options, "--output", "llava", name="a")
+    model, processor = (
+        kind.from_pretrained(tmp_path / "llava") for kind in (LlavaForConditionalGeneration, AutoProcessor)
+    )
+    asked = open_questions()
+    written = []
+    for sample, (text, pictures) in asked.items():
+        chat = processor.apply_chat_template([{"role": "user", "content": text}], add_generation_prompt=True)
+        given = processor(images=pictures, text=chat, return_tensors="pt")
+        tokens = model.generate(**given)[0, given["input_ids"].shape[1] :]
+        written.append((lines[sample]["answer"], processor.decode(tokens, skip_special_tokens=True)))
+    assert len(written) == 6 and all(ours == theirs for ours, theirs in written)
+    assert len({ours for ours, _ in written}) > 1
+
+
+def open_questions():
+    """{sample: (what the user says, pictures)} of the open questions to predict."""
+    from tests.lightning_modules.document_qa.reader import built
+
+    _, data = built("predict", size=12)
+    readings, found = data.predict_set.readings, {}
+    for sample in range(12):
+        reading = readings.reading(0, sample)
+        (question,) = reading.questions
+        if question.options:
+            continue
+        context = readings.context(reading)
+        chunks = [chunk for page in context.blocks for chunk in page.images]
+        found[sample] = f"{context.text}\n\n{readings.prompter.asks(question)}", [
+            reading.document.figure(chunk) for chunk in chunks
+        ]
+    return found
