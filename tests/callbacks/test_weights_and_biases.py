@@ -20,12 +20,14 @@ def services():
     return [child for child in children if "wandb" in child.name() and child.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_one_record_for_all_starts_of_a_run(lockstep):
+def test_one_record_for_all_starts_of_a_run(lockstep, tmp_path):
     options = [*TINY, *OVERLAY, "--wandb.project", "manuals"]
     run = lockstep("fit", *options, "--trainer.max_steps", "3", name="a")
     assert services() == []
-    lockstep("fit", *options, "--trainer.max_steps", "5", "--ckpt_path", "last", name="a")
-    assert services() == []
+    assert list(run.folder.glob("events.*")), "TensorBoard stays"
+    other = ["--trainer.logger", "CSVLogger", "--trainer.logger.save_dir", str(tmp_path / "csv")]
+    lockstep("fit", *options, "--trainer.max_steps", "5", "--ckpt_path", "last", *other, name="a")
+    assert services() == [] and list(tmp_path.glob("csv/**/metrics.csv")), "other loggers stay, too"
     first, second = records_of(run.folder)
     assert (first.project, first.name) == ("manuals", "a") == (second.project, second.name)
     assert first.run_id == second.run_id == (run.folder / "wandb/run-id").read_text().strip()
@@ -33,7 +35,6 @@ def test_one_record_for_all_starts_of_a_run(lockstep):
     assert sorted(second.series("train/loss")) == [4, 5]
     config = yaml.safe_load((run.folder / "config.yaml").read_text())
     assert first.config["model"] == config["model"] and first.config["wandb"]["project"] == "manuals"
-    assert list(run.folder.glob("events.*")), "TensorBoard stays"
 
 
 def test_a_start_that_is_refused_has_no_record(lockstep, tmp_path):
