@@ -48,36 +48,48 @@ def difference(one, other):
     )
 
 
-def test_one_two_and_three_processes_train_and_rank_the_same(lockstep, team, options):
+@pytest.mark.parametrize("processes", [2, 3])
+def test_trains_as_one_process_does(lockstep, team, options, processes):
     alone = lockstep("fit", *options, name="alone")
     assert sorted(alone.series("train/loss")) == list(range(1, 11))
-    for processes in (2, 3):
-        run = team("fit", *options, name=f"of{processes}", processes=processes)
-        assert run.end(150) == [0] * processes, run.output
-        same(alone, run, tolerance=1e-4)
-        assert difference(alone, run) < 1e-5 and run.survivors == []
+    run = team("fit", *options, name="team", processes=processes)
+    assert run.end(150) == [0] * processes, run.output
+    same(alone, run, tolerance=1e-4)
+    assert difference(alone, run) < 1e-5 and run.survivors == []
 
-    lockstep("predict", *options, "--data.init_args.rank", "[validation, test]", name="alone")
+
+def test_two_processes_rank_as_one_does(lockstep, team, options):
+    options = [*options, "--trainer.max_steps", "1", "--data.init_args.rank", "[validation, test]"]
+    lockstep("fit", *options, name="model")
+    alone = lockstep("predict", *options, name="model")
     whole = (alone.folder / "rankings.jsonl").read_text()
-    pair = team("predict", *options, "--data.init_args.rank", "[validation, test]", name="alone", processes=2)
+    assert len(list(map(json.loads, whole.splitlines()))) == 52
+    pair = team("predict", *options, name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     assert (pair.folder / "rankings.jsonl").read_text() == whole
-    assert len(list(map(json.loads, whole.splitlines()))) == 52
+    assert pair.survivors == []
 
 
-def test_shards(lockstep, team, options, tmp_path):
-    """FSDP; in parts at once it is refused."""
+@pytest.fixture
+def sharded(options, tmp_path):
+    """The same by FSDP."""
     strategy = {"class_path": "tests.distributed.sharded_on_cpu.ShardedOnCPU", "init_args": {"state_dict_type": "full"}}
     more = {
         "trainer": {"strategy": strategy}, "checkpoints": {"trainable_only": False},
         "best_checkpoint": {"keep": 2}, "last_checkpoint": {"keep": 2},
     }  # fmt: skip
     (tmp_path / "sharded.yaml").write_text(yaml.safe_dump(more))
-    sharded = [*options, "--config", str(tmp_path / "sharded.yaml"), "--replica_parity.every_n_steps", "0"]
+    return [*options, "--config", str(tmp_path / "sharded.yaml"), "--replica_parity.every_n_steps", "0"]
+
+
+def test_shards_train_as_one_process_does(lockstep, team, options, sharded):
     alone = lockstep("fit", *options, name="alone")
     pair = team("fit", *sharded, name="pair", processes=2)
     assert pair.end(150) == [0, 0], pair.output
     same(alone, pair, tolerance=1e-4)
     assert pair.survivors == []
+
+
+def test_shards_are_computed_at_once(team, sharded):
     refused = team("fit", *sharded, "--model.init_args.encode_at_once", "2", name="refused", processes=2)
     assert all(refused.end(120)) and "with shards of the weights (FSDP)" in refused.output
