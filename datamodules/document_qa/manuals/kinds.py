@@ -1,0 +1,151 @@
+"""The kinds of questions: what each is about, what the right answer is, and what the wrong ones are.
+
+The options are always four, and given all four (and the words of the question) each is as likely to be right: parts
+are drawn alike, and which of them is asked about is drawn among them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from datamodules.document_qa.manuals.devices import Chapter, Part, one, places, some
+from datamodules.document_qa.manuals.settings import COLUMNS, LISTED, ManualSettings, PageKind
+from datamodules.document_qa.question import UNANSWERABLE, AnswerType, Source
+
+OPTIONS = 4
+
+UNANSWERABLE_KIND = "unanswerable"
+
+UNANSWERABLE_BASES = ("material", "function", "name", "value")
+"""The kinds that an unanswerable question is worded like, in the same shares: nothing in its words tells."""
+
+RELATIONS = ("left", "right", "above", "below")
+
+
+class Asking(NamedTuple):
+    """What a question is about."""
+
+    wording: str  # key of WORDINGS
+    slots: dict[str, str | int]
+    answer: str
+    others: tuple[str, ...]  # wrong ones; three of them become options
+
+
+class Kind(NamedTuple):
+    """A kind of question."""
+
+    name: str
+    source: Source
+    pages: tuple[PageKind, ...]  # that the answer follows from; the first is the one that a question names
+    answer_type: AnswerType
+    ask: Callable[[np.random.Generator, Chapter, ManualSettings], Asking]
+
+
+def _of_part(wording: str, attribute: Callable[[Part], str], **more: str) -> Callable[..., Asking]:
+    """Asks about a part by its number."""
+
+    def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> Asking:
+        part, *others = some(random, chapter.parts, OPTIONS)
+        slots = {"number": part.number, "title": chapter.title, **more}
+        return Asking(wording, slots, attribute(part), tuple(map(attribute, others)))
+
+    return ask
+
+
+def _at_place(wording: str, attribute: Callable[[Part], str]) -> Callable[..., Asking]:
+    """Asks about a part by its place in the drawing."""
+
+    def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> Asking:
+        part, *others = some(random, chapter.parts, OPTIONS)
+        slots = {"place": places(settings.grid)[part.cell], "title": chapter.title}
+        return Asking(wording, slots, attribute(part), tuple(map(attribute, others)))
+
+    return ask
+
+
+def _of_column(by_place: bool) -> Callable[..., Asking]:
+    """Asks for what the table lists of a part."""
+
+    def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> Asking:
+        column = one(random, chapter.columns)
+        about = _at_place("value_at", lambda part: part.values[column]) if by_place else None
+        about = about or _of_part("value", lambda part: part.values[column])
+        asking = about(random, chapter, settings)
+        return asking._replace(slots={**asking.slots, "column": column})
+
+    return ask
+
+
+def _place_of(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> Asking:
+    names = places(settings.grid)
+    return _of_part("place_of", lambda part: names[part.cell])(random, chapter, settings)
+
+
+def _relation(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> Asking:
+    """Of two parts in one row or column, so that one word is right."""
+    pairs: dict[str, list[tuple[Part, Part]]] = {word: [] for word in RELATIONS}
+    for part in chapter.parts:
+        for other in chapter.parts:
+            (row, column), (other_row, other_column) = (divmod(each.cell, settings.grid) for each in (part, other))
+            if row == other_row and column != other_column:
+                pairs["left" if column < other_column else "right"].append((part, other))
+            if column == other_column and row != other_row:
+                pairs["above" if row < other_row else "below"].append((part, other))
+    # The word first: each is right as often, whatever the drawing.
+    words = [word for word in RELATIONS if pairs[word]]
+    word = one(random, words)
+    part, other = one(random, pairs[word])
+    slots = {"number": part.number, "other": other.number, "title": chapter.title}
+    return Asking("relation", slots, word, tuple(other for other in RELATIONS if other != word))
+
+
+def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> Asking:
+    part, *others = some(random, chapter.parts, OPTIONS)
+    slots = {"name": part.name, "title": chapter.title}
+    return Asking("material_of_name", slots, part.material, tuple(other.material for other in others))
+
+
+def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> Asking:
+    names = places(settings.grid)
+    said = (f"{names[part.cell]}: {part.colour} {part.shape} {part.number}" for part in sorted(chapter.parts, key=_cell))
+    return Asking("drawing", {"title": chapter.title}, ", ".join(said), ())
+
+
+def ask_unanswerable(random: np.random.Generator, base: Kind, chapter: Chapter, settings: ManualSettings) -> Asking:
+    """A question of a kind about a part that the chapter does not have, or for a column that its table does not."""
+    asking = base.ask(random, chapter, settings)
+    if "column" in asking.slots and random.random() < 0.5:
+        column = one(random, [column for column in COLUMNS if column not in chapter.columns])
+        values = some(random, LISTED, OPTIONS - 1)
+        others = tuple(f"{value} {COLUMNS[column]}" for value in values)
+        return asking._replace(slots={**asking.slots, "column": column}, answer=UNANSWERABLE, others=others)
+    there = {part.number for part in chapter.parts}
+    number = one(random, [number for number in range(1, settings.highest_number + 1) if number not in there])
+    return asking._replace(slots={**asking.slots, "number": number}, answer=UNANSWERABLE)
+
+
+def _cell(part: Part) -> int:
+    return part.cell
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("material", "text", ("text",), "string", _of_part("material", lambda part: part.material)),
+        Kind("function", "text", ("text",), "string", _of_part("function", lambda part: part.function)),
+        Kind("name", "table", ("table",), "string", _of_part("name", lambda part: part.name)),
+        Kind("value", "table", ("table",), "number", _of_column(by_place=False)),
+        Kind("colour_at", "figure", ("figure",), "string", _at_place("colour_at", lambda part: part.colour)),
+        Kind("shape_at", "figure", ("figure",), "string", _at_place("shape_at", lambda part: part.shape)),
+        Kind("number_at", "figure", ("figure",), "number", _at_place("number_at", lambda part: str(part.number))),
+        Kind("place_of", "figure", ("figure",), "string", _place_of),
+        Kind("relation", "figure", ("figure",), "relation", _relation),
+        Kind("value_at", "hop", ("figure", "table"), "number", _of_column(by_place=True)),
+        Kind("material_at", "hop", ("figure", "text"), "string", _at_place("material_at", lambda part: part.material)),
+        Kind("material_of_name", "cross", ("text", "table"), "string", _material_of_name),
+    )
+}
+
+DRAWING = Kind("drawing", "figure", ("figure",), "string", _drawing)
+"""Asks for the drawing in words: a stage of its own learns to see by it. It has no options."""
