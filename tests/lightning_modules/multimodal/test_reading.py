@@ -124,3 +124,16 @@ def test_sliding_windows_keep_what_they_see(build, texts):
     found = reading(model, prompts).log_likelihoods(*padded(followed))
     expected = torch.tensor([whole(model, *one) for one in followed])
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
+def test_in_half_precision(build, pretrained, texts, precision):
+    """As near to whole chats as rounding lets them be; sums are in single precision."""
+    model, (prompts, followed) = build(pretrained, precision=precision, trainable="none"), texts
+    found = reading(model, prompts).log_likelihoods(*padded(followed))
+    assert found.dtype == torch.float32
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16-mixed"):
+        expected = torch.tensor([whole(model, *one) for one in followed])
+    torch.testing.assert_close(found, expected, atol=0.2, rtol=0.02)
+    (written,) = reading(model, prompts[:1]).write(torch.tensor([0]), 5, [])
+    assert len(written.tokens) == written.count == 5 and written.log_likelihood < 0
