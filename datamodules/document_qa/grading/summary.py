@@ -74,7 +74,9 @@ def figures(
         for one in own
         if (said := one.record.question_only) is not None
     ]
-    found |= _named("baseline/question_only/", _by_source(blind, {"accuracy": _accuracy, "loss": _loss}))
+    loss = _loss(blind)
+    found |= _named("baseline/question_only/", _by_source(blind, {"accuracy": _accuracy}))
+    found |= {} if loss is None else {"baseline/question_only/loss": loss}
     found |= _named("baseline/random/", _by_source(own, {"accuracy": _expected(by_chance)}))
     if usual is not None:
         by_usual = _expected(lambda question: by_custom(question, usual, relative_tolerance))

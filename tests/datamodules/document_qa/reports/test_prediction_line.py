@@ -6,11 +6,10 @@ import pytest
 
 from datamodules.document_qa.batch import AnswerRecord, Evidence, Said
 from datamodules.document_qa.question import Question
-from datamodules.document_qa.reports.answers_table import answers_table
 from datamodules.document_qa.reports.prediction_line import prediction_line, record_of, shares
 
 CHOICE = Question("17", "which?", "a.pdf", ("x", "y", "z"), "y", 1, "choice", (2,), "table")
-OPEN = Question("18", "what | <b>\nso?", "a.pdf", (), "steel")
+OPEN = Question("18", "of what?", "a.pdf", (), "steel")
 EVIDENCE = Evidence(2, "table", (0.1, 0.2, 0.3, 0.4), 0.5)
 
 
@@ -42,13 +41,3 @@ def test_a_question_that_was_left_out_has_no_record():
 
 def test_shares_of_very_unlikely_options():
     assert shares([-2000.0, -2000.0]) == [0.5, 0.5]
-
-
-def test_the_table_of_answers_is_one_line_each_and_no_markup():
-    records = [AnswerRecord(1, Said("x", (), 0.5)), AnswerRecord(0, Said("", (-2.0, -1.0, -3.0), 0.8))]
-    table = answers_table([CHOICE, OPEN].__getitem__, records).split("\n")
-    assert table[2] == "| which? | y | y | 0.80 | right |"
-    assert table[3] == "| what \\| &#60;b&#62; so? | steel | x | 0.50 | wrong |" and len(table) == 4
-    assert len(answers_table([CHOICE, OPEN].__getitem__, records, first=1).split("\n")) == 3
-    unknown = OPEN._replace(answer=None)
-    assert answers_table(lambda sample: unknown, records[:1]).endswith("|  | x | 0.50 |  |")
