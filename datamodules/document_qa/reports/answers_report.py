@@ -20,6 +20,7 @@ PAGES = Path(__file__).parents[1] / "pages"
 SHOWN = 1000
 """Answers that a report shows; its figures are of all."""
 
+_DIGITS = 5
 _PLAIN_NUMBERS = ("loss", "perplexity")
 _BASELINES = {"question_only": "question only", "random": "random choice", "majority": "most frequent answer"}
 
@@ -76,7 +77,7 @@ def write_answers_report(
         "pictures": pictures.content(),
     }
     scripts, styles = [ANSWERS, PAGES / "answers_report.js"], [PAGES / "answers_report.css"]
-    return write_report(folder, stem, title, content, scripts, styles)
+    return write_report(folder, stem, title, _rounded(content), scripts, styles)
 
 
 def _record(
@@ -158,6 +159,15 @@ def _table(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
         {"name": name, "percent": percent, "cells": [cells.get(key) for key in keys]}
         for name, keys, percent in [*rows[:1], *baselines, *rows[1:]]
     ]
+
+
+def _rounded(value: Any) -> Any:
+    """The same with as many digits as do not depend on which questions shared a batch."""
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(item) for item in value]
+    return round(value, _DIGITS) if isinstance(value, float) else value
 
 
 def _title(measure: str) -> str:
