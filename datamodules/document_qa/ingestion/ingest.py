@@ -5,7 +5,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -40,7 +41,8 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
         settings: how. With `on_broken: skip` broken documents are named, and again by every later call.
 
     Raises:
-        ValueError: a path is no document, two have one name, or (with `on_broken: stop`) one is broken.
+        ValueError: a path is no document, two have one name, (with `on_broken: stop`) one is broken, or a package is
+            missing.
         OSError: the cache cannot be written.
     """
     settings.check()
@@ -52,10 +54,12 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
         if isinstance(one, str):
             _tell(path, one, settings)
     if new:
+        _check_packages()
         kept.tidy()
         made = _convert(new, kept, found)
+        done = sum(isinstance(found[path], IngestedDocument) for path in new)
         log.info(
-            "%d documents ingested into %s: %s in %.0f s", len(new), cache, _counted(made, "page"),
+            "%s ingested into %s: %s in %.0f s", _counted(done, "document"), cache, _counted(made, "page"),
             time.monotonic() - begun,
         )  # fmt: skip
     else:
@@ -88,8 +92,9 @@ def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocumen
     remembered: dict[str, Known] = {}
     pages, said = 0, time.monotonic()
     try:
-        with _progress(len(new)) as progress:
-            for number, (path, result) in enumerate(converted(new, kept.folder, kept.settings), 1):
+        # Closed at once when a broken document stops it: its processes are not to work on.
+        with _progress(len(new)) as progress, closing(converted(new, kept.folder, kept.settings)) as results:
+            for number, (path, result) in enumerate(results, 1):
                 if isinstance(result, Converted):
                     pages += result.pages
                     _tell_notes(path, result.notes)
@@ -129,6 +134,12 @@ def _tell_notes(path: Path, notes: Sequence[str]) -> None:
         log.warning("%s, %s", path, note)
     if notes[_NOTES:]:
         log.warning("%s: and %d pages more", path, len(notes) - _NOTES)
+
+
+def _check_packages() -> None:
+    missing = [name for name in ("PIL", "pypdfium2", "pdfplumber") if find_spec(name) is None]
+    if missing:
+        raise ValueError(f"ingestion needs {missing[0]}, which is not installed: pip install -e '.[documents]'")
 
 
 def _check_names(paths: Sequence[Path]) -> None:

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -33,7 +33,7 @@ class _Worker(NamedTuple):
 
 def converted(
     paths: Sequence[Path], folder: Path, settings: IngestionSettings, do: Conversion = convert
-) -> Iterator[tuple[Path, Converted | Died]]:
+) -> Generator[tuple[Path, Converted | Died], None, None]:
     """What becomes of each document, in the order in which they are done. Ends its processes, however it ends.
 
     Args:

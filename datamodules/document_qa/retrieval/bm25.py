@@ -1,6 +1,7 @@
 """Pages by their words: BM25 in Lucene's variant (Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020), by bm25s."""
 
 from collections import OrderedDict
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ class Bm25:
     """A `Retriever`. Ranks all pages; those that have no word of the question come last, in their order."""
 
     def __init__(self) -> None:
+        if find_spec("bm25s") is None:
+            raise ValueError("bm25 needs bm25s, which is not installed: pip install -e '.[documents]'")
         # By identity, with the document itself, so that no other one can get its identity.
         self._indices: OrderedDict[int, tuple[Document, Any]] = OrderedDict()
 

@@ -1,4 +1,4 @@
-"""What BM25 counts: words and numbers; of Chinese, Japanese and Korean, written without spaces, characters and pairs."""
+"""What BM25 counts: words, numbers; of Chinese, Japanese and Korean, written without spaces, characters and pairs."""
 
 import re
 import unicodedata
