@@ -1,5 +1,6 @@
 """The families that the command line knows: importing a class makes its short name valid in a config."""
 
+from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.temporal.datamodule import ResourceTimelines
@@ -20,6 +21,7 @@ __all__ = [
     "RenderedScenes",
     "ResourceTimelines",
     "SequentialRecommender",
+    "SyntheticManuals",
     "TimelineReader",
     "VisionLanguageModel",
 ]
