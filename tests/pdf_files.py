@@ -3,11 +3,11 @@
 import io
 import os
 import signal
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 from reportlab.lib.pagesizes import A4
 from reportlab.lib.utils import ImageReader
@@ -63,12 +63,15 @@ def draw_image(canvas: Canvas, colour: str, box: tuple[float, float, float, floa
 
 
 def sentence(*coordinates: int, words: int = 12) -> str:
-    from engine.randomness import hash_integers  # which imports torch: processes that only convert need not wait for it
+    """Always the same one for the same coordinates; every third word is one that few other sentences have."""
 
-    said = [WORDS[int(hash_integers(len(WORDS), *coordinates, place))] for place in range(words)]
-    for place in range(0, words, 3):  # words that few other sentences have
-        syllables = hash_integers(len(SYLLABLES), *coordinates, place, np.arange(3))
-        said[place] = "".join(SYLLABLES[syllable] for syllable in syllables)
+    def drawn(bound: int, *place: int) -> int:
+        # Not by engine.randomness, which imports torch: these are written where nothing else needs it.
+        return zlib.crc32(repr((*coordinates, *place)).encode()) % bound
+
+    said = [WORDS[drawn(len(WORDS), place)] for place in range(words)]
+    for place in range(0, words, 3):
+        said[place] = "".join(SYLLABLES[drawn(len(SYLLABLES), place, letter)] for letter in range(3))
     return " ".join(said).capitalize() + "."
 
 

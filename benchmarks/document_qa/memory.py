@@ -5,7 +5,7 @@ from types import TracebackType
 
 import psutil
 
-_PERIOD = 0.1  # seconds
+_PERIOD = 0.3  # seconds; looking takes milliseconds
 
 
 class PeakMemory:

@@ -141,7 +141,7 @@ def test_what_was_killed_in_the_middle_goes_on(documents, tmp_path, said):
     cache = tmp_path / "cache"
     process = multiprocessing.get_context("spawn").Process(target=_ingest_interrupted, args=(documents, cache))
     process.start()
-    process.join(60)
+    process.join(150)
     assert process.exitcode == -9
     left = sorted(path.name for path in (cache / "documents").iterdir())
     assert len(left) == 2 and left[0].startswith(".") and left[0].endswith(".new"), "one whole, one half"
@@ -166,9 +166,9 @@ def test_two_processes_at_once(tmp_path):
         process.start()
     for own, _ in pipes:
         own.send("now")
-    found = [own.recv() if own.poll(60) else None for own, _ in pipes]
+    found = [own.recv() if own.poll(150) else None for own, _ in pipes]
     for process in both:
-        process.join(60)
+        process.join(150)
     assert found[0] == found[1] and len(found[0]) == 6 and [process.exitcode for process in both] == [0, 0]
     ingest(documents, tmp_path / "alone", SETTINGS)
     assert contents(cache) == contents(tmp_path / "alone")
