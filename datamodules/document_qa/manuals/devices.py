@@ -8,7 +8,7 @@ import numpy as np
 from datamodules.document_qa.manuals.settings import COLUMNS, LISTED, ManualSettings, PageKind
 
 ASSEMBLIES = ("pump", "motor", "press", "mixer", "cooler", "feeder", "gearbox", "brake", "crane", "dryer")
-NAMES = ("valve", "shaft", "spring", "rotor", "piston", "nozzle", "lever", "flange", "bearing", "sensor", "filter", "cam")
+NAMES = ("valve", "shaft", "spring", "rotor", "piston", "nozzle", "lever", "flange", "bearing", "sensor", "filter")
 MATERIALS = ("brass", "steel", "copper", "rubber", "nylon", "zinc", "bronze", "ceramic", "glass", "titanium")
 FUNCTIONS = ("cooling", "sealing", "mixing", "heating", "braking", "steering", "damping", "measuring", "locking")
 COLOURS = ("red", "green", "blue", "yellow", "purple", "orange", "black", "cyan", "brown")

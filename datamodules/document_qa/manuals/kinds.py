@@ -108,7 +108,8 @@ def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: M
 
 def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> Asking:
     names = places(settings.grid)
-    said = (f"{names[part.cell]}: {part.colour} {part.shape} {part.number}" for part in sorted(chapter.parts, key=_cell))
+    parts = sorted(chapter.parts, key=_cell)
+    said = (f"{names[part.cell]}: {part.colour} {part.shape} {part.number}" for part in parts)
     return Asking("drawing", {"title": chapter.title}, ", ".join(said), ())
 
 

@@ -47,9 +47,8 @@ def lay_out(device: Device, random: np.random.Generator) -> list[tuple[Chapter, 
     Args:
         random: how the prose is worded and ordered.
     """
-    pages = sorted((number, place, kind) for place, one in enumerate(device.chapters) for kind, number in one.pages.items())
-    chapters = ((device.chapters[place], kind) for _, place, kind in pages)
-    return [(chapter, kind, _page(chapter, kind, random)) for chapter, kind in chapters]
+    pages = {number: (chapter, kind) for chapter in device.chapters for kind, number in chapter.pages.items()}
+    return [(*pages[number], _page(*pages[number], random)) for number in sorted(pages)]
 
 
 def _page(chapter: Chapter, kind: PageKind, random: np.random.Generator) -> tuple[Placed, ...]:

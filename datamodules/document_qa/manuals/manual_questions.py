@@ -109,8 +109,9 @@ class ManualQuestions:
         return index if self.split == Split.TRAIN else index // self.per_manual
 
     def _made(self, epoch: int, number: int) -> Manual:
-        name = f"{self.split.name.lower()}-{epoch}-{number}.pdf" if self.fresh else f"{self.split.name.lower()}-{number}.pdf"
-        return Manual(self.asker.manuals, manual_key(self.seed, self.split, epoch, number), name)
+        place = f"{epoch}-{number}" if self.fresh else str(number)
+        key = manual_key(self.seed, self.split, epoch, number)
+        return Manual(self.asker.manuals, key, f"{self.split.name.lower()}-{place}.pdf")
 
     def _random(self, epoch: int, index: int, draw: int) -> np.random.Generator:
         key = hash_bits(_ASKED, manual_key(self.seed, self.split, epoch, index), draw)

@@ -24,7 +24,7 @@ def pdf_bytes(manual: Manual) -> bytes:
     from reportlab.pdfgen.canvas import Canvas
 
     written = BytesIO()
-    canvas = Canvas(written, pagesize=(WIDTH, HEIGHT), invariant=1, pageCompression=1)
+    canvas = Canvas(written, pagesize=(WIDTH, HEIGHT), invariant=1, pageCompression=0)
     canvas.setTitle(manual.name)
     for number, (_, _, placed) in enumerate(manual.layout, 1):
         for one in placed:

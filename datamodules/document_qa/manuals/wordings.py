@@ -5,8 +5,16 @@ it is about, as in most manuals.
 """
 
 PROSE: dict[str, tuple[str, ...]] = {
-    "material": ("Part {number} is of {value}.", "Part {number} consists of {value}.", "Part {number} is made of {value}."),
-    "function": ("Part {number} is for {value}.", "Part {number} serves for {value}.", "Part {number} is used for {value}."),
+    "material": (
+        "Part {number} is of {value}.",
+        "Part {number} consists of {value}.",
+        "Part {number} is made of {value}.",
+    ),
+    "function": (
+        "Part {number} is for {value}.",
+        "Part {number} serves for {value}.",
+        "Part {number} is used for {value}.",
+    ),
 }
 """What the text page says of a part, by attribute."""
 
@@ -18,13 +26,28 @@ HEADINGS: dict[str, str] = {
 """Of a page, by its kind."""
 
 WORDINGS: dict[str, tuple[str, ...]] = {
-    "material": ("In the {title}, what is the material of part {number}?", "In the {title}, which material has part {number}?"),
-    "function": ("In the {title}, what is the function of part {number}?", "In the {title}, which function has part {number}?"),
+    "material": (
+        "In the {title}, what is the material of part {number}?",
+        "In the {title}, which material has part {number}?",
+    ),
+    "function": (
+        "In the {title}, what is the function of part {number}?",
+        "In the {title}, which function has part {number}?",
+    ),
     "name": ("In the {title}, what is the name of part {number}?", "In the {title}, which name has part {number}?"),
-    "value": ("In the {title}, what is the {column} of part {number}?", "In the {title}, which {column} has part {number}?"),
-    "colour_at": ("In the {title}, what is the colour at the {place}?", "In the {title}, which colour is at the {place}?"),
+    "value": (
+        "In the {title}, what is the {column} of part {number}?",
+        "In the {title}, which {column} has part {number}?",
+    ),
+    "colour_at": (
+        "In the {title}, what is the colour at the {place}?",
+        "In the {title}, which colour is at the {place}?",
+    ),
     "shape_at": ("In the {title}, what is the shape at the {place}?", "In the {title}, which shape is at the {place}?"),
-    "number_at": ("In the {title}, what is the number at the {place}?", "In the {title}, which number is at the {place}?"),
+    "number_at": (
+        "In the {title}, what is the number at the {place}?",
+        "In the {title}, which number is at the {place}?",
+    ),
     "place_of": ("In the {title}, what is the place of part {number}?", "In the {title}, where is part {number}?"),
     "relation": (
         "In the {title}, where is part {number} relative to part {other}?",
