@@ -1,9 +1,9 @@
 """PDFs for tests and benchmarks, the same bytes every time, and ways for their conversion to fail."""
 
+import hashlib
 import io
 import os
 import signal
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def sentence(*coordinates: int, words: int = 12) -> str:
 
     def drawn(bound: int, *place: int) -> int:
         # Not by engine.randomness, which imports torch: these are written where nothing else needs it.
-        return zlib.crc32(repr((*coordinates, *place)).encode()) % bound
+        return int.from_bytes(hashlib.sha256(repr((*coordinates, *place)).encode()).digest()[:8], "big") % bound
 
     said = [WORDS[drawn(len(WORDS), place)] for place in range(words)]
     for place in range(0, words, 3):
