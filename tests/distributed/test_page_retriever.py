@@ -59,8 +59,8 @@ def test_trains_as_one_process_does(lockstep, team, options, processes):
 
 
 def test_two_processes_rank_as_one_does(lockstep, team, options):
-    options = [*options, "--trainer.max_steps", "1", "--data.init_args.rank", "[validation, test]"]
-    lockstep("fit", *options, name="model")
+    lockstep("fit", *options, "--trainer.max_steps", "1", name="model")
+    options = [*options, "--data.init_args.rank", "[validation, test]", "--ckpt_path", "last"]
     alone = lockstep("predict", *options, name="model")
     whole = (alone.folder / "rankings.jsonl").read_text()
     assert len(list(map(json.loads, whole.splitlines()))) == 52

@@ -17,10 +17,7 @@ from tests.coloured_squares import LANGUAGE_MODEL, write_language_model, write_t
 from tests.tiny_documents import TinyDocument, TinyQuestions
 from tests.tiny_retriever import write_config
 
-# Epochs of 6 steps; each ends with a checkpoint.
-ENOUGH = [
-    "--trainer.max_steps", "36", "--trainer.check_val_every_n_epoch", "6", "--data.init_args.size", "96",
-]  # fmt: skip
+ENOUGH = ["--trainer.max_steps", "30", "--trainer.check_val_every_n_epoch", "15"]
 PICTURES_ALONE = {"context": {"images": "pages", "texts": False, "show_page_numbers": False}}
 """Pages as pictures: grey where a text stands, black where a table does, coloured where a figure does."""
 
@@ -54,13 +51,13 @@ def test_finds_pages_where_words_do_not(lockstep, tmp_path):
     assert last(run, "val/page_recall@4") == 1, "no document has more pages"
     assert last(run, "val/mrr") >= 0.95
     temperatures = run.series("train/temperature")
-    assert len(temperatures) == 36 and len(set(temperatures.values())) > 1, "it is learnt"
+    assert len(temperatures) == 30 and len(set(temperatures.values())) > 1, "it is learnt"
 
 
 def test_finds_pictures_by_what_is_on_them(lockstep, tmp_path):
     """Without a word on the pages, bm25 and a model that is blind rank them as they come."""
     options = write_config(tmp_path, PICTURES_ALONE)
-    longer = [*ENOUGH, "--trainer.max_steps", "60", "--trainer.check_val_every_n_epoch", "10"]
+    longer = ["--trainer.max_steps", "60", "--trainer.check_val_every_n_epoch", "30"]
     sees = lockstep("fit", *options, *longer, name="sees")
     blind = lockstep("fit", *options, "--model.init_args.blind", "true", name="blind")
     assert last(sees, "val/figure/page_recall@1") == 1
