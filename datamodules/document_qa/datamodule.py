@@ -36,6 +36,7 @@ class DocumentDataModule(AnsweredQuestions):
         retriever: which pages come first.
         augmentation: how the samples of a training are altered.
         answer_with: what the assistant says of the option that it chooses: its `text` or its `letter`.
+        list_options: whether a choice question is asked with its options; without them it is asked as an open one, and they are told apart by how likely each is as its answer.
         option_orders: in evaluations each choice question is asked in so many cyclic orders of its options, and what is found is their mean; 1: as it is.
         questions_per_chat: in training a chat asks at most so many questions about its document, one after the other.
         ablate: show documents without something, in training and evaluation: `none`, `figure`, `table`, `text`, `shuffled_figure` (another document's figures) or `question_only`.
@@ -58,6 +59,7 @@ class DocumentDataModule(AnsweredQuestions):
         retriever: RetrieverSettings | None = None,
         augmentation: AugmentationSettings | None = None,
         answer_with: AnswerWith = "text",
+        list_options: bool = True,
         option_orders: int = 1,
         questions_per_chat: int = 1,
         ablate: Ablation = "none",
@@ -80,6 +82,11 @@ class DocumentDataModule(AnsweredQuestions):
         ):
             if number < least:
                 raise ValueError(f"data.init_args.{name} must be at least {least}, got {number}")
+        if not list_options and (answer_with == "letter" or option_orders > 1):
+            raise ValueError(
+                "data.init_args.list_options is false, so options have neither letters nor an order: leave out "
+                "data.init_args.answer_with letter and data.init_args.option_orders above 1"
+            )
         if task == "retrieve" and ablate == "question_only":
             raise ValueError("data.init_args.ablate question_only leaves no page, and data.init_args.task is retrieve")
         if task == "retrieve" and self.augmentation.enabled:
@@ -87,6 +94,7 @@ class DocumentDataModule(AnsweredQuestions):
         if task == "answer" and rank is not None:
             raise ValueError("data.init_args.rank is of data.init_args.task retrieve, but the task is answer")
         self.task, self.answer_with, self.option_orders = task, answer_with, option_orders
+        self.list_options = list_options
         self.questions_per_chat, self.ablate = questions_per_chat, ablate
         self.prompt_language, self.system, self.hard_negatives = prompt_language, system, hard_negatives
         self.rank: list[Split] = rank or ["predict"]
@@ -114,7 +122,9 @@ class DocumentDataModule(AnsweredQuestions):
     @cached_property
     def prompter(self) -> Prompter:
         """Makes chats of contexts and questions."""
-        return Prompter(self.tokenizer.control, self.answer_with, self.prompt_language, self.system)
+        return Prompter(
+            self.tokenizer.control, self.answer_with, self.prompt_language, self.system, self.list_options
+        )
 
     @cached_property
     def context_builder(self) -> ContextBuilder:

@@ -39,6 +39,8 @@ class Prompter:
         answer_with: see AnswerWith.
         language: of the words that the prompt adds.
         system: a first message for the assistant; None for none.
+        list_options: say which options a question has. Without it a choice question is asked as an open one, and the
+            options are told apart by how likely each is as its answer (a cloze, as in Brown et al., 2020).
         control: finds the special tokens of the run's tokenizer in a text; see `plain`.
     """
 
@@ -48,8 +50,9 @@ class Prompter:
         answer_with: AnswerWith = "text",
         language: Language = "en",
         system: str | None = None,
+        list_options: bool = True,
     ) -> None:
-        self.answer_with, self.system = answer_with, system
+        self.answer_with, self.system, self.list_options = answer_with, system, list_options
         self._read = re.compile(f"{control.pattern}|{re.escape(MARKER)}")
         self.wording = WORDINGS[language]
 
@@ -68,7 +71,7 @@ class Prompter:
         return self.wording.page.format(number=number)
 
     def asks(self, question: Question, order: Sequence[int] | None = None) -> str:
-        """The question, and its options in some order (None: as they are), one a line.
+        """The question, and its options in some order (None: as they are), one a line, if they are listed.
 
         Raises:
             UnusableSample: it has more options than there are letters.
@@ -77,6 +80,8 @@ class Prompter:
             raise UnusableSample(
                 f"{where(question)}: found {len(question.options)} options, expected at most {len(LETTERS)}"
             )
+        if not self.list_options:
+            return self.plain(question.question)
         shown = [question.options[place] for place in order_of(question, order)]
         lines = (_OPTION.format(letter=letter, option=option) for letter, option in zip(LETTERS, shown, strict=False))
         return self.plain("\n".join([question.question, *lines]))

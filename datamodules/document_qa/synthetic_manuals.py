@@ -39,6 +39,7 @@ class SyntheticManuals(DocumentDataModule):
         fresh_samples: other samples in every epoch instead of the same ones again.
         validation_size: questions of a validation.
         test_size: questions of a test, and of predict.
+        one_page_chats: in training, the questions of a chat follow from the same page, so that its context can be short.
         questions_per_manual: of a validation and a test so many questions are about the same manual.
         root: folder for what `prepare` writes: manuals of the test as PDFs, with their questions.
         written_manuals: how many of them.
@@ -54,6 +55,7 @@ class SyntheticManuals(DocumentDataModule):
         fresh_samples: bool = True,
         validation_size: int = 300,
         test_size: int = 1200,
+        one_page_chats: bool = False,
         questions_per_manual: int = 4,
         root: str = "data/document_qa/manuals",
         written_manuals: int = 24,
@@ -62,6 +64,7 @@ class SyntheticManuals(DocumentDataModule):
         super().__init__(**documents)
         self.asker = Asker(manuals or ManualSettings(), asking or AskingSettings())
         self.seed, self.fresh_samples, self.root = seed, fresh_samples, root
+        self.one_page_chats = one_page_chats
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
         self.questions_per_manual, self.written_manuals = questions_per_manual, written_manuals
         numbers = {
@@ -88,7 +91,14 @@ class SyntheticManuals(DocumentDataModule):
 
     def _questions(self, split: Split, size: int) -> ManualQuestions:
         return ManualQuestions(
-            self.asker, split, size, self.seed, self.questions_per_chat, self.questions_per_manual, self.fresh_samples
+            self.asker,
+            split,
+            size,
+            self.seed,
+            self.questions_per_chat,
+            self.questions_per_manual,
+            self.fresh_samples,
+            self.one_page_chats,
         )
 
     def texts(self) -> Iterator[str]:
@@ -108,6 +118,6 @@ class SyntheticManuals(DocumentDataModule):
         # In the middle of an epoch the samples that are left must be those that were left.
         made_by = (
             f"{self.asker.manuals}, {self.asker.asking}, seed={self.seed}, fresh_samples={self.fresh_samples}, "
-            f"version {GENERATOR_VERSION}"
+            f"one_page_chats={self.one_page_chats}, version {GENERATOR_VERSION}"
         )
         return {**super()._what_is_ordered(), "manuals": made_by}

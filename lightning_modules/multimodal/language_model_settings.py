@@ -33,6 +33,7 @@ class LanguageModelSettings:
     Args:
         path: name on the Hugging Face hub or local directory of a pretrained model.
         config: `model_type` and sizes of a model with random weights, such as {model_type: qwen2, hidden_size: 128, num_hidden_layers: 3, ...}; its vocabulary is the tokenizer's.
+        embedding_scale: with `config`: the tokens' embeddings begin so many times as large as the other weights. As small as these, they drown in what the first layer adds, and a small model learns late, if ever, to find in a text what is asked for. Needs tie_word_embeddings false.
         trainable: what trains: `none`, `lora` (adapters), `full`, or `last_n_layers`.
         last_n_layers: decoder layers that train under `last_n_layers`.
         lora: the adapters' settings under `lora`.
@@ -43,6 +44,7 @@ class LanguageModelSettings:
 
     path: str | None = None
     config: dict[str, Any] | None = None
+    embedding_scale: float = 1.0
     trainable: Trainable = "full"
     last_n_layers: int = 2
     lora: LoraSettings = field(default_factory=LoraSettings)
@@ -57,6 +59,11 @@ class LanguageModelSettings:
                 "language_model takes either path (a pretrained model) or config (one with random weights); "
                 + ("neither is" if self.path is None else "both are")
                 + " given"
+            )
+        if self.embedding_scale <= 0 or (self.embedding_scale != 1 and self.config is None):
+            raise ValueError(
+                f"language_model.embedding_scale is {self.embedding_scale}; expected a number above 0, and 1 for a "
+                "pretrained model (path), whose embeddings are what they are"
             )
         if self.config is not None and self.trainable == "none":
             raise ValueError(

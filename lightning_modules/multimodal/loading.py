@@ -45,6 +45,7 @@ def load_language_model(
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": settings.attention}
     if settings.path is None:
         network = AutoModelForCausalLM.from_config(config, **options)
+        _scale_embeddings(network, settings.embedding_scale)
     else:
         options.update(config=config, output_loading_info=True)
         network, found = read_pretrained(_SECTION, AutoModelForCausalLM, settings.path, **options)
@@ -88,6 +89,19 @@ def _config(settings: LanguageModelSettings, vocabulary: int) -> "PretrainedConf
     if "vocab_size" in given:
         raise ValueError("language_model.config has a vocab_size; leave it out, it is the tokenizer's")
     return config_of(_SECTION, given, "qwen2, qwen3 or llama", vocab_size=vocabulary)
+
+
+@torch.no_grad()
+def _scale_embeddings(network: "PreTrainedModel", scale: float) -> None:
+    if scale == 1:
+        return
+    embeddings = network.get_input_embeddings().weight
+    if network.get_output_embeddings().weight is embeddings:
+        raise ValueError(
+            f"language_model.embedding_scale is {scale}, but one matrix reads tokens and writes them, whose scores "
+            "would be as many times too large; set tie_word_embeddings: false in language_model.config"
+        )
+    embeddings.mul_(scale)
 
 
 @torch.no_grad()

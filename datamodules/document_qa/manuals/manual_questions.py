@@ -12,7 +12,7 @@ from datamodules.document_qa.question import Question
 from engine.randomness import hash_bits
 
 _ASKED = 0xA5C  # the questions' name beside what else is drawn for a manual
-_TRIES = 20  # to find a question that a chat does not have yet
+_TRIES = 30  # to find a question that a chat does not have yet
 _KEPT = 256  # manuals
 
 
@@ -30,6 +30,7 @@ class ManualQuestions:
         per_chat: questions of a sample of the training.
         per_manual: questions about each manual of validation and test.
         fresh: other samples in every epoch of the training.
+        one_page: the questions of a sample of the training follow from the same pages.
     """
 
     def __init__(
@@ -41,9 +42,10 @@ class ManualQuestions:
         per_chat: int = 1,
         per_manual: int = 1,
         fresh: bool = True,
+        one_page: bool = False,
     ) -> None:
         self.asker, self.split, self.size, self.seed = asker, split, size, seed
-        self.per_chat, self.per_manual = per_chat, per_manual
+        self.per_chat, self.per_manual, self.one_page = per_chat, per_manual, one_page
         self.fresh = fresh and split == Split.TRAIN
         self._manual = lru_cache(_KEPT)(self._made)
 
@@ -98,7 +100,9 @@ class ManualQuestions:
         for attempt in range(1, self.per_chat + _TRIES):
             if len(asked) < self.per_chat:
                 new = self.asker.ask(self._random(epoch, index, attempt), chapter, test=False)
-                asked.setdefault(new.question, new)
+                first = next(iter(asked.values()), new)
+                if not self.one_page or new.pages == first.pages:
+                    asked.setdefault(new.question, new)
         return list(asked.values())
 
     def _epoch(self, epoch: int) -> int:

@@ -137,6 +137,8 @@ def test_pages_can_be_searched_instead() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"list_options": False, "option_orders": 2}, "list_options is false, so options have neither letters nor"),
+        ({"list_options": False, "answer_with": "letter"}, "list_options is false, so options have neither letters"),
         ({"option_orders": 0}, "data.init_args.option_orders must be at least 1, got 0"),
         ({"questions_per_chat": 0}, "data.init_args.questions_per_chat must be at least 1, got 0"),
         ({"hard_negatives": -1}, "data.init_args.hard_negatives must be at least 0, got -1"),

@@ -22,6 +22,12 @@ def test_a_question_with_its_options_in_any_order() -> None:
     assert prompter.asks(Question("8", "How long?", "pump", answer="3 m")) == "How long?"
 
 
+def test_options_need_not_be_listed() -> None:
+    prompter = Prompter(CONTROL, list_options=False)
+    assert prompter.asks(CHOICE) == "What is it made of?"
+    assert prompter.answers(CHOICE) == prompter.says(CHOICE, 1) == "brass"
+
+
 def test_each_cyclic_order_shows_each_option_once() -> None:
     orders = [turned(CHOICE, by) for by in range(3)]
     assert [sorted(order) for order in orders] == [[0, 1, 2]] * 3

@@ -197,3 +197,28 @@ def test_settings_come_from_yaml():
     assert parsed.language_model == LanguageModelSettings(
         config={"model_type": "qwen2", "hidden_size": 8}, trainable="lora", lora=LoraSettings(4, 2.0, bias="all")
     )
+
+
+# -- embeddings at the start -----------------------------------------------------------------------------------------
+
+
+def of_random_weights(tied: bool, scale: float) -> LanguageModel:
+    torch.manual_seed(1)
+    settings = LanguageModelSettings(
+        config={**CONFIGS["qwen2"], "tie_word_embeddings": tied}, embedding_scale=scale
+    )
+    return LanguageModel(settings, VOCABULARY, precision_of("32-true", has_bf16=True))
+
+
+def test_embeddings_begin_larger_than_what_writes_them():
+    plain, scaled = (of_random_weights(tied=False, scale=scale) for scale in (1.0, 12.0))
+    tokens = torch.arange(VOCABULARY)
+    torch.testing.assert_close(scaled.embed(tokens), 12 * plain.embed(tokens))
+    assert torch.equal(*(model.causal.get_output_embeddings().weight for model in (plain, scaled)))
+
+
+def test_embeddings_that_write_or_are_pretrained_are_not_scaled(build, pretrained):
+    with pytest.raises(ValueError, match="set tie_word_embeddings: false"):
+        of_random_weights(tied=True, scale=12.0)
+    with pytest.raises(ValueError, match="and 1 for a pretrained model"):
+        build(pretrained, embedding_scale=12.0)

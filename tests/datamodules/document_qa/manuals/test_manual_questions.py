@@ -55,6 +55,13 @@ def test_in_training_a_sample_asks_several_things_about_one_chapter():
         assert all(any(f"the {chapter.title}" in one.question for chapter in shown) for one in asked)
 
 
+def test_the_questions_of_a_chat_may_keep_to_one_page():
+    training = questions(Split.TRAIN, one_page=True)
+    pages = [{one.evidence_pages for one in training.questions(0, index)} for index in range(40)]
+    assert all(len(of_a_chat) == 1 for of_a_chat in pages)
+    assert max(len(training.questions(0, index)) for index in range(40)) == 3
+
+
 def test_in_a_test_a_sample_is_one_question_and_several_share_a_manual():
     test = questions()
     assert [len(test.questions(0, index)) for index in range(5)] == [1] * 5
