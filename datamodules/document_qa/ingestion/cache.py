@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,6 +22,8 @@ from datamodules.document_qa.ingestion.sources import Stamp, page_images, stamp
 from engine.durable_file import flush_folder, remove_leftovers, write_beside
 
 _KNOWN, _DOCUMENTS, _LOCKS, BROKEN = "known.json", "documents", "locks", "broken.json"
+_GIVEN_UP = "given up "
+"""In place of a digest, before what is known of the files."""
 
 log = logging.getLogger("lockstep")
 
@@ -54,15 +56,20 @@ class Cache:
         """The folder of a document, whether it is there or not."""
         return self.folder / _DOCUMENTS / key
 
-    def find(self, path: Path) -> IngestedDocument | str | None:
+    def find(self, path: Path, again: bool = False) -> IngestedDocument | str | None:
         """A document by the path of what it was made from, without reading that; of a broken one, the reason.
 
         None: it has not been ingested under these settings, or its files were written to since.
+
+        Args:
+            again: take what `give_up` was told of for what has not been ingested.
         """
         if self._known is None:
             self._known = self._read()
         known = self._known.get(str(path.absolute()))
         if known is None or not _unchanged(path, known):
+            return None
+        if again and known.content.startswith(_GIVEN_UP):
             return None
         return self.at(self.key(known.content), path.name)
 
@@ -77,6 +84,31 @@ class Cache:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{place / BROKEN}: cannot be read ({error!r}); delete the folder") from error
+
+    def give_up(self, files: Sequence[Path], reason: str) -> Known | None:
+        """Keeps that a document could not be read for a reason that may lie in the machine, until it is written to.
+
+        It goes by the files' sizes and times, as whoever failed at them has not told their contents.
+
+        Args:
+            files: that it is made of, its own first.
+
+        Returns:
+            What to remember of it; None: its files cannot even be looked at.
+        """
+        try:
+            stamps = tuple(map(stamp, files))
+        except OSError:
+            return None
+        known = Known(stamps, _GIVEN_UP + hashlib.sha256(repr(stamps).encode()).hexdigest())
+        text = json.dumps({"reason": reason, **self.settings.identity}, ensure_ascii=False).encode()
+        marker = self.place(self.key(known.content)) / BROKEN
+
+        def write(file: IO[bytes]) -> None:
+            file.write(text)
+
+        os.replace(write_beside(marker, write, lambda hidden: None), marker)
+        return known
 
     def remember(self, found: dict[str, Known]) -> None:
         """Keeps what was found out, beside what other processes have kept."""

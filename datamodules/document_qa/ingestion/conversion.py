@@ -31,7 +31,7 @@ def convert(path: Path, cache: Cache) -> Converted:
         OSError: the cache cannot be written.
     """
     try:
-        files = _files(path)
+        files = files_of(path)
         stamps = tuple(map(stamp, files))  # before they are read: what is written meanwhile is noticed the next time
         known = Known(stamps, digest(files))
     except BrokenDocument as error:
@@ -52,7 +52,12 @@ def _remove_unfinished(place: Path) -> None:
         remove(hidden)
 
 
-def _files(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
+    """All that a document is made from, its own file first.
+
+    Raises:
+        BrokenDocument: it cannot be told.
+    """
     if kind_of(path) == "markdown":
         from datamodules.document_qa.ingestion.markdown import linked_images
 

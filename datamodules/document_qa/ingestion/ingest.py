@@ -10,8 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from datamodules.document_qa.ingestion.broken import BrokenDocument
 from datamodules.document_qa.ingestion.cache import Cache, Known
-from datamodules.document_qa.ingestion.conversion import Converted
+from datamodules.document_qa.ingestion.conversion import Converted, files_of
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import kind_of
@@ -38,7 +39,8 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
     Args:
         paths: PDFs, Markdown files, images, folders of page images; see sources.find_documents.
         cache: folder to keep them in.
-        settings: how. With `on_broken: skip` broken documents are named, and again by every later call.
+        settings: how. With `on_broken: skip` broken documents are named, and again by every later call. Those at which
+            a process failed or died are then tried again when they are written to; with `stop` every time.
 
     Raises:
         ValueError: a path is no document, two have one name, (with `on_broken: stop`) one is broken, or a package is
@@ -48,7 +50,7 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
     settings.check()
     _check_names(paths)
     kept, begun = Cache(cache, settings), time.monotonic()
-    found = {path: kept.find(path) for path in paths}
+    found = {path: kept.find(path, again=settings.on_broken == "stop") for path in paths}
     new = [path for path, one in found.items() if one is None]
     for path, one in found.items():
         if isinstance(one, str):
@@ -98,9 +100,12 @@ def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocumen
                 if isinstance(result, Converted):
                     pages += result.pages
                     _tell_notes(path, result.notes)
-                    if result.known is not None:
-                        remembered[str(path.absolute())] = result.known
                 found[path] = _outcome(path, result, kept)
+                known = result.known if isinstance(result, Converted) else None
+                if known is None:
+                    known = kept.give_up(_files(path), str(found[path]))
+                if known is not None:
+                    remembered[str(path.absolute())] = known
                 if isinstance(found[path], str):
                     _tell(path, str(found[path]), kept.settings)
                 progress(number, pages)
@@ -117,6 +122,14 @@ def _outcome(path: Path, result: Converted | Died, kept: Cache) -> IngestedDocum
     if isinstance(result, Converted):
         return result.broken or IngestedDocument(path.name, kept.place(result.key))
     return result.reason
+
+
+def _files(path: Path) -> list[Path]:
+    """Of a document that could not be read: as many as can be told."""
+    try:
+        return files_of(path)
+    except (BrokenDocument, OSError):
+        return [path]
 
 
 def _tell(path: Path, reason: str, settings: IngestionSettings) -> None:

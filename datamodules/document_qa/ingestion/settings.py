@@ -19,7 +19,7 @@ class IngestionSettings:
         max_pages: the most pages of a document; one with more counts as broken.
         tables: whether ruled tables are looked for in PDFs; if not, their words are text.
         heading_level: in Markdown, headings up to this level begin a page; 0 for one page a file.
-        on_broken: what becomes of a document that cannot be read (encrypted, damaged, too large): `stop` (an error that names it) or `skip` (it is named and left out).
+        on_broken: what becomes of a document that cannot be read (encrypted, damaged, too large): `stop` (an error that names it) or `skip` (it is named and left out, until it is written to; `prepare` with `stop` tries those again at which a process has died).
         workers: processes that work at once; null for one a core.
     """  # noqa: E501
 

@@ -126,10 +126,27 @@ def test_a_process_that_dies_takes_its_document_alone(documents, tmp_path, conve
     converting(do)
     found = ingest(documents, cache, SKIP)
     assert set(found.documents) == {"a.pdf", "z.pdf"} and reason in found.broken["deadly.pdf"]
+    assert ingested(documents, cache, SKIP).broken == found.broken == ingested(documents, cache, SETTINGS).broken
     with pytest.raises(ValueError, match=f"deadly.pdf: .*{reason}"):
         ingest(documents, cache, SETTINGS)
     converting(workers.convert)
+    assert ingest(documents, cache, SKIP).broken == found.broken, "it is not tried in vain each time"
     assert set(ingest(documents, cache, SETTINGS).documents) == {"a.pdf", "deadly.pdf", "z.pdf"}, "it is tried again"
+
+
+def test_what_could_not_be_read_is_tried_again_when_written_to(documents, tmp_path, converting):
+    (tmp_path / "latin.md").write_bytes(b"caf\xe9")
+    paths, cache = [*documents, tmp_path / "latin.md"], tmp_path / "cache"
+    converting(pdf_files.killed)
+    found = ingest(paths, cache, SKIP)
+    assert set(found.broken) == {"deadly.pdf", "latin.md"}
+    assert ingested(paths, cache, SKIP).broken == found.broken
+    converting(workers.convert)
+    manual(documents[1], 4)
+    (tmp_path / "latin.md").write_text("# A\n\ncafe\n")
+    for path in paths:
+        os.utime(path, ns=(1, 1))
+    assert set(ingest(paths, cache, SKIP).documents) == {"a.pdf", "deadly.pdf", "z.pdf", "latin.md"}
 
 
 def _ingest_interrupted(documents, cache):
