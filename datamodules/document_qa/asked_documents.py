@@ -11,14 +11,16 @@ from torch.utils.data import Dataset
 
 from datamodules.document_qa.batch import FIRST_CHUNK, QUESTION_ONLY, WHOLE, Asked, Continuations, Shown
 from datamodules.document_qa.context import Context, joined_views
+from datamodules.document_qa.option_references import refers_to_others
 from datamodules.document_qa.prompt import turned
 from datamodules.document_qa.question import Question
 from datamodules.document_qa.readings import Reading, Readings
-from datamodules.multimodal.batch import Chat, Images
+from datamodules.multimodal.batch import Chat, Images, LeftOut
 from datamodules.multimodal.chat import ChatEncoder, Message
 from datamodules.multimodal.chat_sets import ChatItem, drawn, encoded, usable
 from datamodules.multimodal.images import Views, collate_views
 from datamodules.multimodal.packing import prompts
+from datamodules.multimodal.unusable import KnownUnusable
 from engine.sampling import Draw
 
 _ANSWERS = 1 << 14
@@ -40,7 +42,8 @@ class AskedDocuments(Dataset[Asked]):
     Args:
         readings: the samples; each has one question.
         encoder: makes them chats.
-        option_orders: how many cyclic orders of its options a choice question is asked in, WHOLE among them.
+        option_orders: how many cyclic orders of its options a choice question is asked in, WHOLE among them; one
+            whose options refer to others is asked as it is alone.
         question_only: ask each once more without its document.
         evidence: of so many first samples, ask with each chunk of the context left out, too; None: of all.
         in_order: keep the samples' order, in which predictions are written as they come.
@@ -112,12 +115,16 @@ class AskedDocuments(Dataset[Asked]):
 
     # -- one sample --------------------------------------------------------------------------------------------------
 
-    def _made(self, index: int) -> tuple[list[Prompt], tuple[Reading, Context]]:
-        reading = self.readings.reading(0, index)
+    def _made(self, index: int) -> tuple[list[Prompt], tuple[Reading, Context]] | LeftOut:
+        try:
+            reading = self.readings.reading(0, index)
+        except KnownUnusable as error:
+            return LeftOut("known", str(error), index)
         context, name = self.readings.context(reading), self.readings.name(index)
         (question,) = reading.questions
         made = [self._prompt(WHOLE, question, context, name)]
-        for turn in range(1, min(self.option_orders, len(question.options))):
+        orders = 1 if refers_to_others(question) else min(self.option_orders, len(question.options))
+        for turn in range(1, orders):
             made.append(self._prompt(turn, question, context, name))
         if self.question_only:
             made.append(self._prompt(QUESTION_ONLY, question, Context(), name))

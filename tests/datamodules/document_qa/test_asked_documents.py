@@ -14,6 +14,7 @@ from datamodules.document_qa.asked_documents import AskedDocuments
 from datamodules.document_qa.batch import FIRST_CHUNK, QUESTION_ONLY, WHOLE, Asked
 from datamodules.document_qa.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt import AnswerWith, Prompter
+from datamodules.document_qa.question import Question
 from datamodules.document_qa.readings import Readings, in_turn
 from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.retrieval.settings import Kind, RetrieverSettings
@@ -109,6 +110,21 @@ def context_by_hand(document: TinyDocument) -> str:
     for page in document.pages:
         lines += [f"Page {page.number}", *(chunk.text or "<image>" for chunk in page.chunks)]
     return "\n".join(lines)
+
+
+class Referring(TinyQuestions):
+    """The last option is about the others."""
+
+    def _question(self, index: int, turn: int) -> Question:
+        question = super()._question(index, turn)
+        options = (*question.options[:-1], "none of the above")
+        return question._replace(options=options) if question.options else question
+
+
+def test_options_that_refer_to_others_are_asked_in_one_order() -> None:
+    batch = asked(readings(questions=Referring(1, 8)), option_orders=4, question_only=False)[Draw(0, np.arange(8))]
+    assert batch.prompts.samples.tolist() == list(dict.fromkeys(batch.prompts.samples.tolist()))
+    assert (batch.variants == WHOLE).all() and len(batch.variants) == 8
 
 
 def test_letters_are_those_beside_which_the_options_stand() -> None:
