@@ -128,7 +128,8 @@ class DocumentQuestions(DocumentDataModule):
                 "predict needs data.init_args.predict_questions, a file of questions, and "
                 "data.init_args.predict_documents, the folder of their documents"
             )
-        return source.read(self.root, self.ingestion)
+        # Who asks is told of each question: a prediction has a line for every one.
+        return source.read(self.root, self.ingestion, keep_all=part == "predict" and self.task == "answer")
 
     def _dealt(self, part: Split) -> ReadQuestions:
         """A split's share of the training file."""
@@ -169,7 +170,7 @@ class DocumentQuestions(DocumentDataModule):
         per_chat = self.questions_per_chat if split == "train" else 1
         title = f"{held.path} ({split})"
         return WrittenQuestions(
-            held.questions, held.documents, groups_of(held.contents), per_chat, global_seed(), title
+            held.questions, held.documents, groups_of(held.contents), per_chat, global_seed(), title, held.broken
         )
 
     def texts(self) -> Iterator[str]:

@@ -55,7 +55,7 @@ class Prompts(NamedTuple):
 class LeftOut(NamedTuple):
     """A sample that was drawn and is in no batch."""
 
-    reason: Literal["unusable", "too_long"]
+    reason: Literal["unusable", "too_long", "known"]  # "known": before the run, by whoever allowed it
     what: str  # names it, with file and row where it has them, and says what is wrong
     sample: int  # its number
 

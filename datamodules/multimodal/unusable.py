@@ -3,3 +3,7 @@
 
 class UnusableSample(ValueError):
     """A sample that cannot be used: its row is malformed, its image cannot be decoded. Names file and row."""
+
+
+class KnownUnusable(UnusableSample):
+    """A sample of which it was known, and allowed, before the run that it cannot be used: it is left out uncounted."""

@@ -66,7 +66,8 @@ class LeftOutOfEvaluation:
         """Takes in those of a batch."""
         for one in left_out:
             self._names.say(one)
-            self._counts[one.reason] += 1
+            if one.reason in self._counts:
+                self._counts[one.reason] += 1
 
     def totals(self, device: torch.device) -> dict[str, int]:
         """Of all processes, each of which must ask."""
@@ -81,7 +82,7 @@ class Names:
         self._said = 0
 
     def say(self, one: LeftOut) -> None:
-        if one.reason == "too_long":
+        if one.reason in ("too_long", "known"):
             log.debug("left out: %s", one.what)
             return
         self._said += 1

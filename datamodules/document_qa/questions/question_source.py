@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from datamodules.document_qa.ingestion.ingest import ingest, ingested
@@ -45,8 +46,11 @@ class QuestionSource:
         files = document_files(file, Path(self.documents), root)
         ingest(sorted(set(files.values())), root / CACHE, settings)
 
-    def read(self, root: Path, settings: IngestionSettings) -> "ReadQuestions":
+    def read(self, root: Path, settings: IngestionSettings, keep_all: bool = False) -> "ReadQuestions":
         """The questions with their documents, which have been ingested; those about broken ones are left out.
+
+        Args:
+            keep_all: keep these, too, so that each question has its line; see ReadQuestions.broken.
 
         Raises:
             ValueError: as of `ingest`; or documents have not been ingested.
@@ -59,13 +63,18 @@ class QuestionSource:
             for name, path in files.items()
             if path.name in found.documents
         }
-        kept = [place for place, question in enumerate(file.questions) if question.document in documents]
-        lost = len(file.questions) - len(kept)
-        if not kept:
+        broken = {
+            name: found.broken[path.name] for name, path in files.items() if keep_all and path.name in found.broken
+        }
+        asked = [question.document for question in file.questions]
+        kept = [place for place, name in enumerate(asked) if name in documents or name in broken]
+        lost = sum(name not in documents for name in asked)
+        if lost == len(asked):
             raise ValueError(f"{self.questions}: all documents that are asked about are broken")
         if lost:
             every = len(file.questions)
-            log.warning("%s: %d of %d questions are about broken documents and left out", file.path, lost, every)
+            what = "not answered" if keep_all else "left out"
+            log.warning("%s: %d of %d questions are about broken documents and %s", file.path, lost, every, what)
         # Ingested documents of the same content and settings lie in the same folder.
         contents = {
             name: (document.folder.name, *_origin(file.documents[name].origin)) for name, document in documents.items()
@@ -76,6 +85,7 @@ class QuestionSource:
             tuple(file.ids[place] for place in kept),
             documents,
             contents,
+            broken,
         )
 
 
@@ -87,6 +97,7 @@ class ReadQuestions(NamedTuple):
     ids: tuple[str | int, ...]  # as they were written
     documents: Mapping[str, IngestedDocument]  # by name
     contents: Mapping[str, Sequence[str]]  # of each document; see splits.groups_of
+    broken: Mapping[str, str] = MappingProxyType({})  # of documents that are asked about all the same: why
 
     def about(self, documents: Sequence[str]) -> "ReadQuestions":
         """Those about some of the documents."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.question import Question
+from datamodules.multimodal.unusable import KnownUnusable
 from engine.randomness import hash_integers, hash_permutation
 
 _OPEN = 128
@@ -25,6 +26,7 @@ class WrittenQuestions:
             is a question, in the order of the questions.
         seed: which ones come together, and which other document is another.
         title: of the set, in messages.
+        broken: {document: why it cannot be read}, of those that are asked about but are not among the documents.
 
     Raises:
         ValueError: a question's evidence is on a page that its document has not.
@@ -38,9 +40,11 @@ class WrittenQuestions:
         per_chat: int = 1,
         seed: int = 0,
         title: str = "questions",
+        broken: Mapping[str, str] | None = None,
     ) -> None:
         self.asked, self._documents, self._groups = tuple(questions), dict(documents), dict(groups)
         self.per_chat, self.seed, self.title = per_chat, seed, title
+        self._broken = dict(broken or {})
         self._open: OrderedDict[str, IngestedDocument] = OrderedDict()
         self._check_pages()
         by_document: dict[str, list[int]] = defaultdict(list)
@@ -52,7 +56,8 @@ class WrittenQuestions:
             for number, places in enumerate(self._by_document)
             for first in range(0, len(places), per_chat)
         ]
-        self._different = sorted({self._groups[name]: name for name in sorted(by_document, reverse=True)}.items())
+        whole = sorted(by_document.keys() - self._broken.keys(), reverse=True)
+        self._different = sorted({self._groups[name]: name for name in whole}.items())
 
     def __len__(self) -> int:
         return len(self.asked) if self.per_chat == 1 else len(self._chats)
@@ -73,8 +78,14 @@ class WrittenQuestions:
         return [self.asked[places[place]] for place in order[first : first + self.per_chat]]
 
     def document(self, epoch: int, index: int) -> IngestedDocument:
+        """
+        Raises:
+            KnownUnusable: it is broken.
+        """
         # All questions of a sample are about one document, whatever the epoch.
         asked = self.asked[index if self.per_chat == 1 else self._by_document[self._chats[index][0]][0]]
+        if asked.document in self._broken:
+            raise KnownUnusable(f"{asked.where}: {asked.document} is left out: {self._broken[asked.document]}")
         return self._opened(asked.document)
 
     def another_document(self, epoch: int, index: int) -> IngestedDocument:
@@ -105,7 +116,7 @@ class WrittenQuestions:
     def _check_pages(self) -> None:
         numbers: dict[str, int] = {}
         for question in self.asked:
-            if question.evidence_pages:
+            if question.evidence_pages and question.document not in self._broken:
                 name = question.document
                 if name not in numbers:
                     numbers[name] = len(IngestedDocument(name, self._documents[name].folder).pages)

@@ -3,9 +3,12 @@
 import json
 
 import pytest
+import yaml
 
 from datamodules.multimodal.unusable import UnusableSample
 from engine.loading import LoadingError
+from tests.coloured_squares import LANGUAGE_MODEL
+from tests.document_folder import write_folder
 from tests.tiny_documents import TinyDocument, TinyDocuments, TinyQuestions, write_config
 
 QUICK = ["--data.init_args.size", "12", "--data.init_args.evaluation_batch_size", "5"]
@@ -81,6 +84,30 @@ def test_what_cannot_be_used_is_named_and_counted(lockstep, tmp_path):
     assert len(lines) == 12 and lines[6]["id"] == "3-6-6"
     assert lines[6]["answer"] is None and "manual.pdf is torn" in lines[6]["why"]
     assert all(line["answer"] is not None for line in [*lines[:6], *lines[7:]])
+
+
+def test_questions_about_broken_documents_keep_their_lines(lockstep, tmp_path):
+    """Of the user's documents: `on_broken: skip` allows them, whatever `max_unusable` says."""
+    train = write_folder(tmp_path / "train", range(3))
+    asked = write_folder(tmp_path / "asked", range(10, 12))
+    (tmp_path / "asked/documents/manual-10.pdf").write_bytes(b"%PDF-1.4 broken")
+    source = {"predict_questions": asked["questions"], "predict_documents": asked["documents"]}
+    settings = {
+        "train": train, **source, "split": {"validation": 0.4, "test": 0}, "batch_size": 4, "evaluation_batch_size": 4,
+        "ingestion": {"dpi": 36, "workers": 1, "on_broken": "skip"}, "context": {"images": "none"},
+        "root": str(tmp_path / "root"),
+    }  # fmt: skip
+    options = write_config(tmp_path, language_model={"config": {**LANGUAGE_MODEL, "max_position_embeddings": 512}})
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump({"class_path": "DocumentQuestions", "init_args": settings}))
+    options += ["--data", str(tmp_path / "data.yaml")]
+    run = lockstep("fit", *options, name="a")
+    lockstep("predict", *options, name="a")
+    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == list(range(8))
+    why = "manual-10.pdf is left out: it is no PDF"
+    assert all(line["answer"] is None and why in line["why"] for line in lines[:4])
+    assert all(line["answer"] is not None for line in lines[4:])
+    assert "manual-10.pdf is left out" in (run.folder / "prediction_report.html").read_text()
 
 
 def test_an_export_writes_the_same_answers(lockstep, tmp_path):
