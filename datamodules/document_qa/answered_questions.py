@@ -24,7 +24,10 @@ Split = Literal["train", "validation", "test", "predict"]
 _SHOWN_PAGES = 4
 """Of a context, where an answer is shown."""
 
-_DECIDES = ("context", "retriever", "answer_with", "list_options", "option_orders", "prompt_language", "system")
+_DECIDES = (
+    "context", "retriever", "answer_with", "list_options", "option_orders", "prompt_language", "system", "max_tiles",
+    "fit",
+)  # fmt: skip
 """Settings that decide about the answers of a test, beside the checkpoint and the questions."""
 
 

@@ -1,5 +1,8 @@
 // The ablation report: how right the answers are by what is taken from the documents, one test a row.
 
+// By whether a figure is as it should be; null: nobody can tell.
+const CLASSES = {true: "good", false: "bad", null: "faint"}, SIGNS = {true: "✓ ", false: "✗ ", null: ""};
+
 function share(cell, chance) {
   if (!cell.figure) return element("span", {class: "none"}, "–");
   const {value, low, high, questions} = cell.figure, found = cell.verdict;
@@ -10,7 +13,7 @@ function share(cell, chance) {
   return element("div", {class: "share"},
     element("span", {title: `95 % interval ${percent(low)} to ${percent(high)}, of ${questions} questions`}, percent(value)), drawing,
     element("span", {class: "questions"}, `${(100 * low).toFixed(0)}–${(100 * high).toFixed(0)} %, of ${questions}`),
-    ...(found ? [element("span", {class: found.right ? "good" : "bad"}, (found.right ? "✓ " : "✗ ") + found.says)] : []));
+    ...(found ? [element("span", {class: CLASSES[found.right]}, SIGNS[found.right] + found.says)] : []));
 }
 
 about("Ablation report");

@@ -47,10 +47,13 @@ class AblationReport(NamedTuple):
         if self.whole is None:
             return "test whole documents, too: --data.ablate none"
         verdicts = {source: found for source in SOURCES if (found := verdict(self.whole, result, source)) is not None}
-        wrong = [f"{source} {found.says}" for source, found in verdicts.items() if not found.right]
+        wrong = [f"{source} {found.says}" for source, found in verdicts.items() if found.right is False]
+        unclear = [f"{source}: {found.says}" for source, found in verdicts.items() if found.right is None]
         if not verdicts:
             return "no questions to judge it by"
-        return "not as it should be: " + ", ".join(wrong) if wrong else "as it should be"
+        if wrong:
+            return "not as it should be: " + ", ".join(wrong)
+        return ", ".join(unclear) or "as it should be"
 
     def table(self) -> str:
         """For a log: accuracies in percent, by source, and the verdicts."""

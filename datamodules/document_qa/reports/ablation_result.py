@@ -29,6 +29,7 @@ class Ablated(NamedTuple):
     accuracy: Mapping[str, Figure]
     question_only: Mapping[str, Figure]  # of the same model without a document; may be empty
     random: Mapping[str, float]  # of a random choice
+    majority: Mapping[str, float] = {}  # of the most frequent answer of the training set; may be empty
 
 
 def ablated_figures(ablate: Ablation, identity: Identity, figures: Mapping[str, Figure]) -> Ablated:
@@ -39,14 +40,16 @@ def ablated_figures(ablate: Ablation, identity: Identity, figures: Mapping[str, 
         _of("", figures),
         _of("baseline/question_only/", figures),
         {source: figure.value for source, figure in _of("baseline/random/", figures).items()},
+        {source: figure.value for source, figure in _of("baseline/majority/", figures).items()},
     )
 
 
 def questions_identity(questions: Iterable[Question]) -> str:
-    """Changes with the questions, their order or their right answers."""
+    """Changes with the questions, their order, their right answers or how these are graded."""
     digest = hashlib.sha256()
     for one in questions:
-        digest.update(json.dumps([one.id, one.document, one.question, one.options, one.answer, one.right]).encode())
+        told = [one.id, one.document, one.question, one.options, one.answer, one.right, one.also_right]
+        digest.update(json.dumps([*told, one.answer_type, one.source]).encode())
     return digest.hexdigest()[:16]
 
 
@@ -79,7 +82,7 @@ def _read(path: Path) -> Ablated:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Ablated(
             content["ablate"], content["identity"], _figures(content["accuracy"]), _figures(content["question_only"]),
-            content["random"],
+            content["random"], content.get("majority", {}),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no result of an ablation ({error!r}): remove it and test again") from error

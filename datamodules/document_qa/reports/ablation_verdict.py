@@ -22,11 +22,15 @@ _EXPECTED: Mapping[str, Mapping[Source, Expected]] = {
 }
 
 
+_TELLING = 0.1
+"""Accuracies whose intervals reach farther than so to each side tell nothing by not differing."""
+
+
 class Verdict(NamedTuple):
     """Of the questions of a source, in one ablation."""
 
     expected: Expected
-    right: bool
+    right: bool | None  # None: nobody can tell
     says: str
 
 
@@ -41,19 +45,37 @@ def verdict(whole: Ablated, ablated: Ablated, source: str) -> Verdict | None:
         return None
     if expected == "as before":
         low, high = difference(before, after)
-        stays = low <= 0 <= high
-        return Verdict(expected, stays, "stays" if stays else _change(after.value - before.value))
+        if not low <= 0 <= high:
+            return Verdict(expected, False, _change(after.value - before.value))
+        return _too_few(expected) if high - low > 2 * _TELLING else Verdict(expected, True, "stays")
     if not _above_chance(whole, source):
-        return Verdict(expected, False, "never above chance")
+        return _too_few(expected) if _is_wide(before) else Verdict(expected, False, "never above chance")
     if _above_chance(ablated, source):
         return Verdict(expected, False, "stays above chance")
+    if _is_wide(after):
+        return _too_few(expected)
+    if difference(before, after)[1] >= 0:
+        return Verdict(expected, False, "does not clearly fall")
     return Verdict(expected, True, "falls to chance")
 
 
 def chance(result: Ablated, source: str) -> float:
-    """What a source's questions can be answered without their document: by dice, or by the model, whichever is more."""
+    """What a source's questions can be answered without their document, by dice, custom or model: whichever is most."""
     blind = result.question_only.get(source)
-    return max(result.random.get(source, 0.0), 0.0 if blind is None else blind.value)
+    return max(_blind_rules(result, source), 0.0 if blind is None else blind.value)
+
+
+def _blind_rules(result: Ablated, source: str) -> float:
+    return max(result.random.get(source, 0.0), result.majority.get(source, 0.0))
+
+
+def _is_wide(figure: Figure) -> bool:
+    assert figure.low is not None and figure.high is not None
+    return figure.high - figure.low > 2 * _TELLING
+
+
+def _too_few(expected: Expected) -> Verdict:
+    return Verdict(expected, None, "too few questions to tell")
 
 
 def _change(change: float) -> str:
@@ -61,10 +83,13 @@ def _change(change: float) -> str:
 
 
 def _above_chance(result: Ablated, source: str) -> bool:
-    """Whether the interval of a source's accuracy is above what dice reach, and above the model without a document."""
+    """Whether the interval of a source's accuracy is above what dice and custom reach, and above the model without a
+    document, unless it is itself of that.
+    """
     figure, blind = result.accuracy[source], result.question_only.get(source)
     assert figure.low is not None
-    return figure.low > result.random.get(source, 0.0) and (blind is None or _more(blind, figure))
+    without_document = result.ablate == "question_only"
+    return figure.low > _blind_rules(result, source) and (without_document or blind is None or _more(blind, figure))
 
 
 def _more(first: Figure, second: Figure) -> bool:

@@ -59,6 +59,29 @@ def test_what_was_never_above_chance_shows_nothing():
     assert chance(leaking, "figure") == 0.9 and chance(whole, "figure") == 0.25
 
 
+def test_answers_without_documents_are_measured_by_dice_and_custom_not_by_themselves():
+    """The same prompts are the baseline question_only of every other test: they can never be above that."""
+    leaking = result("question_only", blind=0.6, text=0.6)
+    assert verdict(WHOLE, leaking, "text") == ("chance", False, "stays above chance")
+    by_custom = leaking._replace(majority={"text": 0.6})
+    assert verdict(WHOLE, by_custom, "text") == ("chance", True, "falls to chance")
+    assert chance(by_custom._replace(question_only={}), "text") == 0.6
+
+
+def test_what_does_not_clearly_fall_has_not_fallen_to_chance():
+    whole, ablated = (result(name, figure=value) for name, value in (("none", 0.36), ("figure", 0.33)))
+    found = verdict(whole._replace(question_only={}), ablated._replace(question_only={}), "figure")
+    assert found == ("chance", False, "does not clearly fall")
+
+
+def test_few_questions_tell_nothing():
+    few = result("figure", figure=0.25)._replace(accuracy={"figure": share(0.25, 20), "text": share(0.95, 20)})
+    assert verdict(WHOLE, few, "figure") == ("chance", None, "too few questions to tell")
+    assert verdict(WHOLE, few, "text") == ("as before", None, "too few questions to tell")
+    unclear = "text: too few questions to tell, figure: too few questions to tell"
+    assert ablation_report([WHOLE, few], "figure").verdict(few) == unclear
+
+
 def test_nothing_is_said_of_questions_that_nothing_answers_nor_of_those_nobody_asked():
     ablated = result("figure", none=0.1, table=0.9)
     assert verdict(WHOLE, ablated, "none") is None and verdict(WHOLE, ablated, "hop") is None
@@ -78,16 +101,19 @@ def test_what_is_kept_of_the_figures():
     figures = {
         "accuracy": share(0.5), "table/accuracy": share(0.4), "table/loss": Figure(1.0, 3),
         "baseline/question_only/accuracy": share(0.2), "baseline/random/table/accuracy": Figure(0.25, 100),
+        "baseline/majority/table/accuracy": Figure(0.3, 100),
     }  # fmt: skip
     kept = ablated_figures("table", SAME, figures)
     assert kept.accuracy == {"": share(0.5), "table": share(0.4)}
-    assert kept.question_only == {"": share(0.2)} and kept.random == {"table": 0.25}
+    assert kept.question_only == {"": share(0.2)} and kept.random == {"table": 0.25} and kept.majority == {"table": 0.3}
 
 
 def test_questions_are_the_same_by_what_is_asked():
     one = Question("a", "?", "d", ("x", "y"), "x", 0)
     assert questions_identity([one]) == questions_identity([one._replace(where="other.jsonl, line 3")])
-    assert questions_identity([one]) != questions_identity([one._replace(right=1, answer="y")])
+    others = {"right": 1, "also_right": ("z",), "answer_type": "choice", "source": "table"}
+    for field, other in others.items():
+        assert questions_identity([one]) != questions_identity([one._replace(**{field: other})])
 
 
 def test_old_results_are_named_and_not_mixed_in():
