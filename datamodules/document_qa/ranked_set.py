@@ -102,7 +102,8 @@ class RankedSet(Dataset[QuestionsAndPages]):
                     f"{where(question)}: another question that is ranked has this id, so nobody could tell whose "
                     "ranking is whose: give each question of data.init_args.rank an id of its own"
                 )
-            line = {"id": question.id, "pages": ranking.pages, "scores": ranking.scores}
+            line = {"id": question.id, "document": question.document}
+            line |= {"pages": ranking.pages, "scores": ranking.scores}
             lines[question.id] = json.dumps(line) + "\n"
         path, text = folder / FILE, "".join(lines.values())
         os.replace(write_beside(path, lambda file: file.write(text.encode()), lambda _: None), path)

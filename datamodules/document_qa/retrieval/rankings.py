@@ -2,11 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 FILE = "rankings.jsonl"
 
 _RUNS = Path("runs")
-_FIELDS = {"id", "pages", "scores"}
+_FIELDS = {"id", "document", "pages", "scores"}
+
+
+class Ranked(NamedTuple):
+    """How the pages were ranked for a question."""
+
+    document: str  # the name of the one that the question was about
+    pages: list[int]  # numbers from 1, the best first
 
 
 def rankings_file(name: str) -> Path:
@@ -25,30 +33,31 @@ def rankings_file(name: str) -> Path:
     )
 
 
-def read_rankings(path: Path) -> dict[str, list[int]]:
-    """Of each question's id the numbers of pages, the best first.
+def read_rankings(path: Path) -> dict[str, Ranked]:
+    """By each question's id.
 
-    Lines are objects {"id": a text, "pages": [numbers from 1, the best first], "scores": [as many, falling]}.
+    Lines are objects {"id": a text, "document": its name, "pages": [numbers from 1, the best first], "scores": [as many,
+    falling]}.
 
     Raises:
         ValueError: names the line of what is none of that.
     """
-    found: dict[str, list[int]] = {}
+    found: dict[str, Ranked] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             where = f"{path}, line {number}"
-            question, pages = _ranking(line, where)
+            question, ranked = _ranking(line, where)
             if question in found:
                 raise ValueError(f"{where}: question {question!r} has been ranked above")
-            found[question] = pages
+            found[question] = ranked
     if not found:
         raise ValueError(f"{path}: found no line, expected a ranking on each")
     return found
 
 
-def _ranking(line: str, where: str) -> tuple[str, list[int]]:
+def _ranking(line: str, where: str) -> tuple[str, Ranked]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -57,8 +66,9 @@ def _ranking(line: str, where: str) -> tuple[str, list[int]]:
         found = ", ".join(sorted(record)) if isinstance(record, dict) else type(record).__name__
         raise ValueError(f"{where}: found {found}, expected an object with {', '.join(sorted(_FIELDS))}")
     question, pages, scores = record["id"], record["pages"], record["scores"]
-    if not isinstance(question, str):
-        raise ValueError(f"{where}: id is {question!r}, expected a text")
+    for name in ("id", "document"):
+        if not isinstance(record[name], str):
+            raise ValueError(f"{where}: {name} is {record[name]!r}, expected a text")
     if not isinstance(pages, list) or not all(type(page) is int and page > 0 for page in pages):
         raise ValueError(f"{where}: pages is {str(pages)[:80]}, expected a list of numbers from 1")
     if len(set(pages)) < len(pages):
@@ -67,4 +77,4 @@ def _ranking(line: str, where: str) -> tuple[str, list[int]]:
         raise ValueError(f"{where}: scores is {str(scores)[:80]}, expected a list of numbers")
     if len(scores) != len(pages) or any(first < second for first, second in zip(scores, scores[1:], strict=False)):
         raise ValueError(f"{where}: found {len(scores)} scores of {len(pages)} pages, expected one each, falling")
-    return question, pages
+    return question, Ranked(record["document"], pages)

@@ -71,16 +71,22 @@ class Dense:
     """As a file says. Of a question that is not in it, it cannot be told: that is an error, not a bad ranking."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._pages = path, read_rankings(path)
+        self._path, self._ranked = path, read_rankings(path)
 
     def rank(self, document: Document, question: Question) -> list[int]:
-        pages = self._pages.get(question.id)
-        if pages is None:
+        ranked = self._ranked.get(question.id)
+        if ranked is None:
             raise ValueError(
                 f"{self._path}: has no question {question.id!r}"
                 f"{f' ({question.where})' if question.where else ''}; run `predict` of the PageRetriever on it, too"
             )
-        number = len(document.pages)
+        if ranked.document != question.document:
+            raise ValueError(
+                f"{self._path}: ranks the pages of {ranked.document} for question {question.id!r}, but "
+                f"{f'{question.where}: ' if question.where else ''}it is about {question.document}: another question "
+                "has this id. Run `predict` of the PageRetriever on these very questions"
+            )
+        pages, number = ranked.pages, len(document.pages)
         if wrong := [page for page in pages if page > number]:
             raise ValueError(
                 f"{self._path}: ranks page {wrong[0]} for question {question.id!r}, but {document.name} has pages 1 to "

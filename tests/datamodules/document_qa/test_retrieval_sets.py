@@ -209,9 +209,11 @@ def test_what_is_written_is_what_a_reader_reads(reader, tmp_path):
     ranked = RankedSet([TinyQuestions(1, 4), TinyQuestions(2, 4)], reader)
     ranked.write(tmp_path, rankings(ranked, (3, 1, 2)))
     read = read_rankings(tmp_path / "rankings.jsonl")
-    assert read == {f"{part}-{index}-{index}": [3, 1, 2] for part in (1, 2) for index in range(4)}
+    assert read == {
+        f"{part}-{index}-{index}": (f"device-{1000 * part}", [3, 1, 2]) for part in (1, 2) for index in range(4)
+    }
     line = json.loads((tmp_path / "rankings.jsonl").read_text().splitlines()[0])
-    assert line == {"id": "1-0-0", "pages": [3, 1, 2], "scores": [0.5, 0.25, 0.125]}
+    assert line == {"id": "1-0-0", "document": "device-1000", "pages": [3, 1, 2], "scores": [0.5, 0.25, 0.125]}
     twice = RankedSet([TinyQuestions(1, 4), TinyQuestions(1, 4)], reader)
     with pytest.raises(ValueError, match="question 1-0-0: another question that is ranked has this id"):
         twice.write(tmp_path, rankings(twice, (1, 2, 3)))

@@ -132,7 +132,7 @@ def test_rankings_for_a_reader(lockstep, tmp_path):
     for number, question in enumerate(questions(2)):
         document = TinyDocument(2000 + number // 4)
         ranked = dense.rank(document, question)
-        assert ranked == rankings[question.id][:2] and len(hybrid.rank(document, question)) == 2
+        assert ranked == rankings[question.id].pages[:2] and len(hybrid.rank(document, question)) == 2
         right += ranked[0] in question.evidence_pages
     answered = sum(bool(question.evidence_pages) for question in questions(2))
     assert right / answered == pytest.approx(last_test(lockstep, options)["test/page_recall@1"])

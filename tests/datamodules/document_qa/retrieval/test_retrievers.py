@@ -16,11 +16,14 @@ from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.terms import terms
 
 
+NAME = "manual.pdf"
+
+
 class Written(NamedTuple):
     """A document that is its texts."""
 
     pages: tuple[Page, ...]
-    name: str = "manual.pdf"
+    name: str = NAME
 
 
 def document(*texts):
@@ -132,7 +135,7 @@ def test_an_index_is_made_once(monkeypatch):
 
 
 def test_kinds(rankings):
-    path = str(rankings({"id": "q", "pages": [5, 3, 1], "scores": [3, 2.5, 2.5]}))
+    path = str(rankings({"id": "q", "document": NAME, "pages": [5, 3, 1], "scores": [3, 2.5, 2.5]}))
     question = asks("On page 3, where is the relay? See page 9.", evidence_pages=(4, 2))
 
     def ranked(kind, question=question, **settings):
@@ -148,7 +151,7 @@ def test_kinds(rankings):
 
 
 def test_hybrid_is_reciprocal_rank_fusion(rankings):
-    path = rankings({"id": "q", "pages": [2, 5, 4], "scores": [3, 2, 1]})
+    path = rankings({"id": "q", "document": NAME, "pages": [2, 5, 4], "scores": [3, 2, 1]})
     ranked = make_retriever(RetrieverSettings("hybrid", None, str(path))).rank(MANUAL, asks("relay"))
     words = Bm25().rank(MANUAL, asks("relay"))
     scores = {
@@ -159,13 +162,16 @@ def test_hybrid_is_reciprocal_rank_fusion(rankings):
 
 
 def test_what_a_file_does_not_say_is_an_error(rankings):
-    path = rankings({"id": "q", "pages": [9], "scores": [1]})
+    path = rankings({"id": "q", "document": NAME, "pages": [9], "scores": [1]})
     retriever = make_retriever(RetrieverSettings("dense", rankings=str(path)))
     with pytest.raises(ValueError, match="ranks page 9 for question 'q', but manual.pdf has pages 1 to 5"):
         retriever.rank(MANUAL, asks("relay"))
     other = asks("relay", where="questions.jsonl, line 3")._replace(id="other")
     with pytest.raises(ValueError, match=r"has no question 'other' \(questions.jsonl, line 3\)"):
         retriever.rank(MANUAL, other)
+    namesake = asks("relay", where="questions.jsonl, line 4")._replace(document="pump.pdf")
+    with pytest.raises(ValueError, match="pages of manual.pdf for question 'q', but .*line 4: it is about pump.pdf"):
+        retriever.rank(MANUAL, namesake)
     with pytest.raises(ValueError, match="line 3: evidence_pages are .*7.*, manual.pdf has pages 1 to 5"):
         make_retriever(RetrieverSettings("oracle")).rank(MANUAL, other._replace(evidence_pages=(7,)))
 
@@ -176,19 +182,20 @@ def test_what_a_file_does_not_say_is_an_error(rankings):
         ("{", "line 2: not JSON"),
         ([], "line 2: found list"),
         ({"id": "b", "pages": [1]}, "line 2: found id, pages, expected"),
-        ({"id": 3, "pages": [1], "scores": [1]}, "line 2: id is 3"),
-        ({"id": "b", "pages": [0], "scores": [1]}, r"line 2: pages is \[0\]"),
-        ({"id": "b", "pages": [True], "scores": [1]}, r"line 2: pages is \[True\]"),
-        ({"id": "b", "pages": [1, 1], "scores": [1, 1]}, "line 2: pages names one of them twice"),
-        ({"id": "b", "pages": [1], "scores": ["x"]}, r"line 2: scores is \['x'\]"),
-        ({"id": "b", "pages": [1, 2], "scores": [1]}, "line 2: found 1 scores of 2 pages"),
-        ({"id": "b", "pages": [1, 2], "scores": [1, 2]}, "line 2: .* falling"),
-        ({"id": "a", "pages": [1], "scores": [1]}, "line 2: question 'a' has been ranked above"),
+        ({"id": "b", "document": None, "pages": [1], "scores": [1]}, "line 2: document is None"),
+        ({"id": 3, "document": NAME, "pages": [1], "scores": [1]}, "line 2: id is 3"),
+        ({"id": "b", "document": NAME, "pages": [0], "scores": [1]}, r"line 2: pages is \[0\]"),
+        ({"id": "b", "document": NAME, "pages": [True], "scores": [1]}, r"line 2: pages is \[True\]"),
+        ({"id": "b", "document": NAME, "pages": [1, 1], "scores": [1, 1]}, "line 2: pages names one of them twice"),
+        ({"id": "b", "document": NAME, "pages": [1], "scores": ["x"]}, r"line 2: scores is \['x'\]"),
+        ({"id": "b", "document": NAME, "pages": [1, 2], "scores": [1]}, "line 2: found 1 scores of 2 pages"),
+        ({"id": "b", "document": NAME, "pages": [1, 2], "scores": [1, 2]}, "line 2: .* falling"),
+        ({"id": "a", "document": NAME, "pages": [1], "scores": [1]}, "line 2: question 'a' has been ranked above"),
     ],
 )
 def test_rankings_are_read_strictly(rankings, line, wrong):
     with pytest.raises(ValueError, match=wrong):
-        read_rankings(rankings({"id": "a", "pages": [2], "scores": [0.5]}, line))
+        read_rankings(rankings({"id": "a", "document": NAME, "pages": [2], "scores": [0.5]}, line))
 
 
 def test_rankings_of_a_run(rankings, tmp_path, monkeypatch):
@@ -196,7 +203,7 @@ def test_rankings_of_a_run(rankings, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="found none of retriever, .*`train.py predict`"):
         rankings_file("retriever")
     (tmp_path / "runs/retriever").mkdir(parents=True)
-    path = rankings({"id": "a", "pages": [2], "scores": [0.5]}, name="runs/retriever/rankings.jsonl")
+    path = rankings({"id": "a", "document": NAME, "pages": [2], "scores": [0.5]}, name="runs/retriever/rankings.jsonl")
     for name in ("retriever", "runs/retriever", str(path)):
         assert rankings_file(name).samefile(path)
     with pytest.raises(ValueError, match="found no line"):
