@@ -12,17 +12,25 @@ _WORD = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
 # "3.5 A" is a current, "part a" a part: an article stands before another word and not behind a number.
 _ARTICLE = re.compile(r"(?<![\d.%]\s)\b(?:a|an|the)\b(?=\s+\w)")
 
-_TELLS_NUMBERS_APART = re.compile(r"(?<=\d)[.,](?=\d)|(?<![^\W_])[-+](?=[\d.])|[%\u2030]|°")
+# 1:50 is not 150, 10-20 not 1020, A+ not A-, <5 not >5; the hyphen of left-hand and the colon of a heading say nothing.
+_TELLS_APART = re.compile(
+    r"(?<=\d)[.,](?=\d)|(?<![^\W_])[-+](?=[\d.])|[%\u2030]|°|(?<=\d)(?:\s*[-:]\s*)(?=\d)|(?<=[^\W_])-(?!\s*\w)"
+    r"|(?<=[^\W_])(?:\s*[/+]\s*)(?=[^\W_])|(?<=[^\W_])\++|\+(?=\s*[^\W_])|[<>](?=\s*[-+.]?[^\W_])|(?<=[^\W_])[<>]"
+)
+_ONE_FORM = str.maketrans({"\u2212": "-", "\u2010": "-", "\u2011": "-", "\u2013": "-", "\u2044": "/"})
+
+# Which the same form of all characters would join to the number before it: 10² is not 102, 2½ not 21/2.
+_RAISED = re.compile("(?<=\\d)(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹¼½¾⅐-⅞])")
 
 
 def normalised(text: str) -> str:
     """A text as answers are compared: without case, punctuation, articles and doubled spaces.
 
-    As in Rajpurkar et al., "SQuAD", 2016, but what tells numbers apart stays (their script reads 3.5 as 35), and forms
+    As in Rajpurkar et al., "SQuAD", 2016, but what tells answers apart stays (their script reads 3.5 as 35), and forms
     of a character that mean the same (full width, half width) are one, as Chinese texts need it.
     """
-    text = unicodedata.normalize("NFKC", text).casefold().replace("\u2212", "-")
-    kept = {match.start() for match in _TELLS_NUMBERS_APART.finditer(text)}
+    text = unicodedata.normalize("NFKC", _RAISED.sub(" ", text)).casefold().translate(_ONE_FORM)
+    kept = {place for match in _TELLS_APART.finditer(text) for place in range(*match.span())}
     text = "".join(" " if _is_punctuation(mark) and at not in kept else mark for at, mark in enumerate(text))
     return " ".join(_ARTICLE.sub(" ", " ".join(text.split())).split())
 
@@ -35,9 +43,9 @@ def tokens(text: str) -> list[str]:
 def exact_match(right: str, said: str) -> float:
     """1 where two answers are the same once normalised, else 0 (Rajpurkar et al., "SQuAD", 2016).
 
-    Spaces do not count: "3.5 A" is "3.5A".
+    Spaces do not count but between digits: "3.5 A" is "3.5A". Answers of signs alone are compared as they are.
     """
-    return float(_characters(right) == _characters(said))
+    return float(_comparable(right) == _comparable(said))
 
 
 def token_f1(right: str, said: str) -> float:
@@ -91,6 +99,11 @@ def _is_punctuation(mark: str) -> bool:
 
 def _characters(text: str) -> str:
     return "".join(normalised(text).split())
+
+
+def _comparable(text: str) -> str:
+    # Taken out, not put together: a space between two digits is all that is left of what stood there.
+    return re.sub(r"(?<!\d) | (?!\d)", "", normalised(text)) or "".join(text.split())
 
 
 def _overlap(right: Iterable[str], said: Iterable[str]) -> float:
