@@ -13,6 +13,7 @@ from datamodules.multimodal.batch import IGNORE
 from lightning_modules.multimodal.compiled import compile_layers, uncompiled
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
 from lightning_modules.multimodal.loading import choose_trained, load_language_model
+from lightning_modules.multimodal.output_scores import final_scores
 from lightning_modules.multimodal.precision import Precision
 from lightning_modules.multimodal.reading import Reading
 
@@ -140,7 +141,7 @@ class LanguageModel(nn.Module):
 
     def scores(self, states: Tensor) -> Tensor:
         """[N, C] -> [N, V]."""
-        return self.causal.get_output_embeddings()(states)
+        return final_scores(self.causal.get_output_embeddings()(states), self.causal.config)
 
     def _terms(self, states: Tensor, targets: Tensor, criterion: Criterion) -> Tensor:
         with self._autocast(states.device):

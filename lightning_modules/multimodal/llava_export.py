@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from datamodules.multimodal.batch import ImageLayout, Images
 from lightning_modules.multimodal.compiled import uncompiled
 from lightning_modules.multimodal.language_model import LanguageModel
+from lightning_modules.multimodal.output_scores import plain_scores
 from lightning_modules.multimodal.projector import Projector
 from lightning_modules.multimodal.vision_tower import VisionTower
 
@@ -216,7 +217,8 @@ def _of_language_model(language_model: LanguageModel, merge: bool) -> list[str]:
     except ValueError:
         return [f"language_model: Llava cannot be built on a {kind}"]
     scores = causal.get_output_embeddings()
-    if type(plain) is not type(causal.get_decoder()) or getattr(scores, "bias", None) is not None:
+    altered = getattr(scores, "bias", None) is not None or not plain_scores(causal.config)
+    if type(plain) is not type(causal.get_decoder()) or altered:
         return [f"language_model: a {kind} has parts that Llava has no place for"]
     return []
 

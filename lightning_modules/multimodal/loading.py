@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from lightning_modules.multimodal.language_model_settings import LanguageModelSettings, LoraSettings
+from lightning_modules.multimodal.output_scores import require_known_scores
 from lightning_modules.multimodal.precision import Precision, set_dtypes
 from lightning_modules.multimodal.pretrained import (
     config_of,
@@ -34,7 +35,8 @@ def load_language_model(
     format, so that these lose nothing, and the frozen ones are narrowed afterwards.
 
     Raises:
-        ValueError: the config names what the model type does not have, or there is no such model.
+        ValueError: the config names what the model type does not have, there is no such model, or its scores are altered
+            in a way that is not known.
     """
     from transformers import AutoModelForCausalLM
 
@@ -51,6 +53,7 @@ def load_language_model(
         network, found = read_pretrained(_SECTION, AutoModelForCausalLM, settings.path, **options)
         if found["missing_keys"]:  # transformers gives them random values
             raise ValueError(f"language_model.path: {settings.path} lacks {few(found['missing_keys'])}: is it whole?")
+    require_known_scores(network)
     widened = _widen_vocabulary(network, vocabulary)
     # Pretrained models come in evaluation mode, in which transformers checkpoints no activations; Lightning leaves it.
     return network.train(), widened

@@ -39,7 +39,7 @@ def config_of(section: str, given: Mapping[str, Any], examples: str, **own: Any)
         if not hasattr(known, key):  # transformers takes any key, a misspelt one without effect
             near = difflib.get_close_matches(key, known.to_dict(), n=1)
             raise ValueError(
-                f"{section}.config.{key}: {kind} has no such setting" + (f"; did you mean {near[0]}?" * bool(near))
+                f"{section}.config.{key}: {kind} has no such setting" + (f"; did you mean {near[0]}?" if near else "")
             )
     return AutoConfig.for_model(kind, **chosen, **own)
 

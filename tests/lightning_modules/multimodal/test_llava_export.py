@@ -189,6 +189,7 @@ def test_rows_beyond_the_tokenizers_tokens_are_not_generated(build, tokenizer, t
         ({"projector": ProjectorSettings(layer_norm=False, hidden_size=48)}, "projector.hidden_size: 48"),
         ({"projector": ProjectorSettings(layer_norm=False, kind="linear")}, "projector.kind: linear"),
         ({"language_model": "phi"}, "language_model: a phi has parts that Llava has no place for"),
+        ({"language_model": "cohere"}, "language_model: a cohere has parts that Llava has no place for"),
     ],
 )
 def test_what_does_not_allow_it_is_named(build, change, said):
