@@ -10,6 +10,7 @@ SEVERAL = {**ALONE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 def test_one_process():
     assert launched_team(ALONE) is None
     assert launched_team({"MASTER_PORT": "29500"}) is None, "left over in somebody's shell"
+    assert launched_team({**ALONE, "MASTER_PORT": "29500"}) is None
 
 
 def test_several_that_would_each_train_alone():
@@ -35,3 +36,23 @@ def test_settings_without_effect():
     ]
     (sharding,) = unheeded({"ACCELERATE_USE_FSDP": "true"}, "bf16-mixed")
     assert "configs/overlays/fsdp.yaml" in sharding
+
+
+@pytest.mark.parametrize(("asked", "names"), [("fp16", ["16", 16, "16-mixed"]), ("bf16", ["bf16", "bf16-mixed"])])
+def test_every_name_of_a_precision_is_it(asked, names):
+    environ = {"ACCELERATE_MIXED_PRECISION": asked}
+    assert [unheeded(environ, name) for name in names] == [[]] * len(names)
+    assert len(unheeded(environ, "32")) == 1
+
+
+def test_numbers_and_devices_without_effect():
+    usual = {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1", "ACCELERATE_GRADIENT_CLIPPING": "none"}
+    assert unheeded({**usual, "ACCELERATE_USE_CPU": "False"}, None, on_accelerator=True) == []
+    found = unheeded({"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "8", "ACCELERATE_GRADIENT_CLIPPING": "1.0"}, None)
+    assert found == [
+        "accelerate's gradient accumulation of 8 is not heeded; --data.init_args.micro_batch_size has that effect",
+        "accelerate's gradient clipping of 1.0 is not heeded; --trainer.gradient_clip_val has that effect",
+    ]
+    cpu = {"ACCELERATE_USE_CPU": "True"}
+    (found,) = unheeded(cpu, None, on_accelerator=True)
+    assert "--trainer.accelerator cpu" in found and unheeded(cpu, None) == []
