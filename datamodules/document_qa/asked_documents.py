@@ -12,13 +12,13 @@ from torch.utils.data import Dataset
 from datamodules.document_qa.batch import FIRST_CHUNK, QUESTION_ONLY, WHOLE, Asked, Continuations, Shown
 from datamodules.document_qa.context import Context, joined_views
 from datamodules.document_qa.option_references import refers_to_others
-from datamodules.document_qa.prompt import turned
+from datamodules.document_qa.prompt import turned, where
 from datamodules.document_qa.question import Question
 from datamodules.document_qa.readings import Reading, Readings
 from datamodules.multimodal.batch import Chat, Images, LeftOut
 from datamodules.multimodal.chat import ChatEncoder, Message
 from datamodules.multimodal.chat_sets import ChatItem, drawn, encoded, usable
-from datamodules.multimodal.images import Views, collate_views
+from datamodules.multimodal.images import Views, collate_views, no_views
 from datamodules.multimodal.packing import prompts
 from datamodules.multimodal.unusable import KnownUnusable
 from engine.sampling import Draw
@@ -33,7 +33,7 @@ class Prompt(NamedTuple):
     variant: int
     chat: Chat
     views: Views
-    continuations: tuple[tuple[int, str], ...]  # [(place of the option or -1, what is said)]
+    continuations: tuple[tuple[int, NDArray[np.int64]], ...]  # [(place of the option or -1, tokens of what is said)]
 
 
 class AskedDocuments(Dataset[Asked]):
@@ -152,14 +152,21 @@ class AskedDocuments(Dataset[Asked]):
         else:
             answer = prompter.answers(question)
             said = () if answer is None else ((-1, answer),)
-        return Prompt(variant, encoded(self.encoder.prompt, item, name), views, said)
+        continuations = tuple((option, self._said(question, text)) for option, text in said)
+        return Prompt(variant, encoded(self.encoder.prompt, item, name), views, continuations)
 
-    def _said(self, text: str) -> NDArray[np.int64]:
-        """What the assistant says in tokens, with the end of its turn: the same after any prompt."""
+    def _said(self, question: Question, text: str) -> NDArray[np.int64]:
+        """What the assistant says in tokens, with the end of its turn: the same after any prompt.
+
+        Raises:
+            UnusableSample: it cannot be said; the message names the question.
+        """
         if text not in self._known:
             if len(self._known) >= _ANSWERS:
                 self._known.clear()
-            chat = self.encoder.chat([Message(role="user", content="?"), Message(role="assistant", content=text)])
+            messages = [Message(role="user", content="?"), Message(role="assistant", content=text)]
+            item = ChatItem(messages, (), no_views(self.readings.builder.layout))
+            chat = encoded(self.encoder.chat, item, where(question))
             self._known[text] = chat.tokens[chat.supervised]
         return self._known[text]
 
@@ -168,8 +175,8 @@ class AskedDocuments(Dataset[Asked]):
     def _images(self, views: Sequence[Views]) -> Images:
         return collate_views(views, self.readings.builder.layout)
 
-    def _continuations(self, said: Sequence[tuple[tuple[int, str], ...]]) -> Continuations:
-        rows = [(prompt, option, self._said(text)) for prompt, some in enumerate(said) for option, text in some]
+    def _continuations(self, said: Sequence[tuple[tuple[int, NDArray[np.int64]], ...]]) -> Continuations:
+        rows = [(prompt, option, tokens) for prompt, some in enumerate(said) for option, tokens in some]
         lengths = [len(tokens) for *_, tokens in rows]
         padded = np.full((len(rows), max(lengths, default=1)), self.encoder.tokenizer.pad, np.int64)
         for row, (*_, tokens) in enumerate(rows):

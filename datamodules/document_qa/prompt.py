@@ -96,7 +96,9 @@ class Prompter:
         """What the assistant should say; None where it is not known."""
         if question.options:
             return None if question.right is None else self.says(question, question.right, order)
-        return self.wording.unanswerable if question.answer == UNANSWERABLE else question.answer or None
+        if question.answer == UNANSWERABLE:
+            return self.wording.unanswerable
+        return self.plain(question.answer or "") or None
 
     def messages(self, context: str, turns: Sequence[tuple[str, str | None]]) -> list[Message]:
         """A chat about a context ("": none): [(what is asked, what is answered)]; the last answer may be None."""

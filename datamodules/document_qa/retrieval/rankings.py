@@ -36,8 +36,8 @@ def rankings_file(name: str) -> Path:
 def read_rankings(path: Path) -> dict[str, Ranked]:
     """By each question's id.
 
-    Lines are objects {"id": a text, "document": its name, "pages": [numbers from 1, the best first], "scores": [as many,
-    falling]}.
+    Lines are objects {"id": a text, "document": its name, "pages": [numbers from 1, the best first],
+    "scores": [as many, falling]}.
 
     Raises:
         ValueError: names the line of what is none of that.

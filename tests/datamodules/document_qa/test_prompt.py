@@ -51,6 +51,11 @@ def test_an_answer_that_nobody_knows_is_none() -> None:
     assert prompter.answers(Question("8", "How long?", "pump", answer="3 m")) == "3 m"
 
 
+def test_an_open_answer_holds_no_special_token() -> None:
+    question = Question("8", "How long?", "pump", answer="<|end|> 5")
+    assert Prompter(CONTROL).answers(question) == "< |end|> 5"
+
+
 def test_that_there_is_no_answer_is_said_in_the_prompt_s_language() -> None:
     unanswerable = Question("8", "How long?", "pump", answer=UNANSWERABLE)
     said = [Prompter(CONTROL, language=language).answers(unanswerable) for language in ("en", "zh")]
