@@ -21,18 +21,35 @@ _ANYWHERE = re.compile(
     r"|未(?:提及|说明|给出|提到|指明|注明|标明|涉及)|没有(?:提及|说明|给出|提到|指明|标明|相关|答案)"
     r"|(?:不存在|无|缺乏)(?:答案|相关信息)|信息不足"
 )
+# What a right answer says so with: "No, it does not contain mercury", "No data link" and "none" are answers.
+_RIGHT = re.compile(
+    rf"(?:it is |(?:this|the) question is )?(?:{UNANSWERABLE}|un-?answerable)|no answer (?:can be )?(?:found|given)"
+    r"|(?:(?:the|this) question |it )?(?:can ?not|can't) be (?:answered|determined)"
+    r"(?: (?:from|by|with) (?:the|this) (?:document|text|context))?"
+    r"|(?:the|this) (?:document|text|context) (?:does not|doesn't) (?:say|tell|answer (?:it|this|the question))"
+    r"|(?:there is )?(?:not enough|insufficient) information"
+    r"|not (?:given|stated|specified|mentioned|provided|found) (?:in|by) (?:the|this) (?:document|text|context)"
+    r"|(?:该问题|此问题|本题|问题|文中|文档中?|根据文档)?(?:无法|不能|不可)(?:回答|确定|判断|得知)"
+    r"|(?:文中|文档中?)?(?:均|并)?(?:未|没有)(?:提及|说明|给出|提到|涉及)"
+    r"|(?:文中|文档中?)?(?:没有|无)(?:答案|相关信息)|信息不足"
+)
 
 
 def is_abstention(text: str) -> bool:
     """Whether an answer, in English or Chinese, says that the question cannot be answered. Nothing at all does not."""
-    text = " ".join(unicodedata.normalize("NFKC", text).replace("\u2019", "'").casefold().split()).strip(" .。!")
+    text = _plain(text)
     return bool(_WHOLE.fullmatch(text) or _ANYWHERE.search(text))
+
+
+def says_unanswerable(answer: str) -> bool:
+    """Whether a right answer, or an option, says no more than that the document does not answer the question."""
+    return bool(_RIGHT.fullmatch(_plain(answer)))
 
 
 def is_unanswerable(question: Question) -> bool:
     """Whether abstaining is right: so is the option that says so, where there is one."""
     if question.answer_type in ("choice", None) and question.answer is not None:
-        return question.source == "none" or is_abstention(question.answer)
+        return question.source == "none" or says_unanswerable(question.answer)
     return question.source == "none" or question.answer_type == "unanswerable"
 
 
@@ -49,3 +66,7 @@ def abstention_f1(unanswerable: Sequence[bool], abstained: Sequence[bool]) -> fl
     if not total:
         raise ValueError("no abstention, right or not, has no F1")
     return 2 * both / total
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).replace("\u2019", "'").casefold().split()).strip(" .。!")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from datamodules.document_qa.batch import Said
-from datamodules.document_qa.grading.abstention import is_abstention, is_unanswerable
+from datamodules.document_qa.grading.abstention import is_abstention, is_unanswerable, says_unanswerable
 from datamodules.document_qa.grading.quantities import same_quantities
 from datamodules.document_qa.grading.relations import same_relation
 from datamodules.document_qa.grading.words import anls, character_f1, exact_match, token_f1
@@ -27,16 +27,17 @@ class Grade(NamedTuple):
 
 
 def grade(question: Question, said: Said, relative_tolerance: float = 0.0) -> Grade:
-    """A choice is right if the right option was chosen. An open answer is right, by the type of its question, if it is
-    the same quantity, says the same of two parts, or rightly abstains; else if it is the same text (exact match).
+    """A choice is right if the right option was chosen, or another of the same text. An open answer is right, by the
+    type of its question, if it is the same quantity, says the same of two parts, or rightly abstains; else if it is the
+    same text (exact match).
 
     Args:
         relative_tolerance: of numbers, see `same_quantities`.
     """
     if question.options:
-        chosen = said.chosen
-        right = None if question.right is None else float(chosen == question.right)
-        return Grade(right, {}, chosen >= 0 and is_abstention(question.options[chosen]))
+        chosen = question.options[said.chosen] if said.options else None
+        right = None if question.right is None else float(chosen == question.options[question.right])
+        return Grade(right, {}, chosen is not None and says_unanswerable(chosen))
     return grade_text(question, said.text, relative_tolerance)
 
 
@@ -60,4 +61,5 @@ def grade_text(question: Question, text: str, relative_tolerance: float = 0.0) -
     elif question.answer_type == "relation":
         right = max(right, *(same_relation(answer, text, question.question) for answer in accepted))
         measures["relation_accuracy"] = right
-    return Grade(right, measures, abstained)
+    # "No data link" is no abstention where it is right.
+    return Grade(right, measures, abstained and right < 1.0)

@@ -127,7 +127,11 @@ def _choice_accuracy(items: Sequence[Graded]) -> Figure | None:
 
 
 def _balanced_accuracy(items: Sequence[Graded]) -> Figure | None:
-    pairs = [(one.question.right, one.said.chosen) for one in items if one.question.right is not None]
+    pairs = [
+        (one.question.right, one.question.right if one.grade.right else one.said.chosen)
+        for one in items
+        if one.question.right is not None
+    ]
     right, chosen = [one for one, _ in pairs], [one for _, one in pairs]
     return Figure(balanced_accuracy(right, chosen), len(pairs)) if pairs else None
 

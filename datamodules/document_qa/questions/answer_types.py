@@ -2,21 +2,13 @@
 
 import re
 
-from datamodules.document_qa.grading.abstention import is_abstention
+from datamodules.document_qa.grading.abstention import says_unanswerable
 from datamodules.document_qa.grading.quantities import is_quantity
 from datamodules.document_qa.grading.relations import parse_relation
 from datamodules.document_qa.question import UNANSWERABLE, AnswerType
 
-_ALSO_ANSWERS = ("none", "n/a", "unknown", "no answer", "无", "没有", "未知")
-"""What an asked person may say of the document, too: "which parts are worn?", "none"."""
-
 _OF_SOMETHING = re.compile(r"\b(?:of|from|than|to)\b|[^\x00-\u02ff]")
 """The left of the valve is a place, the left valve is not. Chinese has no such words, and is told by its forms."""
-
-
-def is_unanswerable(answer: str) -> bool:
-    """Whether a right answer says that the document does not answer the question."""
-    return is_abstention(answer) and answer.strip(" .。").casefold() not in _ALSO_ANSWERS
 
 
 def in_its_words(answer: str) -> str:
@@ -27,7 +19,7 @@ def in_its_words(answer: str) -> str:
 
 def answer_type_of(answer: str) -> AnswerType:
     """The type of a right answer to an open question: a number may have a unit."""
-    if is_unanswerable(answer):
+    if says_unanswerable(answer):
         return "unanswerable"
     if is_quantity(answer):
         return "number"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
+from datamodules.document_qa.grading.abstention import is_abstention
 from datamodules.document_qa.question import ANSWER_TYPES, SOURCES, UNANSWERABLE, AnswerType, Question, Source
-from datamodules.document_qa.questions.answer_types import answer_type_of, in_its_words, is_unanswerable
+from datamodules.document_qa.questions.answer_types import answer_type_of, in_its_words
 from datamodules.document_qa.questions.options import place_of, without_letters
 
 FIELDS = ("id", "question", "document", "options", "answer", "evidence_pages", "evidence_sources", "answer_type")
@@ -164,7 +165,7 @@ def _open(answer: str | None, answer_type: AnswerType | None) -> tuple[str | Non
     """Answer and type of an open question, of which one may tell the other."""
     if answer is None:
         return UNANSWERABLE if answer_type == "unanswerable" else None, answer_type
-    if answer_type == "unanswerable" and not is_unanswerable(answer):
+    if answer_type == "unanswerable" and not is_abstention(answer):
         raise ValueError(f"answer: found {answer!r} of answer_type unanswerable, expected none, or {UNANSWERABLE!r}")
     return in_its_words(answer), answer_type or answer_type_of(answer)
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from datamodules.document_qa.grading.abstention import abstention_f1, is_abstention, is_unanswerable
+from datamodules.document_qa.grading.abstention import abstention_f1, is_abstention, is_unanswerable, says_unanswerable
 from datamodules.document_qa.question import UNANSWERABLE, Question
+from datamodules.document_qa.questions.answer_types import answer_type_of
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,30 @@ def test_which_questions_have_no_answer():
     assert is_unanswerable(one._replace(options=("a", UNANSWERABLE), answer=UNANSWERABLE, answer_type="choice"))
     assert is_unanswerable(one._replace(source="none"))
     assert not is_unanswerable(one._replace(answer="none", answer_type="string")), "how many alarms? none"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "No, it does not contain mercury", "No data link", "None", "none of the above", "N/A", "Unknown", "不能反转",
+        "The valve cannot be determined to leak", "no such alarm", "没有", "",
+    ],
+)  # fmt: skip
+def test_right_answers_that_sound_like_none(answer):
+    assert not says_unanswerable(answer)
+    assert answer_type_of(answer) != "unanswerable"
+    assert not is_unanswerable(Question("a", "?", "d", ("x", answer), answer, 1, "choice"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UNANSWERABLE, "Not answerable.", "Unanswerable", "It cannot be determined from the document", "无法回答。", "文中未提及",
+        "The document does not say.", "信息不足",
+    ],
+)  # fmt: skip
+def test_right_answers_that_are_none(answer):
+    assert says_unanswerable(answer) and is_abstention(answer) and answer_type_of(answer) == "unanswerable"
 
 
 def test_f1_by_hand():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datamodules.document_qa.batch import AnswerRecord, Evidence, Said
-from datamodules.document_qa.grading.baselines import UsualAnswers, asked_in, usual_answers
+from datamodules.document_qa.grading.baselines import UsualAnswers, asked_in, by_chance, by_custom, usual_answers
 from datamodules.document_qa.grading.grade import grade
 from datamodules.document_qa.grading.summary import figures, summary
 from datamodules.document_qa.question import UNANSWERABLE, Question
@@ -39,7 +39,7 @@ RECORDS = [
 
 
 def test_by_hand():
-    found = summary(ASKED.__getitem__, RECORDS, UsualAnswers(1, {"number": "3.5 A", "string": "iron"}))
+    found = summary(ASKED.__getitem__, RECORDS, UsualAnswers(1, "3.5 A"))
     assert found["accuracy"] == 1.0 and found["text/accuracy"] == 1.0 and found["choice_accuracy"] == 1.0
     assert found["baseline/question_only/accuracy"] == 0.0
     assert found["baseline/random/accuracy"] == pytest.approx(1 / 15)
@@ -87,16 +87,37 @@ def test_the_tolerance_is_for_numbers():
 
 def test_the_usual_answers():
     more = [CHOICE._replace(right=0), CHOICE, CHOICE._replace(right=0), STRING, STRING, STRING._replace(answer="a")]
-    assert usual_answers(more) == UsualAnswers(0, {"string": "steel"})
-    assert usual_answers([]) == UsualAnswers(None, {})
+    assert usual_answers(more) == UsualAnswers(0, "steel")
+    assert usual_answers([]) == UsualAnswers(None, None)
     assert usual_answers([CHOICE, CHOICE._replace(right=0)]).place == 0, "of equals the first letter"
     assert len(list(asked_in(TinyQuestions(0, 12, together=2)))) == 24
+
+
+def test_custom_does_not_know_which_questions_have_no_answer():
+    usual = usual_answers([NUMBER, NUMBER, STRING, NOTHING])
+    assert by_custom(NUMBER, usual) == 1.0 and by_custom(NOTHING, usual) == by_custom(STRING, usual) == 0.0
+
+
+def test_the_right_words_are_right_by_whatever_letter():
+    twice = CHOICE._replace(options=("y", "y", "z"))
+    assert [grade(twice, choice(place)).right for place in range(3)] == [1.0, 1.0, 0.0]
+    assert by_chance(twice) == pytest.approx(2 / 3) and by_custom(twice, UsualAnswers(0)) == 1.0
+    assert [by_custom(twice, UsualAnswers(place)) for place in (2, 5, None)] == [0.0, 0.0, 0.0]
+    assert summary([twice].__getitem__, [AnswerRecord(0, choice(0))])["balanced_accuracy"] == 1.0
+
+
+def test_a_right_answer_is_no_abstention_whatever_it_sounds_like():
+    link = STRING._replace(answer="No data link")
+    assert grade(link, words("no data link")).right == 1.0 and not grade(link, words("no data link")).abstained
+    assert grade(link, words("no information")).abstained
+    none = CHOICE._replace(options=("None", "One"), answer="None", right=0)
+    assert not grade(none, choice(0, 2)).abstained
 
 
 @given(st.permutations(range(len(RECORDS))), st.lists(st.integers(0, len(RECORDS) - 1), max_size=4))
 def test_order_and_doubles_do_not_matter(order, doubles):
     """As processes find the records, and as they pad what they share out."""
-    usual = UsualAnswers(1, {})
+    usual = UsualAnswers(1, None)
     found = figures(ASKED.__getitem__, [RECORDS[place] for place in (*order, *doubles)], usual)
     assert found == figures(ASKED.__getitem__, RECORDS, usual)
     assert list(found) == list(figures(ASKED.__getitem__, RECORDS, usual))
