@@ -107,7 +107,9 @@ class Readings:
         if not self.evidence_first:
             return ranked
         evidence = [page for page in question.evidence_pages if 1 <= page <= len(document.pages)]
-        return [*evidence, *(page for page in ranked if page not in evidence)]
+        # As many as without evidence: one page more would tell which questions can be answered.
+        most = max(len(ranked), len(evidence))
+        return [*evidence, *(page for page in ranked if page not in evidence)][:most]
 
     def _nothing_left(self, question: Question, document: Document, ranked: Sequence[int]) -> str:
         asked, settings = f"{where(question)}: {document.name}", self.builder.settings
@@ -138,6 +140,9 @@ class Readings:
 
 
 def in_turn(rankings: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Rankings of the same pages as one: everybody's first, everybody's second, ..., each page once."""
+    """Rankings of the same pages as one: everybody's first, everybody's second, ..., each page once.
+
+    None is left out: what a question of a chat is about may be in its own ranking alone.
+    """
     rounds = zip_longest(*rankings)
     return tuple(dict.fromkeys(page for one in rounds for page in one if page is not None))

@@ -22,7 +22,7 @@ def make_retriever(settings: RetrieverSettings) -> Retriever:
     if settings.kind == "all_pages":
         return AllPages()
     if settings.kind == "oracle":
-        return Oracle(_First(Bm25(), settings.pages))
+        return Oracle(_First(Bm25(), 1))
     if settings.kind in ("bm25", "page_mention_bm25"):
         return _First(Bm25() if settings.kind == "bm25" else PageMention(Bm25()), settings.pages)
     assert settings.rankings is not None  # by check()
@@ -40,7 +40,7 @@ class AllPages:
 class Oracle:
     """The evidence pages, in their order; where a question tells none, another retriever's.
 
-    Nothing at all would tell the model which questions cannot be answered.
+    Nothing at all would tell the model which questions cannot be answered, and so would more pages than others have.
     """
 
     def __init__(self, otherwise: Retriever) -> None:

@@ -13,8 +13,8 @@ class RetrieverSettings:
     """How pages are found. Words find words: no bm25 finds a page that is a picture alone (a scan, a drawing without text); a question that names its page, dense and hybrid do.
 
     Args:
-        kind: `bm25` (Okapi BM25 over words, numbers and Chinese characters), `page_mention_bm25` (first the pages that the question names, as in "on page 3" and "第10页", then bm25), `dense` (as a trained PageRetriever ranks them), `hybrid` (bm25 and dense, by reciprocal rank fusion), `oracle` (the evidence pages; where a question tells none, bm25), `all_pages` (all, in their order).
-        pages: the most pages, the best first; null for as many as the context takes. Of all_pages and oracle it takes none away.
+        kind: `bm25` (Okapi BM25 over words, numbers and Chinese characters), `page_mention_bm25` (first the pages that the question names, as in "on page 3" and "第10页", then bm25), `dense` (as a trained PageRetriever ranks them), `hybrid` (bm25 and dense, by reciprocal rank fusion), `oracle` (the evidence pages; where a question tells none, the first one by bm25), `all_pages` (all, in their order).
+        pages: the most pages, the best first; null for as many as the context takes. Of all_pages and oracle it takes none away. It is of each question: a chat that trains on several (data.questions_per_chat) shows the pages of all of them, as each needs its own; data.context.tokens bounds them all the same.
         rankings: of dense and hybrid: the file that `predict` of a PageRetriever wrote, or its run.
     """  # noqa: E501
 

@@ -300,6 +300,14 @@ def test_evidence_is_shown_in_training_whatever_the_retriever_says() -> None:
         assert set(question.evidence_pages) <= set(shown.choice.pages)
 
 
+@pytest.mark.parametrize("pages", [1, 2])
+def test_evidence_adds_no_page(pages: int) -> None:
+    for sample in range(8):
+        (question,) = TinyQuestions(1, 8).questions(0, sample)
+        ranked = readings(kind="bm25", pages=pages, evidence_first=True).reading(0, sample).ranked
+        assert len(ranked) == pages and ranked[: len(question.evidence_pages)] == question.evidence_pages
+
+
 def test_several_questions_share_the_pages_of_all() -> None:
     assert in_turn([[3, 1], [2, 3, 4], []]) == (3, 2, 1, 4)
 
