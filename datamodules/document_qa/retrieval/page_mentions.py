@@ -1,4 +1,4 @@
-"""Pages that a question names: "on page 3", "pages 4-6 and 9", "pp. 2, 5", "第10页", "第3至5页", "第十二页"."""
+"""Pages that a question names: "on page 3" (one), "pages 4-6 and 9", "pp. 2, 5", "第10页", "第3至5页", "第十二页"."""
 
 import re
 import unicodedata
@@ -11,7 +11,9 @@ _NUMERAL = f"(?:[0-9]+|[{''.join(_DIGITS)}十百]+)"
 _TO = "(?:-|–|—|~|～|到|至)"
 
 _ENGLISH = re.compile(
-    r"\b(?:pages?|pp?\.|pg\.)\s*((?:no\.\s*)?[0-9]+(?:\s*(?:-|–|—|to|through|,\s*and|,|and|&|or)\s*[0-9]+)*)\b",
+    # After the singular a second number is something else's: "on page 3, 12 V", "page 2 and 3 bolts".
+    r"\b(?:(?:page|p\.|pg\.)\s*(?:no\.\s*)?([0-9]+)"
+    r"|(?:pages|pp\.)\s*((?:nos?\.\s*)?[0-9]+(?:\s*(?:-|–|—|to|through|,\s*and|,|and|&|or)\s*[0-9]+)*))\b",
     re.IGNORECASE,
 )
 _CHINESE = re.compile(
@@ -26,7 +28,7 @@ def mentioned_pages(text: str) -> list[int]:
     text = unicodedata.normalize("NFKC", text)
     found: list[tuple[int, list[int]]] = []
     for match in _ENGLISH.finditer(text):
-        found.append((match.start(), _numbers(match[1])))
+        found.append((match.start(), _numbers(match[1] or match[2])))
     for match in _CHINESE.finditer(text):
         pages = _numbers(match[1])
         if match[2] and pages:  # 第3页至第5页

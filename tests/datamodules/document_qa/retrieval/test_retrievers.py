@@ -84,6 +84,10 @@ def test_terms(text, expected):
         ("pp. 3–5", [3, 4, 5]),
         ("p. 8", [8]),
         ("see page 7 and, later, page 2", [7, 2]),
+        ("On page 3, 12 V is named", [3]),
+        ("page 2 and 3 bolts", [2]),
+        ("p. 4 or 5 mm", [4]),
+        ("page 3 and pages 5-6", [3, 5, 6]),
         ("page no. 4", [4]),
         ("pages 2 to 4", [2, 3, 4]),
         ("page 3 and page 3", [3]),
@@ -143,7 +147,8 @@ def test_kinds(rankings):
 
     assert ranked("all_pages", pages=1) == [1, 2, 3, 4, 5]
     assert ranked("oracle", pages=1) == [2, 4]
-    assert ranked("oracle", asks("the relay"), pages=1) == [4], "without evidence it looks as others do"
+    for pages in (1, 4, None):
+        assert ranked("oracle", asks("the relay"), pages=pages) == [4], "without evidence it looks as others do"
     assert ranked("bm25", pages=1) == ranked("bm25")[:1] and len(ranked("bm25", pages=None)) == 5
     assert ranked("page_mention_bm25", pages=2)[0] == 3 and len(ranked("page_mention_bm25", pages=2)) == 2
     assert ranked("dense", rankings=path, pages=2) == [5, 3]
