@@ -66,7 +66,7 @@ class WeightsAndBiases(WandbLogger):
 
     @rank_zero_only
     def begin(self) -> None:
-        """From now on there is a record.
+        """From now on there is a record; where W&B itself is at fault, none.
 
         Raises:
             ValueError: W&B cannot be reached, or does not know the user.
@@ -76,19 +76,23 @@ class WeightsAndBiases(WandbLogger):
         self._begun = True
         import wandb
 
-        self._wandb_init["id"] = self._run_id()
-        # What is printed is in train.log already; of the program's own text W&B keeps nothing.
-        self._wandb_init["settings"] = wandb.Settings(
-            console="off", silent=True, save_code=False, disable_git=True,
-            finish_timeout=_FINISH_PATIENCE, finish_timeout_raises=False,
-        )  # fmt: skip
         try:
+            self._wandb_init["id"] = self._run_id()
+            # What is printed is in train.log already; of the program's own text W&B keeps nothing.
+            self._wandb_init["settings"] = wandb.Settings(
+                console="off", silent=True, save_code=False, disable_git=True,
+                finish_timeout=_FINISH_PATIENCE, finish_timeout_raises=False,
+            )  # fmt: skip
             self.experiment.config.update(dict(self.run_config), allow_val_change=True)
         except wandb.Error as error:
             raise ValueError(
                 f"W&B does not begin a record: {error} Log in with `wandb login`, or record without a network: "
                 "--wandb.mode offline"
             ) from error
+        except Exception as error:
+            self._ended = True
+            log.warning("WARNING: W&B does not begin a record (%s); this run goes on without it", error)
+            return
         where = "uploading" if self.settings.mode == "online" else f"wandb sync {self.folder}/wandb/offline-run-*"
         log.info("W&B: project %s, run %s; %s", self.settings.project, self._wandb_init["id"], where)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import commands.lean_imports  # noqa: F401  (before lightning)
+import torch
 import yaml
 from filelock import BaseFileLock
 from jsonargparse import Namespace
@@ -144,7 +145,8 @@ class LockstepCLI(LightningCLI):
         part_from_earlier_lives(os.environ)
         config.run_name, config.ckpt_path = folder.name, checkpoint or None
         config.trainer.default_root_dir = str(folder)
-        for warning in unheeded(os.environ, config.trainer.precision):
+        on_accelerator = config.trainer.accelerator != "cpu" and torch.accelerator.is_available()
+        for warning in unheeded(os.environ, config.trainer.precision, on_accelerator):
             log.warning("WARNING: %s", warning)
         config.trainer.devices, config.trainer.num_nodes = match_team(
             config.trainer.devices, config.trainer.num_nodes, team
@@ -231,6 +233,9 @@ class LockstepCLI(LightningCLI):
         wandb = self._get(self.config_init, "wandb")
         if wandb.project:
             loggers.append(WeightsAndBiases(wandb, folder, yaml.safe_load(self._config_text)))
+        for key in ("name", "entity"):
+            if getattr(wandb, key) and not wandb.project:
+                log.warning("WARNING: wandb.%s has no effect: W&B records where there is a --wandb.project", key)
         return loggers
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:

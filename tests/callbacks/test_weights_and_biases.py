@@ -77,6 +77,28 @@ def test_online_without_an_account(logger):
         logger(mode="online").begin()
 
 
+@pytest.mark.parametrize("fails", ["init", "Settings"])
+def test_another_error_at_the_beginning_does_not_stop_the_run(logger, monkeypatch, said, caplog, fails):
+    def broken(*args, **kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(f"wandb.{fails}", broken)
+    one = logger()
+    with caplog.at_level(logging.INFO, "lockstep"):
+        one.log_metrics({"train/loss": 1.0}, 1)
+        one.log_metrics({"train/loss": 1.0}, 2)
+    (warning,) = [line for line in said if "W&B" in line]
+    assert "no space left on device" in warning and "goes on without it" in warning
+    one.finalize("success")
+    assert services() == []
+
+
+def test_a_name_without_a_project_is_told(lockstep, said):
+    run = lockstep("fit", *TINY, "--wandb.name", "mine", "--trainer.max_steps", "1", name="a")
+    assert [line for line in said if "wandb.name has no effect" in line and "--wandb.project" in line]
+    assert not (run.folder / "wandb").exists()
+
+
 def test_without_the_package(logger, monkeypatch):
     monkeypatch.setattr("lightning.pytorch.loggers.wandb._WANDB_AVAILABLE", False)
     with pytest.raises(ValueError, match=r"wandb is not installed: pip install -e '\.\[wandb\]'"):
