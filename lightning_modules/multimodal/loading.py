@@ -35,7 +35,7 @@ def load_language_model(
     format, so that these lose nothing, and the frozen ones are narrowed afterwards.
 
     Raises:
-        ValueError: the config names what the model type does not have, there is no such model, or its scores are altered
+        ValueError: the config names what the model type does not have, there is no such model, or it alters its scores
             in a way that is not known.
     """
     from transformers import AutoModelForCausalLM

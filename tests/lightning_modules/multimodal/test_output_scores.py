@@ -51,7 +51,8 @@ def test_a_model_with_an_alteration_of_its_own_is_refused(build, monkeypatch):
 def test_other_architectures_are_taken(kind):
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(kind, vocab_size=40, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, **TOKENS)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = AutoConfig.for_model(kind, vocab_size=40, **sizes, **TOKENS)
     network = AutoModelForCausalLM.from_config(config)
     require_known_scores(network)
     assert "forward" not in vars(network.get_decoder())
