@@ -44,6 +44,7 @@ class DocumentDataModule(AnsweredQuestions):
         system: a system message before each context; null for none.
         hard_negatives: to `retrieve`: wrong pages of the same document that come with each question, beside the other questions' pages.
         rank: to `retrieve`: the questions whose pages `predict` ranks, of `train`, `validation`, `test` and `predict`.
+        evaluation_batch_size: questions (or pages) that one device reads at once in evaluations, each with all its context; figures do not depend on it.
         images: see ImageDataModule, MultimodalDataModule and LockstepDataModule.
     """  # noqa: E501
 
@@ -67,9 +68,10 @@ class DocumentDataModule(AnsweredQuestions):
         system: str | None = None,
         hard_negatives: int = 3,
         rank: list[Split] | None = None,
+        evaluation_batch_size: int = 16,
         **images: Any,
     ) -> None:
-        super().__init__(**images)
+        super().__init__(evaluation_batch_size=evaluation_batch_size, **images)
         self.context, self.retriever = context or ContextSettings(), retriever or RetrieverSettings()
         self.augmentation = augmentation or AugmentationSettings()
         self.context.check("data.init_args.context.")

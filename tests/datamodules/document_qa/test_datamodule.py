@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from jsonargparse import ArgumentParser
 
 from datamodules.document_qa.asked_documents import AskedDocuments
 from datamodules.document_qa.augmentation.settings import AugmentationSettings
@@ -16,6 +17,8 @@ from datamodules.document_qa.context import ContextSettings
 from datamodules.document_qa.ranked_set import RankedSet
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval_examples import RetrievalExamples
+from datamodules.document_qa.synthetic_manuals import SyntheticManuals
+from datamodules.document_qa.user_documents import DocumentQuestions
 from engine.sampling import Draw
 from tests.tiny_documents import LAYOUT, TinyDocuments, tiny_tokenizer, write_config
 
@@ -179,3 +182,13 @@ def test_a_run_goes_on_in_the_middle_of_an_altered_epoch(lockstep: Any, tmp_path
     assert sorted(through.series("train/loss")) == [1, 2, 3, 4, 5]
     ablated = lockstep("test", "--data.ablate", "figure", name="stopped")
     assert (ablated.folder / "ablation" / "figure.json").is_file()
+
+
+@pytest.mark.parametrize("kind", [DocumentQuestions, SyntheticManuals])
+def test_few_questions_are_asked_at_once_unless_told(kind):
+    """Each comes with its whole context: the other families' 256 would not fit into a device."""
+    parser = ArgumentParser()
+    parser.add_class_arguments(kind, "data")
+    assert parser.get_defaults().data.evaluation_batch_size == 16
+    assert TinyDocuments(batch_size=1).evaluation_batch_size == 16
+    assert TinyDocuments(batch_size=1, evaluation_batch_size=7).evaluation_batch_size == 7
