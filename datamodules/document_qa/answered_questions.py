@@ -87,7 +87,7 @@ class AnsweredQuestions(ImageDataModule):
 
     def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
         """{name: figure} of all records of an evaluation."""
-        return summary(self.question, records, self._usual)
+        return summary(self.question, records, self._usual, retrieved=self.ablate != "question_only")
 
     def write_test_report(self, folder: Path, records: Sequence[AnswerRecord]) -> None:
         """Into a run's folder: the answers of a test, and how they compare with other ablations.
@@ -105,7 +105,7 @@ class AnsweredQuestions(ImageDataModule):
         Args:
             predictions: what `predict` has written, in whole.
         """
-        write_prediction_report(folder, self.evaluated_questions, predictions, self._checkpoint)
+        write_prediction_report(folder, self.evaluated_questions, predictions, self._checkpoint, self.ablate)
 
     @property
     def _checkpoint(self) -> str | None:

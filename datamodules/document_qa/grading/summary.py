@@ -34,9 +34,11 @@ def summary(
     records: Sequence[AnswerRecord],
     usual: UsualAnswers | None = None,
     relative_tolerance: float = 0.0,
+    retrieved: bool = True,
 ) -> dict[str, float]:
     """The value of each of `figures`, which see."""
-    return {name: figure.value for name, figure in figures(questions, records, usual, relative_tolerance).items()}
+    found = figures(questions, records, usual, relative_tolerance, retrieved)
+    return {name: figure.value for name, figure in found.items()}
 
 
 def figures(
@@ -44,6 +46,7 @@ def figures(
     records: Sequence[AnswerRecord],
     usual: UsualAnswers | None = None,
     relative_tolerance: float = 0.0,
+    retrieved: bool = True,
 ) -> dict[str, Figure]:
     """{name: figure} of all questions, as SOURCE/name of those with that evidence, and of who else answers them.
 
@@ -64,11 +67,17 @@ def figures(
             how many processes found them.
         usual: what is answered by custom; None: nobody knows, and there is no baseline/majority.
         relative_tolerance: of numbers.
+        retrieved: pages were looked for, and a question for which none was found counts with a recall of 0; else there
+            are no recalls.
+
+    Raises:
+        ValueError: the confidence of an answer is not a number; the message names the question.
     """
     records = in_order(records)
     asked = [questions(record.sample) for record in records]
     own = graded(asked, records, relative_tolerance)
-    found = _by_source(own, _MEASURES)
+    measures = _MEASURES if retrieved else {name: one for name, one in _MEASURES.items() if name not in _RECALLS}
+    found = _by_source(own, measures)
     blind = [
         Graded(one.question, one.record, said, grade(one.question, said, relative_tolerance))
         for one in own
@@ -152,6 +161,15 @@ def _calibration_error(items: Sequence[Graded]) -> Figure | None:
     known = [(one.said.confidence, one.grade.right) for one in items if one.grade.right is not None]
     if not known:
         return None
+    unsure = [one for one in items if one.grade.right is not None and not math.isfinite(one.said.confidence)]
+    if unsure:
+        first = unsure[0]
+        raise ValueError(
+            f"sample {first.record.sample} (question {first.question.id}, document {first.question.document}): the "
+            f"confidence of its answer is {first.said.confidence}, as of {len(unsure)} of {len(known)} answers: the "
+            "model has diverged, or overflows in 16 bits. Take an earlier checkpoint, train with a lower learning rate, "
+            "or with trainer.precision bf16-mixed or 32-true"
+        )
     return Figure(calibration_error([one for one, _ in known], [right for _, right in known]), len(known))
 
 
@@ -170,7 +188,7 @@ def _page_recall(first: int) -> Measure:
     return lambda items: _mean(
         page_recall(one.record.ranked, one.question.evidence_pages, first)
         for one in items
-        if one.record.ranked and one.question.evidence_pages
+        if one.question.evidence_pages
     )
 
 
@@ -178,7 +196,7 @@ def _context_recall(items: Sequence[Graded]) -> Figure | None:
     return _mean(
         page_recall(one.record.pages, one.question.evidence_pages, len(one.record.pages))
         for one in items
-        if one.record.pages and one.question.evidence_pages
+        if one.question.evidence_pages
     )
 
 
@@ -218,3 +236,5 @@ _MEASURES: dict[str, Measure] = {
     "loss": _loss,
     "perplexity": _perplexity,
 }
+
+_RECALLS = {*(f"page_recall@{first}" for first in FIRST_PAGES), "context_recall"}

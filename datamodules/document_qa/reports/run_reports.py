@@ -54,7 +54,7 @@ def write_test_reports(
     """
     records = in_order(records)
     questions = {record.sample: _question(asked, record.sample) for record in records}
-    found = figures(questions.__getitem__, records, usual)
+    found = figures(questions.__getitem__, records, usual, retrieved=ablate != "question_only")
     shown = _AsShown(asked, ablate)
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights", "documents": _DOCUMENTS[ablate]}
     place, stem = (folder, "test_report") if ablate == WHOLE else (folder / FOLDER, f"{ablate}_report")
@@ -76,7 +76,9 @@ def write_test_reports(
     log.info("report: %s", folder / "ablation.html")
 
 
-def write_prediction_report(folder: Path, asked: QuestionSet, predictions: Path, checkpoint: str | None) -> None:
+def write_prediction_report(
+    folder: Path, asked: QuestionSet, predictions: Path, checkpoint: str | None, ablate: Ablation = "none"
+) -> None:
     """`prediction_report.html`: the answers in a file of predictions, a line each, with their pages.
 
     Raises:
@@ -91,7 +93,7 @@ def write_prediction_report(folder: Path, asked: QuestionSet, predictions: Path,
         else:
             records.append(record)
     questions = {record.sample: _question(asked, record.sample) for record in records}
-    found = figures(questions.__getitem__, records)
+    found = figures(questions.__getitem__, records, retrieved=ablate != "question_only")
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights"}
     title = "Prediction report"
     path = write_answers_report(folder, "prediction_report", title, asked, records, found, about, unanswered)

@@ -63,8 +63,23 @@ def test_only_what_applies():
         "evidence_page_accuracy", "loss", "perplexity",
     }  # fmt: skip
     assert not any("majority" in name for name in found), "nobody knows the usual answers"
-    unknown = CHOICE._replace(answer=None, right=None)
+    unknown = CHOICE._replace(answer=None, right=None, evidence_pages=())
     assert set(summary(lambda sample: unknown, [AnswerRecord(0, Said("", (-1.0, -2.0, -3.0), 0.5))])) == set()
+
+
+def test_what_was_not_found_was_not_recalled():
+    records = [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), pages=())]
+    found = summary([CHOICE, CHOICE].__getitem__, records)
+    assert found["page_recall@1"] == found["page_recall@4"] == found["context_recall"] == 0.5
+    nothing = summary([CHOICE, CHOICE].__getitem__, records[1:])
+    assert nothing["page_recall@1"] == nothing["context_recall"] == nothing["table/context_recall"] == 0.0
+    assert not any("recall" in name for name in summary([CHOICE].__getitem__, records[:1], retrieved=False))
+
+
+def test_an_answer_without_a_number_for_its_confidence_is_named():
+    broken = RECORDS[1]._replace(whole=words("x", math.nan))
+    with pytest.raises(ValueError, match=r"sample 1 \(question n, document d\).* nan, .*diverged.*earlier checkpoint"):
+        summary(ASKED.__getitem__, [RECORDS[0], broken])
 
 
 def test_a_right_answer_in_the_same_words_is_right():
