@@ -45,7 +45,8 @@ class AskedDocuments(Dataset[Asked]):
         option_orders: how many cyclic orders of its options a choice question is asked in, WHOLE among them; one
             whose options refer to others is asked as it is alone.
         question_only: ask each once more without its document.
-        evidence: of so many first samples, ask with each chunk of the context left out, too; None: of all.
+        evidence: of so many first samples, ask with each chunk of the context left out, too; None: of all. Of a context
+            with more chunks than `ContextSettings.evidence_chunks` those of the retriever's best pages are.
         in_order: keep the samples' order, in which predictions are written as they come.
         number: of samples, the first ones; None for all.
         leave_out: leave samples out that cannot be used; otherwise they are errors.
@@ -135,11 +136,18 @@ class AskedDocuments(Dataset[Asked]):
     def _without_each_chunk(
         self, question: Question, reading: Reading, context: Context, name: str
     ) -> Iterator[Prompt]:
-        for place in range(len(context.chunks)):
+        for place in self._looked_at(reading, context):
             rest = self.readings.builder.without(context, reading.document, place)
             prompt = self._prompt(FIRST_CHUNK + place, question, rest, name)
             # Of an open question what was written is looked at, which only the model knows.
             yield prompt if question.options else prompt._replace(continuations=())
+
+    def _looked_at(self, reading: Reading, context: Context) -> list[int]:
+        """The places of the chunks that are left out, in the context's order."""
+        most, chunks = self.readings.builder.settings.evidence_chunks, context.chunks
+        rank = {page: place for place, page in enumerate(reading.ranked)}
+        best = sorted(range(len(chunks)), key=lambda place: (rank.get(chunks[place].page, len(rank)), place))
+        return sorted(best[:most])
 
     def _prompt(self, variant: int, question: Question, context: Context, name: str) -> Prompt:
         prompter, builder = self.readings.prompter, self.readings.builder

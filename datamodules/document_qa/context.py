@@ -30,6 +30,7 @@ class ContextSettings:
         show_page_numbers: write a page's number before it.
         order: of the pages: `reading`, or `rank` (the retriever's best first).
         evidence_in_training: in training, pages that a question names as its evidence are shown whatever the retriever says: without them the answer would have to be guessed.
+        evidence_chunks: where evidence is looked for, of how many chunks at most it is asked what leaving them out costs, those of the retriever's best pages; each takes the memory and the reading of a context of its own. Null for all.
         empty: when no page is left: `stop` (the question is unusable) or `ask` it without a document.
     """  # noqa: E501
 
@@ -40,6 +41,7 @@ class ContextSettings:
     show_page_numbers: bool = True
     order: Literal["reading", "rank"] = "reading"
     evidence_in_training: bool = True
+    evidence_chunks: int | None = 32
     empty: Literal["stop", "ask"] = "stop"
 
     def check(self, name: str = "data.init_args.context.") -> None:
@@ -47,7 +49,8 @@ class ContextSettings:
         Raises:
             ValueError: a value cannot be used.
         """
-        for key, most in (("tokens", self.tokens), ("max_images", self.max_images)):
+        for key in ("tokens", "max_images", "evidence_chunks"):
+            most = getattr(self, key)
             if most is not None and most < 1:
                 raise ValueError(f"{name}{key} must be at least 1, or null for any number; got {most}")
         if self.images == "none" and not self.texts:

@@ -38,7 +38,7 @@ class DocumentDataModule(AnsweredQuestions):
         answer_with: what the assistant says of the option that it chooses: its `text` or its `letter`.
         list_options: whether a choice question is asked with its options; without them it is asked as an open one, and they are told apart by how likely each is as its answer.
         option_orders: in evaluations each choice question is asked in so many cyclic orders of its options, and what is found is their mean; 1: as it is.
-        questions_per_chat: in training a chat asks at most so many questions about its document, one after the other.
+        questions_per_chat: in training a chat asks at most so many questions about its document, one after the other. With `loss: contrastive_options` each question has chats of its own, one for each of its options, all with the whole context: a sample costs so many times as much.
         ablate: show documents without something, in training and evaluation: `none`, `figure`, `table`, `text`, `shuffled_figure` (another document's figures) or `question_only`.
         prompt_language: of the words that prompts add to documents and questions: `en` or `zh`.
         system: a system message before each context; null for none.
@@ -93,6 +93,16 @@ class DocumentDataModule(AnsweredQuestions):
             raise ValueError("data.init_args.ablate question_only leaves no page, and data.init_args.task is retrieve")
         if task == "retrieve" and self.augmentation.enabled:
             raise ValueError("data.augmentation is of questions to answer, but data.init_args.task is retrieve")
+        if task == "retrieve" and not list_options:
+            raise ValueError(
+                "data.init_args.list_options is of questions to answer; with data.init_args.task retrieve a question is "
+                "always read with its options, which are words that its page may have"
+            )
+        if task == "retrieve" and questions_per_chat > 1 and "train" in (rank or ()):
+            raise ValueError(
+                f"data.init_args.rank names train, and data.init_args.questions_per_chat is {questions_per_chat}: only "
+                "the first question of each chat would be ranked; set data.init_args.questions_per_chat to 1"
+            )
         if task == "answer" and rank is not None:
             raise ValueError("data.init_args.rank is of data.init_args.task retrieve, but the task is answer")
         self.task, self.answer_with, self.option_orders = task, answer_with, option_orders
@@ -167,7 +177,7 @@ class DocumentDataModule(AnsweredQuestions):
             reader = RetrievalReader(self.context_builder, self.chat_encoder, self.ablate)
             parts = [self.question_set(one) for one in (self.rank if predicts else [split])]
             return RankedSet(parts, reader, leave_out)
-        evidence = {"predict": None, "test": self._explained}.get(split, 0)
+        evidence = self._explained(split)
         return AskedDocuments(
             self._readings(self.question_set(split)),
             self.chat_encoder,
@@ -184,10 +194,12 @@ class DocumentDataModule(AnsweredQuestions):
             loader.dataset.look_through()
         return loader
 
-    @property
-    def _explained(self) -> int:
-        """Questions of a test whose evidence is looked for."""
-        return getattr(self.trainer.lightning_module, "evidence_questions", 0)
+    def _explained(self, split: Split) -> int | None:
+        """Questions whose evidence is looked for; None: all."""
+        module = self.trainer.lightning_module
+        if split == "predict":
+            return None if getattr(module, "predict_evidence", True) else 0
+        return getattr(module, "evidence_questions", 0) if split == "test" else 0
 
     def _what_is_ordered(self) -> dict[str, Any]:
         # In the middle of an epoch the samples that are left must be those that were left.

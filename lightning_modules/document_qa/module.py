@@ -40,7 +40,8 @@ class DocumentReader(ImageChatModule):
         smoothing: share of each target that label smoothing spreads over all tokens.
         focal_gamma: how much less the focal loss weighs tokens that are known already; 0: none.
         contrast_weight: of the choice in `contrastive_options`, beside the answer's cross-entropy.
-        evidence_questions: first questions of a test whose evidence is looked for: each is asked once more for every chunk of its context, without it; `predict` looks for all.
+        evidence_questions: first questions of a test whose evidence is looked for: each is asked once more for every chunk of its context, without it; at most data.context.evidence_chunks.
+        predict_evidence: whether `predict` looks for the evidence of all its questions: as often as a context has chunks, each question is read once more.
         shown_answers: samples of each validation that TensorBoard shows with what was answered (val/answers).
         training: see ImageModule, ChatModule and LockstepModule.
     """  # noqa: E501
@@ -55,6 +56,7 @@ class DocumentReader(ImageChatModule):
         focal_gamma: float = 2.0,
         contrast_weight: float = 1.0,
         evidence_questions: int = 0,
+        predict_evidence: bool = True,
         shown_answers: int = 8,
         **training: Any,
     ) -> None:
@@ -68,7 +70,8 @@ class DocumentReader(ImageChatModule):
                 raise ValueError(f"model.init_args.{name} must not be negative, got {value}")
         self.loss: Loss = loss
         self.contrast_weight = contrast_weight
-        self.evidence_questions, self.shown_answers = evidence_questions, shown_answers
+        self.evidence_questions, self.predict_evidence = evidence_questions, predict_evidence
+        self.shown_answers = shown_answers
         self._records: list[AnswerRecord] = []
         criteria = {"label_smoothing": losses.label_smoothing(smoothing), "focal": losses.focal(focal_gamma)}
         self.criterion: Criterion = criteria.get(loss, cross_entropy)

@@ -293,6 +293,22 @@ def test_an_ablation_shows_the_same_pages(ablate: Any) -> None:
             assert rest.chunks == tuple(chunk for chunk in shown.chunks if chunk.kind != ablate)
 
 
+@pytest.mark.parametrize("most, places", [(None, [0, 1, 2, 3, 4, 5]), (3, [2, 4, 5]), (5, [0, 2, 3, 4, 5])])
+def test_no_more_chunks_are_left_out_than_the_memory_is_for(most: int | None, places: list[int]) -> None:
+    """Those of the retriever's best pages."""
+
+    class LastFirst:
+        def rank(self, document: Any, question: Question) -> list[int]:
+            return [3, 2, 1]
+
+    source = readings(evidence_chunks=most)
+    source.retriever = LastFirst()
+    batch = asked(source, evidence=None)[Draw(0, np.array([0]))]
+    pages = [chunk.page for chunk in batch.shown[0].chunks]
+    left_out = [variant - FIRST_CHUNK for variant in batch.variants.tolist() if variant >= FIRST_CHUNK]
+    assert pages == [1, 1, 2, 2, 3, 3] and left_out == places
+
+
 def test_evidence_is_shown_in_training_whatever_the_retriever_says() -> None:
     for sample in (0, 1, 2):
         (question,) = TinyQuestions(1, 8).questions(0, sample)

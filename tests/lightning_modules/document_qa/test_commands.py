@@ -69,6 +69,18 @@ def test_a_run_shows_predicts_and_reports(lockstep, tmp_path):
             assert line["options"][line["answer"]] == line["confidence"] == max(line["options"].values())
 
 
+def test_a_prediction_without_evidence(lockstep, tmp_path):
+    options = [*write_config(tmp_path), *QUICK]
+    run = lockstep("fit", *options, name="a")
+    answers = []
+    for look in ("true", "false"):
+        lockstep("predict", *options, "--model.init_args.predict_evidence", look, name="a")
+        lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+        answers.append([line["answer"] for line in lines])
+        assert {bool(line.get("evidence")) for line in lines} == {look == "true"}
+    assert answers[0] == answers[1]
+
+
 def test_what_cannot_be_used_is_named_and_counted(lockstep, tmp_path):
     data = ["--data", "tests.lightning_modules.document_qa.test_commands.TornDocuments", *QUICK]
     options = [*write_config(tmp_path), *data, "--data.init_args.batch_size", "16"]
