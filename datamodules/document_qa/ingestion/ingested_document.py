@@ -7,7 +7,7 @@
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 DOCUMENT, CHUNKS, PAGES = "document.json", "chunks.jsonl", "pages"
+
+_DECODED = 4
+"""Pages, of all documents together, whose pictures are kept in memory: 12 MB each, and more at a higher dpi."""
 
 
 def picture_name(page: int) -> str:
@@ -35,13 +38,9 @@ class IngestedDocument:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder
-        self._last: tuple[int, Image] | None = None
 
     def __repr__(self) -> str:
         return f"IngestedDocument({self.name!r}, {str(self.folder)!r})"
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_last": None}  # a picture that another process would hardly ask for
 
     @cached_property
     def pages(self) -> Sequence[Page]:
@@ -67,18 +66,16 @@ class IngestedDocument:
         Raises:
             ValueError: there is no such page, or its file was changed or cut off since.
         """
-        if self._last is None or self._last[0] != page:
-            path = self.folder / PAGES / picture_name(page)
-            try:
-                self._last = page, decode(path.read_bytes(), str(path), MAX_PIXELS)
-            except FileNotFoundError:
-                pages = self._number_of_pages()
-                if not 1 <= page <= pages:
-                    raise ValueError(f"{self.name} has pages 1 to {pages}, not {page}") from None
-                raise self._damaged(f"{PAGES}/{path.name}", "it is gone") from None
-            except ValueError as error:
-                raise self._damaged(f"{PAGES}/{path.name}", error) from error
-        return self._last[1].copy()
+        path = self.folder / PAGES / picture_name(page)
+        try:
+            return _decoded(path).copy()
+        except FileNotFoundError:
+            pages = self._number_of_pages()
+            if not 1 <= page <= pages:
+                raise ValueError(f"{self.name} has pages 1 to {pages}, not {page}") from None
+            raise self._damaged(f"{PAGES}/{path.name}", "it is gone") from None
+        except ValueError as error:
+            raise self._damaged(f"{PAGES}/{path.name}", error) from error
 
     def figure(self, chunk: Chunk) -> "Image":
         """A chunk as it looks, cut out of its page, in RGB; at least one pixel."""
@@ -99,6 +96,12 @@ class IngestedDocument:
         return ValueError(
             f"{self.name}: {self.folder / what} is damaged ({error}); delete its folder and run `train.py prepare`"
         )
+
+
+@lru_cache(maxsize=_DECODED)
+def _decoded(path: Path) -> "Image":
+    """One cache for all documents of a process, as many may be open: a page is asked for its figures one by one."""
+    return decode(path.read_bytes(), str(path), MAX_PIXELS)
 
 
 def _chunk(record: dict[str, object]) -> Chunk:

@@ -26,7 +26,7 @@ _BASELINES = {"question_only": "question only", "random": "random choice", "majo
 
 
 class QuestionsWithPages(Protocol):
-    """What a report needs of a QuestionSet."""
+    """What a report needs of a QuestionSet. With a `differs` that is true, each sample's document looks another way."""
 
     def questions(self, epoch: int, index: int) -> Sequence[Question]: ...
 
@@ -117,11 +117,13 @@ def _record(
         "evidence": None if evidence is None else evidence._asdict(),
         "pages": list(record.pages),
         "ranked": list(record.ranked[:10]),
-        "pictures": _pictures(question, record, document, pictures),
+        "pictures": _pictures(question, record, document, pictures, bool(getattr(asked, "differs", False))),
     }
 
 
-def _pictures(question: Question, record: AnswerRecord, document: Document, kept: PagePictures) -> list[dict[str, Any]]:
+def _pictures(
+    question: Question, record: AnswerRecord, document: Document, kept: PagePictures, differs: bool
+) -> list[dict[str, Any]]:
     """At most two pages: what the answer rests on, and where the right evidence is; else what was shown first."""
     evidence = rests_on(record)
     wanted = [] if evidence is None else [evidence.page]
@@ -130,7 +132,7 @@ def _pictures(question: Question, record: AnswerRecord, document: Document, kept
     if not wanted:
         wanted = [page for page in record.ranked if page in record.pages][:1] or list(record.pages[:1])
     try:
-        keys = {page: kept.add(document, page) for page in wanted}
+        keys = {page: kept.add(document, page, str(record.sample) if differs else "") for page in wanted}
     except (UnusableSample, OSError, ValueError):
         return []  # a report does not fail for a picture
     return [{"page": page, "key": key} for page, key in keys.items() if key is not None]

@@ -35,9 +35,13 @@ class PagePictures:
         """Pages that found no room."""
         self._pages_left, self._bytes_left = pages_at_most, bytes_at_most
 
-    def add(self, document: Document, page: int) -> str | None:
-        """The key of a page's picture; None: there is no room for it, or no such page."""
-        key = f"{document.name}#{page}"
+    def add(self, document: Document, page: int, altered: str = "") -> str | None:
+        """The key of a page's picture; None: there is no room for it, or no such page.
+
+        Args:
+            altered: what names the document as it is shown, where that is not how it always is.
+        """
+        key = f"{document.name}{altered and ' ' + altered}#{page}"
         if key in self.uris:
             return key
         if not 1 <= page <= len(document.pages):

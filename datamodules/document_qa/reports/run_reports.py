@@ -126,6 +126,7 @@ class _AsShown:
 
     def __init__(self, questions: QuestionSet, ablate: Ablation) -> None:
         self._set, self._ablate = questions, ablate
+        self.differs = ablate == "shuffled_figure"  # each question's document has figures of its own
         self.questions = questions.questions
 
     def document(self, epoch: int, index: int) -> Document:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from datamodules.document_qa.ingestion import ingest as module
-from datamodules.document_qa.ingestion import workers
+from datamodules.document_qa.ingestion import ingested_document, workers
 from datamodules.document_qa.ingestion.ingest import ingest, ingested
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from tests import pdf_files
@@ -200,6 +200,16 @@ def test_paths_that_cannot_be_documents(documents, tmp_path):
     shutil.copy(documents[0], tmp_path / "folder/a.pdf")
     with pytest.raises(ValueError, match="two documents of one name"):
         ingest([*documents, tmp_path / "folder/a.pdf"], tmp_path / "cache", SETTINGS)
+
+
+def test_few_decoded_pages_are_kept_however_many_documents_are_open(tmp_path):
+    paths = [manual(tmp_path / f"{seed}.pdf", 2, seed) for seed in range(6)]
+    found, decoded = ingest(paths, tmp_path / "cache", SETTINGS).documents.values(), ingested_document._decoded
+    decoded.cache_clear()
+    pictures = [one.picture(1) for one in found for _ in range(3)]
+    assert decoded.cache_info()[:2] == (12, 6) and decoded.cache_info().currsize == 4
+    pictures[-1].paste("red", (0, 0, 9, 9))
+    assert list(found)[-1].picture(1).tobytes() == pictures[-2].tobytes(), "a copy was painted on"
 
 
 def test_damaged_caches_say_what_to_delete(documents, tmp_path):

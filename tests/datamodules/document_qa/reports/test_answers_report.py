@@ -107,6 +107,29 @@ def test_a_test_leaves_its_reports(tmp_path, caplog):
     assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing from elsewhere"
 
 
+def test_each_sample_shows_its_own_other_figures(tmp_path):
+    """All questions are about one document, and each is asked with the figures of another one."""
+
+    class OneDocument(TinyQuestions):
+        def document(self, epoch, index):
+            return TinyDocument(0)
+
+        def another_document(self, epoch, index):
+            return TinyDocument(index)
+
+    asked = OneDocument(2, 8)
+    assert TinyDocument(2).colour != TinyDocument(6).colour
+    write_test_reports(tmp_path, asked, records(asked), "shuffled_figure", None, {})
+    found = json.loads((tmp_path / "ablation/shuffled_figure_report.json").read_text())
+    first, second = (
+        {one["page"]: one["key"] for one in found["records"][sample]["pictures"]}[3] for sample in (2, 6)
+    )
+    assert found["pictures"]["uris"][first] != found["pictures"]["uris"][second]
+    write_test_reports(tmp_path, asked, records(asked), "none", None, {})
+    whole = json.loads((tmp_path / "test_report.json").read_text())["pictures"]["uris"]
+    assert len(whole) == 3, "each page once where all show the same"
+
+
 @with_browser
 def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
     asked = TinyQuestions(2, 40)
