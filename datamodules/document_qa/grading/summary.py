@@ -167,7 +167,7 @@ def _calibration_error(items: Sequence[Graded]) -> Figure | None:
         raise ValueError(
             f"sample {first.record.sample} (question {first.question.id}, document {first.question.document}): the "
             f"confidence of its answer is {first.said.confidence}, as of {len(unsure)} of {len(known)} answers: the "
-            "model has diverged, or overflows in 16 bits. Take an earlier checkpoint, train with a lower learning rate, "
+            "model has diverged, or overflows in 16 bits. Take an earlier checkpoint, train with a lower learning rate "
             "or with trainer.precision bf16-mixed or 32-true"
         )
     return Figure(calibration_error([one for one, _ in known], [right for _, right in known]), len(known))
