@@ -95,8 +95,8 @@ class DocumentDataModule(AnsweredQuestions):
             raise ValueError("data.augmentation is of questions to answer, but data.init_args.task is retrieve")
         if task == "retrieve" and not list_options:
             raise ValueError(
-                "data.init_args.list_options is of questions to answer; with data.init_args.task retrieve a question is "
-                "always read with its options, which are words that its page may have"
+                "data.init_args.list_options is of questions to answer; with data.init_args.task retrieve a question "
+                "is always read with its options, which are words that its page may have"
             )
         if task == "retrieve" and questions_per_chat > 1 and "train" in (rank or ()):
             raise ValueError(
@@ -124,12 +124,19 @@ class DocumentDataModule(AnsweredQuestions):
     def setup(self, stage: str) -> None:
         if stage == "fit":
             self.train_set = self._training()
-        if stage in ("fit", "validate"):
+        if stage == "fit" and not self.validates:
+            self.trainer.limit_val_batches = 0
+        elif stage in ("fit", "validate"):
             self.validation_set = self._evaluation("validation")
         if stage == "test":
             self.test_set = self._evaluation("test")
         if stage == "predict":
             self.predict_set = self._evaluation("predict")
+
+    @property
+    def validates(self) -> bool:
+        """Whether there is something to validate a training with."""
+        return True
 
     @cached_property
     def prompter(self) -> Prompter:

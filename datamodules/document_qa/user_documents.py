@@ -94,7 +94,15 @@ class DocumentQuestions(DocumentDataModule):
     def setup(self, stage: str) -> None:
         if stage != "predict":
             self._refuse_shared()
+        if stage == "fit" and not self.validates:
+            log.warning(
+                "data.init_args.split.validation is 0: nothing is validated, so no checkpoint is known to be the best"
+            )
         super().setup(stage)
+
+    @property
+    def validates(self) -> bool:
+        return self.sources["validation"] is not None or self.split.validation > 0
 
     @property
     def _parts_needed(self) -> list[Split]:

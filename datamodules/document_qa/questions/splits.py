@@ -17,7 +17,8 @@ class SplitSettings:
     """How documents are dealt out, where the splits have no files of their own.
 
     Args:
-        validation: share of the documents, with all their questions, to validate with; 0 for none.
+        validation: share of the documents, with all their questions, to validate with; 0 for none: `fit` then trains
+            without, and keeps its last checkpoint, not its best.
         test: share of the documents to test with; 0 for none.
         seed: another one deals them out otherwise.
     """

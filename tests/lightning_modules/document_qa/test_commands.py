@@ -122,6 +122,18 @@ def test_questions_about_broken_documents_keep_their_lines(lockstep, tmp_path):
     assert "manual-10.pdf is left out" in (run.folder / "prediction_report.html").read_text()
 
 
+def test_a_training_on_all_documents_validates_nothing(lockstep, tmp_path):
+    settings = {
+        "train": write_folder(tmp_path / "train", range(3)), "split": {"validation": 0, "test": 0}, "batch_size": 4,
+        "ingestion": {"dpi": 36, "workers": 1}, "context": {"images": "none"}, "root": str(tmp_path / "root"),
+    }  # fmt: skip
+    options = write_config(tmp_path, language_model={"config": {**LANGUAGE_MODEL, "max_position_embeddings": 512}})
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump({"class_path": "DocumentQuestions", "init_args": settings}))
+    run = lockstep("fit", *options, "--data", str(tmp_path / "data.yaml"), name="a")
+    assert len(run.series("train/loss")) == 2 and not run.series("val/accuracy")
+    assert [path.name for path in run.folder.rglob("*.ckpt")] == ["last.ckpt"]
+
+
 def test_an_export_writes_the_same_answers(lockstep, tmp_path):
     """As a LlavaForConditionalGeneration: the open questions of `predict`, asked there."""
     from transformers import AutoProcessor, LlavaForConditionalGeneration
