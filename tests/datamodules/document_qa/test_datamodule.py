@@ -151,6 +151,8 @@ def test_pages_can_be_searched_instead() -> None:
         ({"task": "retrieve", "augmentation": ALTERED}, "augmentation is of questions to answer"),
         ({"rank": ["test"]}, "rank is of data.init_args.task retrieve"),
         ({"task": "retrieve", "ablate": "question_only"}, "question_only leaves no page"),
+        ({"task": "retrieve", "list_options": False}, "list_options is of questions to answer"),
+        ({"task": "retrieve", "questions_per_chat": 3, "rank": ["test", "train"]}, "rank names train, .* to 1"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(wrong: dict[str, Any], said: str) -> None:
