@@ -55,16 +55,23 @@ def linked_images(path: Path) -> list[Path]:
 
 
 def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -> None:
-    """Hands over all pages.
+    """Hands over all pages; of an image that is not there a note.
 
     Raises:
-        BrokenDocument: it is no text, or an image cannot be read.
+        BrokenDocument: it is no text, or an image that is there cannot be read.
     """
 
     def image(name: str) -> "Image":
         return read_image(_inside(path, name), name)
 
-    for page in _pages(blocks(_read(path)), settings.heading_level):
+    def shown() -> Iterator[Block]:
+        for block in blocks(_read(path)):
+            if block.kind == "figure" and not _inside(path, block.text).exists():
+                writer.note(f"there is no image {block.text[:100]!r}: no figure stands for it")
+            else:
+                yield block
+
+    for page in _pages(shown(), settings.heading_level):
         for picture, chunks in laid_out(page, image, settings):
             writer.add(picture, chunks)
 

@@ -47,6 +47,7 @@ class PageWriter:
         Raises:
             BrokenDocument: it is a page too many.
         """
+        os.utime(self.folder)  # pages lie deeper: for other machines it must not look forgotten
         self.pages += 1
         if self.pages > self.settings.max_pages:
             raise BrokenDocument(

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 OnBroken = Literal["stop", "skip"]
 
-FORMAT = 1
+FORMAT = 2
 """Goes up when the same settings give other chunks or pictures, so that no old ones are taken for new ones."""
 
 

@@ -1,5 +1,7 @@
 """Page images and Markdown files as documents; nothing is read that a document has no business with."""
 
+import logging
+import os
 import time
 
 import pytest
@@ -9,8 +11,10 @@ from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.conversion import convert
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.markdown import blocks
+from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import find_documents
+from engine.durable_file import remove_leftovers
 from tests.pdf_files import manual
 from tests.vision_language_files import png
 
@@ -172,7 +176,6 @@ def test_pages_of_markdown(markdown, read):
         ("link.png", "lies outside of its folder"),
         ("http://example.org/a.png", "expected an image's path within its folder"),
         ("file:///etc/passwd", "expected an image's path within its folder"),
-        ("images/none.png", "cannot be read"),
         ("manual.md", "expected an image"),
     ],
 )
@@ -183,11 +186,32 @@ def test_markdown_shows_images_of_its_folder_alone(tmp_path, markdown, read, ima
     assert reason in read(path)
 
 
-def test_a_missing_image_may_come_later(tmp_path, markdown):
-    path, settings = markdown("# Title\n\n![](images/new.png)\n"), IngestionSettings(workers=1, on_broken="skip")
-    assert "new.png cannot be read" in ingest([path], tmp_path / "cache", settings).broken["manual.md"]
+def test_a_missing_image_is_no_figure_and_may_come_later(tmp_path, markdown, caplog):
+    path = markdown("# Title\n\n![plan](images/new.png)\n\n![](images/red.png)\n")
+    settings, cache = IngestionSettings(dpi=36, workers=1), tmp_path / "cache"
+    log = logging.getLogger("lockstep")
+    log.addHandler(caplog.handler)
+    try:
+        first = ingest([path], cache, settings).documents["manual.md"]
+    finally:
+        log.removeHandler(caplog.handler)
+    assert "there is no image 'images/new.png': no figure stands for it" in caplog.text
+    assert [chunk.kind for chunk in first.pages[0].chunks] == ["text", "text", "figure"]
     (path.parent / "images/new.png").write_bytes(png(COLOURS[1]))
-    assert list(ingest([path], tmp_path / "cache", settings).documents) == ["manual.md"]
+    second = ingest([path], cache, settings).documents["manual.md"]
+    assert [chunk.kind for chunk in second.pages[0].chunks] == ["text", "figure", "text", "figure"]
+
+
+def test_a_document_that_is_being_written_does_not_look_forgotten(tmp_path):
+    """To another machine, which can only go by when the folder was written to."""
+    folder = tmp_path / f".0123.elsewhere.{os.getpid()}.new"
+    folder.mkdir()
+    with PageWriter(folder, IngestionSettings()) as writer:
+        os.utime(folder, (1, 1))
+        writer.add(Image.new("RGB", (9, 9)), [])
+        assert remove_leftovers(tmp_path, "") == [] and (folder / "pages/001.png").is_file()
+        os.utime(folder, (1, 1))
+        assert remove_leftovers(tmp_path, "") == [folder.name]
 
 
 def test_other_text_than_utf_8(markdown, read):
