@@ -1,5 +1,6 @@
 """What docs/document-qa.md says to type exists, and each flag of the guide that it replaces is one flag here, too."""
 
+import json
 import re
 import shlex
 
@@ -7,6 +8,7 @@ import pytest
 
 from commands.cli import LockstepCLI
 from tests.conftest import REPOSITORY
+from tests.tiny_documents import write_config
 
 CONFIG = str(REPOSITORY / "configs/document_qa/your_documents.yaml")
 GUIDE = (REPOSITORY / "docs/document-qa.md").read_text(encoding="utf-8")
@@ -93,6 +95,23 @@ def test_the_table_says_so(flag):
     for option in re.findall(r"--([a-z][\w.]+)", FLAGS[flag][0]):
         names = (option, option.replace("init_args.", ""))
         assert any(name in row for row in rows for name in names), (flag, option)
+
+
+def test_the_best_model_is_loaded_at_the_end(lockstep, tmp_path):
+    """`--load_best_model_at_end`: figures of `test` are those of best.ckpt, which is not the last one here."""
+    worst = ["--best_checkpoint.monitor", "val/loss", "--best_checkpoint.mode", "max"]  # while it learns, the first
+    options = [*write_config(tmp_path), *worst, "--trainer.max_steps", "4", "--data.init_args.size", "32"]
+    run = lockstep("fit", *options, name="a")
+    validated = run.series("val/loss")
+    assert max(validated, key=validated.get) < max(validated)
+
+    def tested(*checkpoint):
+        lockstep("test", *options, *checkpoint, name="a")
+        return json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])["test/loss"]
+
+    found = tested()
+    assert found == tested("--ckpt_path", str(run.folder / "checkpoints/best.ckpt"))
+    assert found > tested("--ckpt_path", "last")
 
 
 COMMANDS = [shlex.split(line, comments=True) for line in re.findall(r"^    (.*train\.(?:py|sbatch).*)$", JOINED, re.M)]
