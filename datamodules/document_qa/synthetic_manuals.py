@@ -42,7 +42,7 @@ class SyntheticManuals(DocumentDataModule):
         fresh_samples: other samples in every epoch instead of the same ones again.
         validation_size: questions of a validation.
         test_size: questions of a test, and of predict.
-        one_page_chats: in training, the questions of a chat follow from the same page, so that its context can be short.
+        one_page_chats: in training, the questions of a chat follow from the same page, so its context is short.
         questions_per_manual: of a validation and a test so many questions are about the same manual.
         root: folder for what `prepare` writes: manuals of the test as PDFs, with their questions.
         written_manuals: how many of them.
