@@ -95,6 +95,8 @@ class Attendance:
         least = min(pulse.moves for pulse in pulses.values())
         behind = [rank for rank, pulse in pulses.items() if pulse.moves == least]
         pulse = pulses[behind[0]]
+        if now - self._heard[behind[0]] > 1.5 * period and pulse.phase != LEFT:
+            return None  # it may be falling silent, of which a pulse from before says nothing; soon it is known
         if len(behind) == len(pulses):
             places = ", ".join(f"process {rank} in {pulses[rank].where}" for rank in behind[:8])
             text = f"all processes have stood still for {pulse.still:.0f} s at step {pulse.step} ({pulse.phase})"

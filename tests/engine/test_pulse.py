@@ -65,6 +65,17 @@ def test_the_silent_one_is_to_blame_when_all_stand_still():
     assert heard.verdict(61, timeout=600, period=1).text.startswith("process 1 has given no sign of life for 61 s")
 
 
+def test_one_that_may_be_falling_silent_is_not_said_to_stand_still():
+    """Its last pulse came a second after it was sent: when the other has stood still for 4 s, 3 s of silence are known."""
+    heard = attendance(pulse(1), pulse(1, moves=9), now=1)
+    heard.hear(0, pulse(5, still=4.1, patience=4), 4)
+    assert heard.verdict(4, timeout=4, period=1) is None
+    heard.hear(0, pulse(6, still=4.6, patience=4), 4.6)
+    assert heard.verdict(4.6, 4, 1).text.startswith("process 1 has given no sign of life for 4 s")
+    heard.hear(1, pulse(2, moves=9, still=4.6, patience=10), 4.6)
+    assert heard.verdict(4.6, 4, 1).text.startswith("process 1 has stood still for 5 s")
+
+
 def test_one_that_has_left_while_others_train():
     gone = pulse(1, moves=5, phase=LEFT, still=100)
     assert attendance(pulse(1), gone, now=1).verdict(100, timeout=math.inf, period=1) is None
