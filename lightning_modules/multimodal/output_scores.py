@@ -34,7 +34,8 @@ def plain_scores(config: "PretrainedConfig") -> bool:
 
 @torch.no_grad()
 def require_known_scores(network: "PreTrainedModel") -> None:
-    """Compares with what the model itself makes of states; its layers are not computed.
+    """Compares with what the model itself makes of states; its layers are not computed. Not on the meta device, where
+    there is nothing to compare.
 
     Raises:
         ValueError: it alters its scores in a way that is not known here.
@@ -42,7 +43,11 @@ def require_known_scores(network: "PreTrainedModel") -> None:
     from transformers.modeling_outputs import MoeModelOutputWithPast
 
     layer, decoder = network.get_output_embeddings(), network.get_decoder()
-    states = torch.randn((1, 1, layer.weight.shape[1]), generator=torch.Generator().manual_seed(0)).to(layer.weight)
+    if layer.weight.is_meta:
+        return
+    # Lightning builds models with the accelerator as the default device, which a generator of the CPU would not fit.
+    draws = torch.Generator().manual_seed(0)
+    states = torch.randn((1, 1, layer.weight.shape[1]), generator=draws, device="cpu").to(layer.weight)
     states *= _PROBED_UP_TO / layer(states).abs().max().clamp_min(torch.finfo(states.dtype).tiny)
     ours = final_scores(layer(states), network.config).float()
     output = MoeModelOutputWithPast(last_hidden_state=states)
