@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from datamodules.document_qa.question import SOURCES
 from datamodules.document_qa.reports.ablation_result import WHOLE, Ablated, read_ablated
-from datamodules.document_qa.reports.ablation_verdict import chance, verdict
+from datamodules.document_qa.reports.ablation_verdict import TOO_FEW, chance, verdict
 from datamodules.multimodal.report import write_report
 
 PAGES = Path(__file__).parents[1] / "pages"
@@ -48,12 +48,12 @@ class AblationReport(NamedTuple):
             return "test whole documents, too: --data.ablate none"
         verdicts = {source: found for source in SOURCES if (found := verdict(self.whole, result, source)) is not None}
         wrong = [f"{source} {found.says}" for source, found in verdicts.items() if found.right is False]
-        unclear = [f"{source}: {found.says}" for source, found in verdicts.items() if found.right is None]
+        unclear = [source for source, found in verdicts.items() if found.right is None]
         if not verdicts:
             return "no questions to judge it by"
         if wrong:
             return "not as it should be: " + ", ".join(wrong)
-        return ", ".join(unclear) or "as it should be"
+        return f"{TOO_FEW}: {', '.join(unclear)}" if unclear else "as it should be"
 
     def table(self) -> str:
         """For a log: accuracies in percent, by source, and the verdicts."""

@@ -22,6 +22,8 @@ _EXPECTED: Mapping[str, Mapping[Source, Expected]] = {
 }
 
 
+TOO_FEW = "too few questions to tell"
+
 _TELLING = 0.1
 """Accuracies whose intervals reach farther than so to each side tell nothing by not differing."""
 
@@ -75,7 +77,7 @@ def _is_wide(figure: Figure) -> bool:
 
 
 def _too_few(expected: Expected) -> Verdict:
-    return Verdict(expected, None, "too few questions to tell")
+    return Verdict(expected, None, TOO_FEW)
 
 
 def _change(change: float) -> str:

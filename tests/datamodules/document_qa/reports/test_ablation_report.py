@@ -78,7 +78,7 @@ def test_few_questions_tell_nothing():
     few = result("figure", figure=0.25)._replace(accuracy={"figure": share(0.25, 20), "text": share(0.95, 20)})
     assert verdict(WHOLE, few, "figure") == ("chance", None, "too few questions to tell")
     assert verdict(WHOLE, few, "text") == ("as before", None, "too few questions to tell")
-    unclear = "text: too few questions to tell, figure: too few questions to tell"
+    unclear = "too few questions to tell: text, figure"
     assert ablation_report([WHOLE, few], "figure").verdict(few) == unclear
 
 
