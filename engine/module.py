@@ -35,7 +35,7 @@ class LockstepModule(LightningModule):
 
     Args:
         learning_rate: peak learning rate for `base_batch_size` samples in an optimizer step.
-        optimizer: `adamw` (weight decay apart from the gradient), `adam` (L2 term in the gradient) or `adamw_8bit` (bitsandbytes' AdamW with a quarter of the state; embeddings and small tensors keep theirs; not with FSDP).
+        optimizer: `adamw` (weight decay apart from the gradient), `adam` (L2 term in the gradient), `adamw_8bit` (bitsandbytes' AdamW with a quarter of the state; embeddings and small tensors keep theirs; not with FSDP) or `muon` (on matrices between a network's ends, AdamW on the rest: fewer steps, half of these matrices' state; not with FSDP).
         betas: decay rates of Adam's two running means.
         weight_decay: on matrices only; norms, biases and scalars are never decayed.
         schedule: what the rate does after the warm-up: `constant`, `cosine` (to `final_fraction` at the end of training), `stable_decay` (constant, then straight to `final_fraction`) or `exponential` (times `decay_rate` every `decay_steps`).
@@ -217,7 +217,9 @@ class LockstepModule(LightningModule):
             group["lr"] = group.get("lr", self.learning_rate) * scale
         embeddings = {part.weight for part in self.modules() if isinstance(part, torch.nn.Embedding)}
         rate = self.learning_rate * scale
-        optimizer = make_optimizer(self.optimizer_name, groups, rate, self.betas, embeddings)
+        optimizer = make_optimizer(
+            self.optimizer_name, groups, rate, self.betas, embeddings, self.hidden_matrices()
+        )
         factor = rate_factor(
             self.schedule,
             warmup_steps=self.warmup_steps,
@@ -246,6 +248,10 @@ class LockstepModule(LightningModule):
             {"params": [p for p in trained if dimensions(p) < 2], "weight_decay": 0.0, "name": "vectors"},
         ]
         return [group for group in groups if group["params"]]
+
+    def hidden_matrices(self) -> set[torch.nn.Parameter]:
+        """Matrices between the network's ends, which `muon` turns: without embeddings and output layers."""
+        return {part.weight for part in self.modules() if isinstance(part, torch.nn.Linear)}
 
     # -- other forms -------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The optimizers by name, 8-bit ones among them."""
+"""The optimizers by name."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -9,11 +9,12 @@ from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, St
 from torch import nn
 from torch.optim import Optimizer
 
+from engine.muon import MOMENTUM, Muon
 from engine.whole_shape import elements
 
 log = logging.getLogger("lockstep")
 
-OptimizerName = Literal["adamw", "adam", "adamw_8bit"]
+OptimizerName = Literal["adamw", "adam", "adamw_8bit", "muon"]
 
 _QUANTISED = "__bnb_optimizer_quant_state__"
 """Where bitsandbytes keeps a parameter's state in a checkpoint."""
@@ -25,12 +26,14 @@ def make_optimizer(
     learning_rate: float,
     betas: tuple[float, float],
     embeddings: Collection[nn.Parameter] = (),
+    hidden: Collection[nn.Parameter] = (),
 ) -> Optimizer:
     """
     Args:
         groups: of parameters, with what they have of their own.
         embeddings: parameters whose state `adamw_8bit` keeps in 32 bits: few of their rows have a gradient in a step,
             and large ones (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022, section 2.3).
+        hidden: the matrices that `muon` trains in its own way; the rest it trains as `adamw` does.
 
     Raises:
         ValueError: there is no such optimizer, or bitsandbytes is not installed.
@@ -41,6 +44,8 @@ def make_optimizer(
         return torch.optim.Adam(groups, lr=learning_rate, betas=betas)
     if name == "adamw_8bit":
         return _eight_bit(groups, learning_rate, betas, embeddings)
+    if name == "muon":
+        return Muon(groups, hidden, learning_rate, betas)
     raise ValueError(f"model.init_args.optimizer is {name!r}; there are {', '.join(get_args(OptimizerName))}")
 
 
@@ -79,13 +84,19 @@ def _eight_bit(
 def require_whole_tensors(name: OptimizerName, strategy: Strategy) -> None:
     """
     Raises:
-        ValueError: `adamw_8bit` where processes hold shards of the weights.
+        ValueError: `adamw_8bit` or `muon` where processes hold shards of the weights.
     """
-    if name == "adamw_8bit" and isinstance(strategy, (FSDPStrategy, ModelParallelStrategy)):
+    reasons = {
+        "adamw_8bit": (
+            "its state comes in blocks of 256 numbers, which shards cut elsewhere on another number of GPUs, so that a "
+            "checkpoint would not fit"
+        ),
+        "muon": "it turns a matrix as a whole, of which each GPU would hold a part",
+    }
+    if name in reasons and isinstance(strategy, (FSDPStrategy, ModelParallelStrategy)):
         raise ValueError(
-            f"model.init_args.optimizer adamw_8bit with trainer.strategy {type(strategy).__name__}: its state comes in "
-            "blocks of 256 numbers, which shards cut elsewhere on another number of GPUs, so that a checkpoint would "
-            "not fit. Take strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw, whose state FSDP divides "
+            f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: {reasons[name]}. Take "
+            "strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw, whose state FSDP divides "
             "among the GPUs (and --trainer.strategy.init_args.cpu_offload true keeps in the machine's memory)"
         )
 
@@ -96,12 +107,22 @@ def require_own_state(name: OptimizerName, saved: Mapping[str, Any]) -> None:
         saved: state of an optimizer, from a checkpoint.
 
     Raises:
-        ValueError: it is in 8 bits and this optimizer's is not, or the reverse.
+        ValueError: it is another optimizer's, which this one cannot go on with.
     """
-    eight_bit = {_QUANTISED in state for state in saved["state"].values()}
-    if (name == "adamw_8bit") is not (True in eight_bit) and eight_bit:
-        theirs = "adamw_8bit" if True in eight_bit else "adamw or adam"
+    kinds = {_kind_of(state) for state in saved["state"].values()}
+    for kind in ("adamw_8bit", "muon", "adamw or adam"):  # muon's has AdamW's beside its own
+        if kind in kinds:
+            break
+    else:
+        return  # nothing yet
+    if name not in kind.split(" or "):
         raise ValueError(
-            f"the checkpoint's optimizer state is that of {theirs}, which {name} cannot go on with: give "
-            f"--model.init_args.optimizer {theirs.partition(' ')[0]}, or train anew under another --run_name"
+            f"the checkpoint's optimizer state is that of {kind}, which {name} cannot go on with: give "
+            f"--model.init_args.optimizer {kind.partition(' ')[0]}, or train anew under another --run_name"
         )
+
+
+def _kind_of(state: Mapping[str, Any]) -> str:
+    if _QUANTISED in state:
+        return "adamw_8bit"
+    return "muon" if MOMENTUM in state else "adamw or adam"

@@ -137,6 +137,9 @@ class ComposedModule(TolerantModule):
             raise ValueError(f"model.learning_rates names {sorted(unknown)}; the parts are {list(self.parts)}")
         return parameter_groups(self.parts, rates, self.weight_decay, module=self)
 
+    def hidden_matrices(self) -> set[nn.Parameter]:
+        return super().hidden_matrices() - {self.language_model.causal.get_output_embeddings().weight}
+
     def on_fit_start(self) -> None:
         super().on_fit_start()
         log.info("%s", parameter_table(self.parts, self._configured))
