@@ -12,6 +12,7 @@ What differs from plain LightningCLI, and why:
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from commands.ending import end_with
 from commands.environment import VariablesEnvironment
 from commands.listening import listening
 from commands.parser import EVALUATIONS, LockstepParser, add_own_options, with_config_of_run
+from commands.prepared import note
 from commands.processes import agreed_exit, launched_team, match_team, sign
 from commands.profiling import profiler_in
 from commands.run_folder import (
@@ -256,13 +258,16 @@ class LockstepCLI(LightningCLI):
 
 def main(args: list[str] | None = None) -> LockstepCLI:
     """`python train.py ...`"""
-    arguments = list(sys.argv[1:] if args is None else args)
+    arguments, begun = list(sys.argv[1:] if args is None else args), time.time()
     quiet_lightning()
     log_to_console()
     sign(os.environ)
     try:
         with listening(arguments):
-            return LockstepCLI(with_config_of_run(arguments))
+            cli = LockstepCLI(with_config_of_run(arguments))
+            if cli.subcommand == "prepare" and (files := cli.datamodule.prepared_files()):
+                note(arguments, files, begun)
+            return cli
     except Stopped as stop:
         raise SystemExit(agreed_exit(stop.code, os.environ)) from None
     except Exception as error:

@@ -12,6 +12,7 @@ from engine.batch_plan import BatchPlan
 from engine.faults import AgreedFailure
 from engine.intervals import batches_to_evaluate
 from engine.loading import LoadingError, MeasuredLoader, Pending
+from engine.prepared_files import PreparedFiles
 from engine.randomness import global_seed
 from engine.sampling import FILLER, Draw, EvaluationSampler, TrainSampler
 from engine.stop_signals import outlive_the_step
@@ -71,6 +72,11 @@ class LockstepDataModule(LightningDataModule):
     def prepare(self) -> None:
         """Everything that `train.py prepare` does once: downloads and conversions. Safe to repeat."""
         self.prepare_data()
+
+    def prepared_files(self) -> PreparedFiles | None:
+        """What `prepare` has read and written; the same command again then has nothing to do until some of it changes.
+        None: it is to look every time."""
+        return None
 
     @property
     def plan(self) -> BatchPlan:

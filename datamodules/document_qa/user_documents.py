@@ -14,6 +14,7 @@ from datamodules.document_qa.questions.question_source import QuestionSource, Re
 from datamodules.document_qa.questions.splits import SplitSettings, groups_of, shared_between, split_documents
 from datamodules.document_qa.questions.written_questions import WrittenQuestions
 from datamodules.multimodal.images import Fit
+from engine.prepared_files import PreparedFiles
 from engine.randomness import global_seed
 
 log = logging.getLogger("lockstep")
@@ -73,14 +74,15 @@ class DocumentQuestions(DocumentDataModule):
         self.sources["predict"] = QuestionSource(predict_questions, predict_documents) if asked else None
         self.shared_documents, self.fit, self.root = shared_documents, fit, Path(root)
         self._read: dict[Split, ReadQuestions] = {}
+        self._some_broken = False
 
     # -- files -------------------------------------------------------------------------------------------------------
 
     def prepare_data(self) -> None:
         for part in self._parts_needed:
             source = self.sources[part]
-            if source is not None:
-                source.ingest(self.root, self.ingestion)
+            if source is not None and source.ingest(self.root, self.ingestion).broken:
+                self._some_broken = True
 
     def prepare(self) -> None:
         """Ingests all documents into `root`, and says what the splits hold."""
@@ -90,6 +92,13 @@ class DocumentQuestions(DocumentDataModule):
             if part == "train" or source is not None or part in _SHARES and getattr(self.split, part):
                 held = self.part(part)
                 log.info("%s: %s questions about %s documents", part, len(held.questions), len(held.contents))
+
+    def prepared_files(self) -> PreparedFiles | None:
+        if self._some_broken:
+            return None  # they are named every time
+        sources = [source for source in self.sources.values() if source is not None]
+        read = [Path(named) for source in sources for named in (source.questions, source.documents)]
+        return PreparedFiles(tuple(dict.fromkeys(read)), (self.root,))
 
     def setup(self, stage: str) -> None:
         if stage != "predict":

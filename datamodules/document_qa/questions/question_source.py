@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from datamodules.document_qa.ingestion.ingest import ingest, ingested
+from datamodules.document_qa.ingestion.ingest import Ingested, ingest, ingested
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.question import Question
@@ -35,8 +35,11 @@ class QuestionSource:
     documents: str
     format: QuestionFormat = "auto"
 
-    def ingest(self, root: Path, settings: IngestionSettings) -> None:
+    def ingest(self, root: Path, settings: IngestionSettings) -> Ingested:
         """Ingests the documents that are asked about into `root`, if they are not there.
+
+        Returns:
+            the documents, and those that are broken.
 
         Raises:
             ValueError: a question cannot be used, a document is not there or (if such stop it) broken.
@@ -44,7 +47,7 @@ class QuestionSource:
         file = read_question_file(self.questions, self.format)
         link_pages(file, Path(self.documents), root)
         files = document_files(file, Path(self.documents), root)
-        ingest(sorted(set(files.values())), root / CACHE, settings)
+        return ingest(sorted(set(files.values())), root / CACHE, settings)
 
     def read(self, root: Path, settings: IngestionSettings, keep_all: bool = False) -> "ReadQuestions":
         """The questions with their documents, which have been ingested; those about broken ones are left out.
