@@ -43,11 +43,12 @@ class SyntheticManuals(DocumentDataModule):
         validation_size: questions of a validation.
         test_size: questions of a test, and of predict.
         one_page_chats: in training, the questions of a chat follow from the same page, so its context is short.
+        describing_epochs: epochs at the start in which a chat about a drawing describes it as a whole: of that a tower learns to see far sooner than of single questions.
         questions_per_manual: of a validation and a test so many questions are about the same manual.
         root: folder for what `prepare` writes: manuals of the test as PDFs, with their questions.
         written_manuals: how many of them.
         documents: see DocumentDataModule, ImageDataModule, MultimodalDataModule and LockstepDataModule.
-    """
+    """  # noqa: E501
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class SyntheticManuals(DocumentDataModule):
         validation_size: int = 300,
         test_size: int = 1200,
         one_page_chats: bool = False,
+        describing_epochs: int = 0,
         questions_per_manual: int = 4,
         root: str = "data/document_qa/manuals",
         written_manuals: int = 24,
@@ -67,7 +69,7 @@ class SyntheticManuals(DocumentDataModule):
         super().__init__(**documents)
         self.asker = Asker(manuals or ManualSettings(), asking or AskingSettings())
         self.seed, self.fresh_samples, self.root = seed, fresh_samples, root
-        self.one_page_chats = one_page_chats
+        self.one_page_chats, self.describing_epochs = one_page_chats, describing_epochs
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
         self.questions_per_manual, self.written_manuals = questions_per_manual, written_manuals
         numbers = {
@@ -102,6 +104,7 @@ class SyntheticManuals(DocumentDataModule):
             self.questions_per_manual,
             self.fresh_samples,
             self.one_page_chats,
+            self.describing_epochs,
         )
 
     def texts(self) -> Iterator[str]:
@@ -121,6 +124,7 @@ class SyntheticManuals(DocumentDataModule):
         # In the middle of an epoch the samples that are left must be those that were left.
         made_by = (
             f"{self.asker.manuals}, {self.asker.asking}, seed={self.seed}, fresh_samples={self.fresh_samples}, "
-            f"one_page_chats={self.one_page_chats}, version {GENERATOR_VERSION}"
+            f"one_page_chats={self.one_page_chats}, describing_epochs={self.describing_epochs}, "
+            f"version {GENERATOR_VERSION}"
         )
         return {**super()._what_is_ordered(), "manuals": made_by}

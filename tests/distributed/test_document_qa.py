@@ -55,7 +55,7 @@ def same(ours, theirs, tolerance=1e-5):
 
 
 def test_a_killed_run_of_two_processes_goes_on_on_three_as_one_would(lockstep, team, options):
-    settings = options(loss="contrastive_options")
+    settings = options(loss="contrastive_options", optimizer="muon")
     alone = lockstep("fit", *settings, name="alone")
     killed = team("fit", *settings, *fault("SignalAt", name="SIGKILL", step=5, process=1), name="run", processes=2)
     assert killed.end(120)[1] == -signal.SIGKILL, killed.output

@@ -66,7 +66,7 @@ def test_the_silent_one_is_to_blame_when_all_stand_still():
 
 
 def test_one_that_may_be_falling_silent_is_not_said_to_stand_still():
-    """Its last pulse came a second after it was sent: when the other has stood still for 4 s, 3 s of silence are known."""
+    """Its last pulse was read a second late: when the other has stood still for 4 s, 3 s of silence are known."""
     heard = attendance(pulse(1), pulse(1, moves=9), now=1)
     heard.hear(0, pulse(5, still=4.1, patience=4), 4)
     assert heard.verdict(4, timeout=4, period=1) is None

@@ -78,7 +78,13 @@ class Asker:
             chapter: what it is about.
             test: whether wordings that training does not have may come.
         """
-        name = self._drawn(random, self.shares)
+        return self._ask(random, self._drawn(random, self.shares), chapter, test)
+
+    def describe(self, random: np.random.Generator, chapter: Chapter) -> Asked:
+        """The request for a drawing in words."""
+        return self._ask(random, DRAWING.name, chapter, test=False)
+
+    def _ask(self, random: np.random.Generator, name: str, chapter: Chapter, test: bool) -> Asked:
         unanswerable = name == UNANSWERABLE_KIND
         kind = self._kind(self._drawn(random, self._hiding) if unanswerable else name)
         if unanswerable:

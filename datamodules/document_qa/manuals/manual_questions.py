@@ -31,6 +31,8 @@ class ManualQuestions:
         per_manual: questions about each manual of validation and test.
         fresh: other samples in every epoch of the training.
         one_page: the questions of a sample of the training follow from the same pages.
+        describing: in so many epochs at the start a sample of the training that would ask about a drawing has it
+            described instead: more is said of it at once, so a model learns to see by it.
     """
 
     def __init__(
@@ -43,9 +45,11 @@ class ManualQuestions:
         per_manual: int = 1,
         fresh: bool = True,
         one_page: bool = False,
+        describing: int = 0,
     ) -> None:
         self.asker, self.split, self.size, self.seed = asker, split, size, seed
         self.per_chat, self.per_manual, self.one_page = per_chat, per_manual, one_page
+        self.describing = describing if split == Split.TRAIN else 0
         self.fresh = fresh and split == Split.TRAIN
         self._manual = lru_cache(_KEPT)(self._made)
 
@@ -91,7 +95,7 @@ class ManualQuestions:
 
     def asked(self, epoch: int, index: int) -> list[Asked]:
         """The same with all that is known of them."""
-        epoch = self._epoch(epoch)
+        describing, epoch = epoch < self.describing, self._epoch(epoch)
         chapters = self.document(epoch, index).device.chapters
         chapter = one(self._random(epoch, index, 0), chapters)
         if self.split != Split.TRAIN:
@@ -101,6 +105,8 @@ class ManualQuestions:
             if len(asked) < self.per_chat:
                 new = self.asker.ask(self._random(epoch, index, attempt), chapter, test=False)
                 first = next(iter(asked.values()), new)
+                if describing and first.source == "figure":
+                    return [self.asker.describe(self._random(epoch, index, attempt), chapter)]
                 if not self.one_page or new.pages == first.pages:
                     asked.setdefault(new.question, new)
         return list(asked.values())

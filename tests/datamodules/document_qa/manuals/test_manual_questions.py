@@ -62,6 +62,23 @@ def test_the_questions_of_a_chat_may_keep_to_one_page():
     assert max(len(training.questions(0, index)) for index in range(40)) == 3
 
 
+def test_drawings_are_described_at_first():
+    training = questions(Split.TRAIN, one_page=True, describing=2)
+    asked = [[training.asked(epoch, index) for index in range(60)] for epoch in range(3)]
+    for epoch in (0, 1):
+        about = [chat for chat in asked[epoch] if any(one.source == "figure" for one in chat)]
+        assert about and all([one.kind for one in chat] == ["drawing"] for chat in about)
+        assert all(len(one.answer.split(", ")) == 4 and len(one.pages) == 1 for (one,) in about)
+    plain = [[questions(Split.TRAIN, one_page=True).asked(epoch, index) for index in range(60)] for epoch in range(3)]
+    others = [(one, two) for one, two in zip(asked[0], plain[0], strict=True) if two[0].source != "figure"]
+    assert others and all(one == two for one, two in others), "the other chats are as without"
+    assert asked[2] == plain[2]
+    assert questions(describing=2).asked(0, 5) == questions().asked(0, 5), "in training alone"
+    drawn = next(index for index in range(60) if asked[0][index][0].kind == "drawing")
+    again = questions(Split.TRAIN, one_page=True, describing=1, fresh=False)
+    assert again.asked(0, drawn)[0].kind == "drawing" != again.asked(1, drawn)[0].kind, "the same manual"
+
+
 def test_in_a_test_a_sample_is_one_question_and_several_share_a_manual():
     test = questions()
     assert [len(test.questions(0, index)) for index in range(5)] == [1] * 5
