@@ -128,10 +128,10 @@ def test_every_config_is_here():
 
 
 @pytest.mark.parametrize("stem", ["your_documents", "choice_lora"])
-def test_from_documents_to_answers(lockstep, options, files, stem, monkeypatch):
+def test_from_documents_to_answers(lockstep, options, files, stem, tmp_path, monkeypatch):
     of_the_data, all_of_it = options(stem)
     all_of_it += FEWER
-    monkeypatch.setenv("XDG_CACHE_HOME", str(files / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     main(["prepare", *of_the_data])
     name = f"document_qa-{stem}-job1"
     check_training(lockstep("fit", *all_of_it, name=name), stem)
