@@ -2,12 +2,14 @@
 
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
+from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes
 from lightning_modules.document_qa.module import DocumentReader
 from lightning_modules.document_qa.page_retriever import PageRetriever
+from lightning_modules.image_classifier.module import ImageClassifier
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.temporal.module import TimelineReader
 from lightning_modules.vision_language.module import VisionLanguageModel
@@ -16,7 +18,9 @@ __all__ = [
     "DocumentQuestions",
     "DocumentReader",
     "ImageChats",
+    "ImageClassifier",
     "InteractionSequences",
+    "LabelledImages",
     "PageRetriever",
     "RenderedScenes",
     "ResourceTimelines",

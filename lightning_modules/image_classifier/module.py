@@ -1,0 +1,161 @@
+"""The image classifier's LightningModule: a ResNet-18 or a small Vision Transformer."""
+
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torchmetrics import MeanMetric
+from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
+
+from datamodules.image_classifier.batch import Images
+from engine.exact_mean import LossSum
+from engine.module import LockstepModule
+from lightning_modules.image_classifier.moving_average import MovingAverage
+from lightning_modules.image_classifier.norm import Norm
+from lightning_modules.image_classifier.resnet import ResNet18
+from lightning_modules.image_classifier.vit import VisionTransformer
+
+_MOST_NAMED = 20  # classes of which a picture has names and counts
+
+
+class ImageClassifier(LockstepModule):
+    """Tells which one of K classes an image shows.
+
+    Args:
+        network: `resnet18` (for small images) or `vit`.
+        width: channels of the ResNet's first stage, or of the transformer's tokens.
+        norm: of the ResNet: `group`, `sync_batch` (over all processes) or `batch` (of each process alone, so that another number of processes is another training).
+        patch_size: height and width of the transformer's patches, in pixels.
+        depth: blocks of the transformer.
+        heads: attention heads of the transformer.
+        label_smoothing: share of each target that goes to all classes alike, in training.
+        ema_decay: evaluate and predict with a moving average of the weights that keeps this share of itself in each step; null for the weights themselves.
+        training: see LockstepModule.
+    """  # noqa: E501
+
+    network: nn.Module
+
+    def __init__(
+        self,
+        network: Literal["resnet18", "vit"] = "resnet18",
+        width: int = 64,
+        norm: Norm = "group",
+        patch_size: int = 4,
+        depth: int = 6,
+        heads: int = 3,
+        label_smoothing: float = 0.0,
+        ema_decay: float | None = None,
+        **training: Any,
+    ) -> None:
+        super().__init__(**training)
+        if ema_decay is not None and not 0 < ema_decay < 1:
+            raise ValueError(f"model.init_args.ema_decay is {ema_decay}, expected null or between 0 and 1")
+        self.kind, self.width, self.norm = network, width, norm
+        self.patch_size, self.depth, self.heads = patch_size, depth, heads
+        self.label_smoothing, self.ema_decay = label_smoothing, ema_decay
+        self.average: MovingAverage | None = None
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if self.ema_decay is not None and isinstance(self.trainer.strategy, (FSDPStrategy, ModelParallelStrategy)):
+            raise ValueError("model.init_args.ema_decay averages whole weights and FSDP has shards: null, or ddp")
+
+    def configure_model(self) -> None:
+        if hasattr(self, "network"):
+            return
+        (channels, size, _), classes = self.data.shape, len(self.data.classes)
+        if self.kind == "resnet18":
+            self.network = ResNet18(channels, classes, self.width, self.norm)
+        else:
+            shape = self.patch_size, self.width, self.depth, self.heads
+            self.network = VisionTransformer(channels, size, classes, *shape)
+        if self.ema_decay is not None:
+            self.average = MovingAverage(self.network, self.ema_decay)
+            # Equal on all processes as it is; DDP would send it around in every step.
+            self._ddp_params_and_buffers_to_ignore = [f"average.{name}" for name, _ in self.average.named_buffers()]
+        self.loss = MeanMetric()
+        self.accuracy = MulticlassAccuracy(classes, average="micro", ignore_index=-1)
+        self.confusion = MulticlassConfusionMatrix(classes, ignore_index=-1)
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    def training_loss(self, batch: Images) -> LossSum:
+        losses = cross_entropy(
+            self.network(batch.pixels), batch.targets, label_smoothing=self.label_smoothing, reduction="none"
+        )
+        real = batch.labels >= 0
+        return LossSum((losses * real).sum(), real.sum())
+
+    def amounts(self, batch: Images) -> dict[str, float]:
+        return {"images": len(batch.labels)}
+
+    def optimizer_step(self, *arguments: Any, **options: Any) -> None:
+        super().optimizer_step(*arguments, **options)
+        if self.average is not None:
+            self.average.update(self.network, self.trainer.global_step)
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    def scores(self, pixels: Tensor) -> Tensor:
+        """[B, K] by the weights that are evaluated."""
+        return self.network(pixels) if self.average is None else self.average.of(self.network, pixels)
+
+    def on_validation_epoch_start(self) -> None:
+        if self.norm == "batch" and self.trainer.world_size > 1:
+            # Each process has statistics of its own images; what is evaluated is what a checkpoint has.
+            for statistic in self.buffers():
+                torch.distributed.broadcast(statistic, 0)
+
+    def validation_step(self, batch: Images, batch_idx: int) -> None:
+        scores = self.scores(batch.pixels).float()
+        losses = cross_entropy(scores, batch.labels, ignore_index=-1, reduction="none")
+        self.loss.update(losses, (batch.labels >= 0).float())
+        self.accuracy.update(scores, batch.labels)
+        self.confusion.update(scores, batch.labels)
+
+    def on_validation_epoch_end(self) -> None:
+        stage = "test" if self.trainer.state.fn == "test" else "val"
+        figures = {f"{stage}/accuracy": self.accuracy.compute(), f"{stage}/loss": self.loss.compute()}
+        self.log_dict(figures, prog_bar=stage == "val", batch_size=1)
+        self.confusion.compute()  # of all processes, so by all of them
+        if self.trainer.is_global_zero and not self.trainer.sanity_checking:
+            self._draw(f"{stage}/confusion")
+        for metric in (self.loss, self.accuracy, self.confusion):
+            metric.reset()
+
+    test_step, on_test_epoch_end = validation_step, on_validation_epoch_end
+
+    def _draw(self, title: str) -> None:
+        """The confusion matrix into TensorBoard: true classes down, predicted ones across."""
+        boards = [logger for logger in self.trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        if not boards:
+            return
+        named = len(self.data.classes) <= _MOST_NAMED
+        figure, _ = self.confusion.plot(add_text=named, labels=self.data.classes if named else None)
+        boards[0].experiment.add_figure(title, figure, self.trainer.global_step)
+
+    # -- prediction --------------------------------------------------------------------------------------------------
+
+    def predict_step(self, batch: Images, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
+        best = self.scores(batch.pixels).float().softmax(1).max(1)
+        rows = zip(batch.samples.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
+        return [
+            (row, {"image": self.data.name(row), "class": self.data.classes[label], "probability": round(share, 4)})
+            for row, label, share in rows
+            if row >= 0
+        ]
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["classes"] = list(self.data.classes)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        found, expected = checkpoint.get("classes"), self.data.classes
+        if found != expected:
+            raise ValueError(f"the checkpoint is of classes {found}, the data have {expected}; give the same data")
