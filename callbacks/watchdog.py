@@ -16,6 +16,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from torch.distributed.distributed_c10d import _set_pg_timeout, default_pg_timeout
 
+from callbacks.memory import memory_advice
 from callbacks.requeue import requeue_job
 from engine.checkpoint_file import CHECKPOINTS
 from engine.faults import AgreedFailure, is_wrong_input
@@ -188,7 +189,9 @@ class Watchdog(Callback):
         else:
             exit_code, shown = 1, True
             if first.rank == watch.rank and not isinstance(exception, KeyboardInterrupt):
-                log.error("%s", first.text, exc_info=exception)
+                advice = memory_advice(trainer, exception)  # says more than a traceback, which is in faults/
+                said = f"{first.text}{watch.memory_note()}" + (f"\n{advice}" if advice else "")
+                log.error("%s", said, exc_info=None if advice else exception)
         if shown:
             exception.exit_code = exit_code  # type: ignore[attr-defined]
 

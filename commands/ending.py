@@ -9,6 +9,8 @@ from torch.distributed import DistNetworkError, DistStoreError
 
 from commands.processes import agreed_exit
 from engine.faults import AgreedFailure, is_wrong_input
+from engine.host_memory import limit, peak_resident
+from engine.out_of_memory import is_out_of_memory
 
 log = logging.getLogger("lockstep")
 
@@ -29,6 +31,10 @@ def end_with(error: Exception) -> int:
     settled: int | None = getattr(error, "exit_code", None)  # by callbacks.watchdog
     if settled is not None:
         return settled
+    if is_out_of_memory(error):  # of what is no step of a run: while the model is made, or an export
+        peak = f"{peak_resident() / 2**30:.2f} GiB resident of {limit().size / 2**30:.2f} GiB ({limit().source})"
+        log.error("error: out of memory: %s; this process has had %s", error, peak)
+        return FAILED
     if is_wrong_input(error):
         log.error("error: %s", error)
         log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch import Trainer
 
+from callbacks.auto_micro_batch import AutoMicroBatch
+from callbacks.bad_samples import BadSamples
 from callbacks.config_over_checkpoint import ConfigOverCheckpoint
 from callbacks.due_validation import DueValidation
+from callbacks.memory import Memory
 from callbacks.prediction_file import PredictionFile
 from callbacks.results_table import ResultsTable, ShownLast
 from callbacks.run_log import RunLog
@@ -16,7 +20,16 @@ from engine.module import LockstepModule
 
 
 class LockstepTrainer(Trainer):
-    """Lightning's Trainer, `prepare` and `export`."""
+    """Lightning's Trainer, `prepare` and `export`.
+
+    Args:
+        auto_micro_batch: before training, find the largest micro-batch that fits: half of a process's share of the global batch, half of that, and so on (not with FSDP). `data.micro_batch_size` is then the most to try.
+        lightning: see Lightning's Trainer.
+    """  # noqa: E501
+
+    def __init__(self, *, auto_micro_batch: bool = False, **lightning: Any) -> None:
+        super().__init__(**lightning)
+        self.auto_micro_batch = auto_micro_batch
 
     def prepare(self) -> None:
         """Download and convert the data of a config, once; safe to repeat and to interrupt."""
@@ -65,7 +78,11 @@ def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object]) -> No
         keep_config: called when training begins.
     """
     run_log, table = RunLog(keep_config), ResultsTable()
-    trainer.callbacks[:0] = [run_log, PredictionFile(), ConfigOverCheckpoint(), DueValidation(), table]
+    if getattr(trainer, "auto_micro_batch", False):
+        trainer.callbacks.append(AutoMicroBatch())
+    trainer.callbacks[:0] = [
+        run_log, Memory(), BadSamples(), PredictionFile(), ConfigOverCheckpoint(), DueValidation(), table
+    ]  # fmt: skip
     watchdog = next(callback for callback in trainer.callbacks if isinstance(callback, Watchdog))
     watchdog.attach(trainer)
     trainer.callbacks.remove(watchdog)

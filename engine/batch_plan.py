@@ -64,6 +64,13 @@ class BatchPlan:
             )
         return cls(batch_size, processes, micro, share // micro)
 
+    def halved(self) -> "BatchPlan | None":
+        """The same global batch with half as many samples at once, or the nearest fewer; None when there is only one.
+        """
+        share = self.micro_batch_size * self.accumulation
+        smaller = [size for size in range(1, self.micro_batch_size // 2 + 1) if share % size == 0]
+        return BatchPlan(self.batch_size, self.processes, smaller[-1], share // smaller[-1]) if smaller else None
+
     def __str__(self) -> str:
         return (
             f"global batch {self.batch_size} = {self.processes} process{'es' * (self.processes != 1)} "

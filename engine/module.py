@@ -18,7 +18,7 @@ from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.exact_mean import ExactMean, LossSum
 from engine.frozen_weights import frozen_fingerprints, leave_out_frozen, put_back_frozen
-from engine.gradient_norm import gradient_norm
+from engine.gradient_norm import gradient_norm, norms_by_part
 from engine.intervals import count_in_steps
 from engine.optimizers import OptimizerName, make_optimizer, require_own_state, require_whole_tensors
 from engine.randomness import global_seed, seed_torch
@@ -95,6 +95,14 @@ class LockstepModule(LightningModule):
         """
         return {}
 
+    splits_batches = True
+    """Whether a global batch may be computed in micro-batches; where a loss compares all its samples it may not."""
+
+    def memory_savers(self) -> list[tuple[str, str]]:
+        """What else this model could be told to need less memory: (option with its value, what it costs), not yet set.
+        """
+        return []
+
     @property
     def data(self) -> LockstepDataModule:
         """The run's data module."""
@@ -159,7 +167,7 @@ class LockstepModule(LightningModule):
             if self.is_log_step:
                 rate = self.optimizers(use_pl_optimizer=False).param_groups[0]["lr"]
                 self.log("train/loss", mean, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
-                self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)
+                self.log("train/learning_rate", rate, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
 
     @property
     def is_log_step(self) -> bool:
@@ -185,7 +193,10 @@ class LockstepModule(LightningModule):
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         if self.is_log_step:
-            self.log("train/gradient_norm", self.gradient_norm(), on_step=True, on_epoch=False, batch_size=1)
+            norm, parts = self.gradient_norm(), norms_by_part(optimizer.param_groups, self.trainer.strategy.model)
+            self.log("train/gradient_norm", norm, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
+            by_part = {f"train/gradient_norm/{part}": norm for part, norm in parts.items()}
+            self.log_dict(by_part, on_step=True, on_epoch=False, batch_size=1)
 
     def configure_gradient_clipping(
         self,

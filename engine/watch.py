@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.faults import is_consequence
+from engine.host_memory import limit, oom_kills
 from engine.pulse import LEFT, Attendance, Pulse, Verdict
 from engine.stacks import all_stacks, main_thread_at, write_fault
 from engine.store_line import StoreLine
@@ -52,6 +53,7 @@ class Watch:
         self._over, self._saying, self._said = threading.Event(), threading.Lock(), False
         self._arming = threading.Lock()
         self._now = self._moved = self._answered = 0.0
+        self._oom_kills = oom_kills()
 
     # -- for the main thread -----------------------------------------------------------------------------------------
 
@@ -125,6 +127,19 @@ class Watch:
             silent = self._attendance.silent(self._now, 3.5 * self._period)
             if silent and not self.verdict:
                 self.verdict = silent._replace(text=f"{silent.text}; process {self.rank} is at step {self.step}")
+
+    def memory_note(self) -> str:
+        """Says so when the kernel has killed a process on this machine, in this container or job, for its memory."""
+        kills = oom_kills() - self._oom_kills
+        if kills <= 0:
+            return ""
+        most, source = limit()
+        return (
+            f"\nthe kernel's out-of-memory killer has ended {kills} process(es) of this container or job since the run "
+            f"began: memory ran out at {most / 2**30:.2f} GiB ({source}). First change: give it more, or "
+            "--data.init_args.num_workers 0 (each worker has memory of its own); on CPUs then a smaller "
+            "--data.init_args.micro_batch_size, which keeps the global batch"
+        )
 
     # -- the judge ---------------------------------------------------------------------------------------------------
 
@@ -219,7 +234,8 @@ class Watch:
                 return
             self._said = True
         if self.processes == 1 or self.local_rank == int(self.verdict.rank == self.rank - self.local_rank):
-            log.error("%s; ending (stacks in %s)", self.verdict.text, self.folder / "faults")
+            said = "%s; ending (stacks in %s)%s"
+            log.error(said, self.verdict.text, self.folder / "faults", self.memory_note())
             if self.verdict.lost:
                 self.on_lost()
 

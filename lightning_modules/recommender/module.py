@@ -105,6 +105,11 @@ class SequentialRecommender(LockstepModule):
             self._items = items_identity(catalog.item_ids)
             self._architecture = architecture_identity(self.architecture, catalog.max_length)
 
+    def memory_savers(self) -> list[tuple[str, str]]:
+        if self.architecture["activation_checkpointing"]:
+            return []
+        return [("--model.init_args.activation_checkpointing true", "a third more time")]
+
     # -- training ----------------------------------------------------------------------------------------------------
 
     def training_loss(self, batch: Sequence[TrainBatch]) -> LossSum:

@@ -1,0 +1,130 @@
+"""What to say when memory has run out: how large the batch was, what the peak was, and which setting to change first.
+
+Every setting comes with the value to give it, computed from the run's own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.strategies import DDPStrategy
+from torch import Tensor
+
+from engine import host_memory
+
+_SHAPES = 8  # tensors of a micro-batch that a message has at most
+_GIB = 1 << 30
+
+START, LOADING, FORWARD, BACKWARD, STEP = (
+    "at start-up", "while loading", "in the forward pass", "in the backward pass", "in the optimizer's step",
+)  # fmt: skip
+VALIDATION, TEST, PREDICTION = "in the validation", "in the test", "in the prediction"
+_EVALUATIONS = (VALIDATION, TEST, PREDICTION)
+_WITH_A_BATCH = (LOADING, FORWARD, BACKWARD)
+
+
+def advice(trainer: Trainer, pl_module: LightningModule, phase: str, batch: Any) -> str:
+    """Lines that say all of it.
+
+    Args:
+        phase: what the process was doing, one of those below.
+        batch: the micro-batch at hand; None when there was none yet.
+    """
+    device = trainer.strategy.root_device
+    lines = [f"out of memory {phase}", *_batch_lines(trainer, phase, batch), f"peak: {peak(device)}"]
+    settings = list(_settings(trainer, pl_module, phase, device))
+    for place, (option, effect) in enumerate(settings):
+        lines.append(f"{'first change' if place == 0 else 'then'}: {option} ({effect})")
+    if phase in _WITH_A_BATCH and "micro_batch_size" in "".join(option for option, _ in settings):
+        lines.append("or let the program find the micro batch: --trainer.auto_micro_batch true")
+    return "\n".join(lines)
+
+
+def peak(device: torch.device) -> str:
+    """The most memory that this process has had, and of how much."""
+    if device.type != "cuda":
+        limit = host_memory.limit()
+        return (
+            f"{_gib(host_memory.peak_resident())} resident ({_gib(host_memory.resident())} now) of "
+            f"{_gib(limit.size)} ({limit.source})"
+        )
+    free, total = torch.cuda.mem_get_info(device)
+    most, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.memory_reserved(device)
+    text = f"{_gib(most)} in tensors, {_gib(reserved)} reserved, of {_gib(total)} ({torch.cuda.get_device_name(device)})"
+    others = total - free - reserved
+    if others > _GIB:  # a process's own context takes half of it
+        text += f"; {_gib(others)} are taken by other processes or outside torch, see nvidia-smi"
+    if reserved - torch.cuda.memory_allocated(device) > reserved // 5:
+        text += "; a fifth and more of what is reserved lies in pieces: PYTORCH_ALLOC_CONF=expandable_segments:True"
+    return text
+
+
+def shapes(batch: Any) -> str:
+    """`history.tokens [8, 50] int64, targets [8] int64`: the tensors of a micro-batch by name, the largest first."""
+    found = sorted(_tensors(batch, ""), key=lambda named: -named[1].numel() * named[1].element_size())
+    texts = [
+        f"{name or 'tensor'} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+        for name, tensor in found[:_SHAPES]
+    ]
+    return ", ".join(texts) + (f" and {len(found) - _SHAPES} more" if len(found) > _SHAPES else "")
+
+
+def _batch_lines(trainer: Trainer, phase: str, batch: Any) -> list[str]:
+    datamodule = trainer.datamodule  # type: ignore[attr-defined]
+    if phase in _EVALUATIONS:
+        size = f"batch: at most {datamodule.evaluation_batch_size} samples on each process"
+    else:
+        size = f"batch: {datamodule.plan}"
+    return [size, *([f"micro batch at hand: {shapes(batch)}"] if batch is not None else [])]
+
+
+def _settings(
+    trainer: Trainer, pl_module: LightningModule, phase: str, device: torch.device
+) -> Iterator[tuple[str, str]]:
+    """(setting with its value, what it does), the one that costs least first."""
+    datamodule, on_gpu = trainer.datamodule, device.type == "cuda"  # type: ignore[attr-defined]
+    if phase in _EVALUATIONS:
+        size = datamodule.evaluation_batch_size
+        if size > 1:
+            yield f"--data.init_args.evaluation_batch_size {size // 2}", "figures do not depend on it"
+        return
+    if phase in _WITH_A_BATCH:
+        smaller = datamodule.plan.halved() if pl_module.splits_batches else None
+        if smaller is not None:
+            steps = f"{smaller.accumulation} accumulation step{'s' * (smaller.accumulation != 1)}"
+            option = f"--data.init_args.micro_batch_size {smaller.micro_batch_size}"
+            yield option, f"keeps the global batch of {smaller.batch_size}, with {steps}"
+        yield from pl_module.memory_savers()
+    if on_gpu and str(trainer.precision).startswith("32"):
+        yield "--trainer.precision bf16-mixed", "activations of half the size; on GPUs of 2020 and later"
+    if on_gpu and pl_module.optimizer_name == "adamw":
+        yield "--model.init_args.optimizer adamw_8bit", "the optimizer's state in a quarter of the memory"
+    if on_gpu and trainer.world_size > 1 and isinstance(trainer.strategy, DDPStrategy):
+        yield "--config configs/overlays/fsdp.yaml", f"weights and optimizer state in {trainer.world_size} parts"
+    if datamodule.num_workers and not on_gpu:
+        yield f"--data.init_args.num_workers {datamodule.num_workers // 2}", "each worker has memory of its own"
+    if not on_gpu:
+        yield "more memory for the container or job", "or a smaller model"
+
+
+def _tensors(content: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(content, Tensor):
+        yield name, content
+    elif isinstance(content, tuple) and hasattr(content, "_fields"):
+        yield from _named(zip(content._fields, content, strict=True), name)
+    elif isinstance(content, Mapping):
+        yield from _named(content.items(), name)
+    elif hasattr(content, "__dataclass_fields__"):
+        yield from _named(((field, getattr(content, field)) for field in content.__dataclass_fields__), name)
+    elif isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
+        yield from _named(enumerate(content), name)
+
+
+def _named(parts: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    for key, part in parts:
+        yield from _tensors(part, f"{name}.{key}" if name else str(key))
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.2f} GiB"
