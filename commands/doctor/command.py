@@ -12,6 +12,7 @@ from commands.doctor.finding import Check, Finding
 from commands.doctor.machine import machine_checks
 from commands.doctor.plan import planned
 from commands.doctor.report import EXIT_CODES, as_json, show, worst
+from commands.doctor.team import Team
 
 _DESCRIPTION = """\
 Looks at everything that a training needs and says what is wrong with it, why that matters, and what mends it, before
@@ -41,12 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """`python train.py doctor ...`; `arguments` are those behind the word `doctor`."""
     given = list(sys.argv[2:] if arguments is None else arguments)
     as_object, settings = _parse(given)
+    team = Team()
     with redirect_stdout(sys.stderr) if as_object else nullcontext():  # the object stands alone in the output
-        findings = _examined(_checks(settings), spinner=not as_object and sys.stderr.isatty())
-    if as_object:
-        print(as_json(findings))
-    else:
-        show(findings)
+        checks = [*(team.checks() if team.is_one else ()), *_checks(settings)]
+        spinner = not as_object and not team.is_one and sys.stderr.isatty()
+        findings = team.agreed(_examined(checks, spinner))
+    if team.speaks:
+        print(as_json(findings)) if as_object else show(findings)
+    team.leave()
     code = EXIT_CODES[worst(findings)]
     if left_behind():
         sys.stdout.flush()
