@@ -9,6 +9,7 @@ from datamodules.document_qa.augmentation.mirror import mirrored
 from datamodules.document_qa.augmentation.option_order import reordered
 from datamodules.document_qa.augmentation.scan import Scanned, chosen_scan
 from datamodules.document_qa.augmentation.settings import AugmentationSettings
+from datamodules.document_qa.augmentation.unneeded import without_unneeded
 from datamodules.document_qa.augmentation.wordings import reworded
 from datamodules.document_qa.document import Document
 from datamodules.document_qa.question import Question
@@ -59,4 +60,6 @@ class Augmenter:
         if settings.distractors:
             document, ranked = with_distractors(questions, document, ranked, another, settings.distractors, random)
         scan = chosen_scan(settings, random)
+        if settings.unneeded and random.random() < settings.unneeded:
+            document = without_unneeded(questions, document, random)
         return questions, document if scan is None else Scanned(document, scan, key), tuple(ranked)

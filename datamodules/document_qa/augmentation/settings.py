@@ -17,6 +17,7 @@ class AugmentationSettings:
         skew: degrees by which pictures are turned at most, up to 2.
         jpeg: share of the documents whose pictures went through JPEG.
         blur: share of the documents whose pictures are blurred a little.
+        unneeded: share of the samples that are shown without the texts, the tables or the figures, where no question rests on them (`evidence_sources`). Not where captions tell what a figure is asked for.
         flips: mirror figures, and relation words of their questions with them: `none`, `horizontal`, `vertical`. For drawings without any text alone: it would be mirrored, too.
     """  # noqa: E501
 
@@ -28,6 +29,7 @@ class AugmentationSettings:
     skew: float = 1.0
     jpeg: float = 0.3
     blur: float = 0.2
+    unneeded: float = 0.0
     flips: Literal["none", "horizontal", "vertical"] = "none"
 
     def check(self, name: str = "data.init_args.augmentation.") -> None:
@@ -35,7 +37,7 @@ class AugmentationSettings:
         Raises:
             ValueError: a value cannot be used.
         """
-        for key in ("paraphrase", "scan", "jpeg", "blur"):
+        for key in ("paraphrase", "scan", "jpeg", "blur", "unneeded"):
             if not 0 <= getattr(self, key) <= 1:
                 raise ValueError(f"{name}{key} is a share, from 0 to 1; got {getattr(self, key)}")
         if not 0 <= self.skew <= MOST_SKEW:
