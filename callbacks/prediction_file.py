@@ -40,7 +40,7 @@ class PredictionFile(BasePredictionWriter):
         batch_idx: int,
         dataloader_idx: int,
     ) -> None:
-        for row, answer in prediction:
+        for row, answer in sorted([*prediction, *_unanswered(trainer)], key=lambda line: line[0]):
             self._part.write(f"{row}\t{json.dumps(answer, ensure_ascii=False)}\n")
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -71,3 +71,10 @@ class PredictionFile(BasePredictionWriter):
         folder = Path(trainer.default_root_dir)
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self.filename}.part{process}"
+
+
+def _unanswered(trainer: Trainer) -> list[tuple[int, dict[str, Any]]]:
+    """What the loader has left out of the batch: nobody must wonder which line an answer is to."""
+    describe = getattr(trainer.datamodule, "describe", lambda row: {})  # type: ignore[attr-defined]
+    left_out = trainer.predict_dataloaders.left_out
+    return [(one.sample, {**describe(one.sample), "answer": None, "why": one.what}) for one in left_out]

@@ -1,22 +1,27 @@
 """The base of every DataModule: batch plan, elastic order, exact evaluation, measured loading."""
 
 import logging
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import torch
 from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
+from engine.bad_samples import OnBadSample
 from engine.batch_plan import BatchPlan
+from engine.cores import usable_cores, workers_for
 from engine.faults import AgreedFailure
 from engine.intervals import batches_to_evaluate
 from engine.loading import LoadingError, MeasuredLoader, Pending
 from engine.prepared_files import PreparedFiles
 from engine.randomness import global_seed
+from engine.reading import Reader
 from engine.sampling import FILLER, Draw, EvaluationSampler, TrainSampler
-from engine.stop_signals import outlive_the_step
 from engine.streaming import AgreedEnd, Stream, StreamBatches, processes_on_cpu
+from engine.workers import Workers, WorkerStart
 
 log = logging.getLogger("lockstep")
 
@@ -28,6 +33,9 @@ class BatchedDataset(Protocol):
     method `blocks`, which tells of an epoch which samples are cheap to read together, their order keeps to a window of
     such blocks at a time. With a method `first`, a limited evaluation is of `first(number)`: of a set that has an
     order of its own a fair choice.
+
+    A sample that cannot be used is told by engine.bad_samples.BadSample; one that makes its samples one by one says
+    which it begins by engine.workers.at, so that it can be named if the worker dies of it.
     """
 
     def __len__(self) -> int: ...
@@ -43,13 +51,23 @@ class LockstepDataModule(LightningDataModule):
         batch_size_per_device: samples of one optimizer step on each process.
         micro_batch_size: the most samples that one device computes at once; accumulation follows from it.
         evaluation_batch_size: samples that one device evaluates at once; figures do not depend on it.
-        num_workers: loader processes of each training process; 0 loads in the training process itself.
-    """
+        num_workers: loader processes of each training process; 0 loads in the training process itself, `auto` takes what is left of the cores that this process may use, 8 at most (none where loading costs next to nothing).
+        worker_start: how they are started: `fork`, `forkserver` or `spawn`; null: as Python does it on the platform.
+        worker_timeout: seconds after which a batch that has not come ends the run, with the batch and its samples named; 0: the watchdog's timeout alone.
+        on_bad_sample: what becomes of a sample that cannot be used (its file is damaged, its row malformed): `stop` ends the run and names it; `skip` leaves it out on whatever process has it, counts it and lists it in bad_samples.jsonl.
+        max_bad_samples: with `skip`, how many a whole training, or one evaluation, may leave out (again each time they are drawn: a bad sample counts once an epoch). One more, and the run stops.
+    """  # noqa: E501
 
     train_set: BatchedDataset | Stream[Any]
     validation_set: BatchedDataset | Stream[Any]
     test_set: BatchedDataset | Stream[Any]
     predict_set: BatchedDataset | Stream[Any]
+
+    loads_at_once = False
+    """Whether a batch is assembled from what is in memory in a few milliseconds: workers would make it slower."""
+
+    limit_of_bad_samples = "max_bad_samples"
+    """What the setting is called in messages."""
 
     same_epoch = False
     """Whether all epochs are alike; LockstepModule sets it for `trainer.overfit_batches`."""
@@ -60,12 +78,23 @@ class LockstepDataModule(LightningDataModule):
         batch_size_per_device: int | None = None,
         micro_batch_size: int | None = None,
         evaluation_batch_size: int = 256,
-        num_workers: int = 0,
+        num_workers: int | Literal["auto"] = 0,
+        worker_start: WorkerStart | None = None,
+        worker_timeout: float = 0.0,
+        on_bad_sample: OnBadSample = "stop",
+        max_bad_samples: int = 100,
     ) -> None:
         super().__init__()
         self.batch_size, self.batch_size_per_device = batch_size, batch_size_per_device
         self.micro_batch_size, self.evaluation_batch_size = micro_batch_size, evaluation_batch_size
-        self.num_workers = num_workers
+        if num_workers != "auto" and num_workers < 0:
+            raise ValueError(f"data.init_args.num_workers must be 0 or more, or auto; got {num_workers}")
+        if worker_timeout < 0:
+            raise ValueError(f"data.init_args.worker_timeout is in seconds, 0 for none; got {worker_timeout}")
+        if max_bad_samples < 0:
+            raise ValueError(f"data.init_args.max_bad_samples is a number of samples, got {max_bad_samples}")
+        self.num_workers, self.worker_start, self.worker_timeout = num_workers, worker_start, worker_timeout
+        self.on_bad_sample, self.max_bad_samples = on_bad_sample, max_bad_samples
         self._resumed: dict[str, Any] = {}
         self._loaders: list[MeasuredLoader] = []
 
@@ -148,18 +177,49 @@ class LockstepDataModule(LightningDataModule):
 
     def _loader(self, data: BatchedDataset | StreamBatches, sampler: Sampler[Draw], kind: str) -> MeasuredLoader:
         # batch_size=None: a draw *is* a batch, so loading is one vectorised call instead of one call a sample.
+        number = self.workers
+        workers = Workers(number, self.worker_start, self._processes_here) if number else None
         loader = MeasuredLoader(
-            data,  # type: ignore[arg-type]
+            Reader(data, self.leaves_out_bad),  # type: ignore[arg-type]
             sampler=Pending(sampler),
             batch_size=None,
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            worker_init_fn=outlive_the_step,
+            num_workers=number,
+            persistent_workers=number > 0,
+            worker_init_fn=workers,
+            multiprocessing_context=None if workers is None else workers.context,
+            timeout=self.worker_timeout if number else 0,
             pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
         )
-        loader.kind = kind
+        loader.kind, loader.started = kind, workers
         self._loaders.append(loader)
         return loader
+
+    @property
+    def leaves_out_bad(self) -> bool:
+        """Whether samples that cannot be used are left out."""
+        return self.on_bad_sample == "skip"
+
+    @property
+    def workers(self) -> int:
+        """Loader workers of each loader of this process: `num_workers`, or what `auto` makes of it."""
+        return self._workers_left if self.num_workers == "auto" else self.num_workers
+
+    @cached_property
+    def _workers_left(self) -> int:
+        cores, on_gpu = usable_cores(), self.trainer is not None and self.trainer.strategy.root_device.type != "cpu"
+        if self.loads_at_once:
+            number, why = 0, "a batch is assembled from memory at once"
+        else:
+            computing = 1 if on_gpu else torch.get_num_threads()
+            number = workers_for(cores, self._processes_here, computing)
+            why = f"{cores:g} cores for {self._processes_here} processes here, each computing with {computing}"
+        log.info("data.num_workers auto: %d (%s)", number, why)
+        return number
+
+    @property
+    def _processes_here(self) -> int:
+        """Training processes of this machine."""
+        return min(self.trainer.num_devices, self._processes) if self.trainer is not None else 1
 
     def _training_may_end(self, draw: Draw) -> bool:
         """An epoch of a stream ends before this draw; on all processes alike.

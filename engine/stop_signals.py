@@ -113,18 +113,22 @@ class StopSignals:
         self._before = {}
 
 
-def outlive_the_step(worker: int = 0) -> None:
+def outlive_the_step(worker: int = 0, trainer: int | None = None) -> None:
     """For a loader's worker: what a scheduler or a terminal sends to all processes is the training process's affair.
 
     A worker that died of it, as torch's do, would take the step along that is about to be finished and saved. It still
     ends when the training process says so, or is gone.
+
+    Args:
+        worker: its number.
+        trainer: the training process; None: the parent.
     """
     for name in ("SIGINT", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_end_at_the_word_of, args=(os.getppid(),), daemon=True).start()
+        threading.Thread(target=_end_at_the_word_of, args=(trainer or os.getppid(),), daemon=True).start()
 
 
 def _end_at_the_word_of(trainer: int) -> None:

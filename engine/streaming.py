@@ -86,12 +86,13 @@ class StreamBatches:
         window = self._window
         if not window.count:
             return Streamed(0, None)
-        offsets = draw.indices - draw.number * self.size
+        positions = draw.indices[draw.indices != FILLER]
+        offsets = positions - draw.number * self.size
         offsets = offsets[offsets < window.count]
         if not len(offsets):
             return Streamed(window.count, self.stream.batch(draw.epoch, np.array([FILLER]), [window.first]))
         records = [window.own[self.own.index(offset)] for offset in offsets.tolist()]
-        return Streamed(window.count, self.stream.batch(draw.epoch, draw.indices[: len(offsets)], records))
+        return Streamed(window.count, self.stream.batch(draw.epoch, positions[: len(offsets)], records))
 
     def _read(self, epoch: int, number: int) -> _Window:
         start = number * self.size

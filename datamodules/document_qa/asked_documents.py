@@ -15,12 +15,13 @@ from datamodules.document_qa.option_references import refers_to_others
 from datamodules.document_qa.prompt import turned, where
 from datamodules.document_qa.question import Question
 from datamodules.document_qa.readings import Reading, Readings
-from datamodules.multimodal.batch import Chat, Images, LeftOut
+from datamodules.multimodal.batch import Chat, Images
 from datamodules.multimodal.chat import ChatEncoder, Message
-from datamodules.multimodal.chat_sets import ChatItem, drawn, encoded, usable
+from datamodules.multimodal.chat_sets import ChatItem, drawn, encoded
 from datamodules.multimodal.images import Views, collate_views, no_views
 from datamodules.multimodal.packing import prompts
 from datamodules.multimodal.unusable import KnownUnusable
+from engine.bad_samples import LeftOut, usable
 from engine.sampling import Draw
 
 _ANSWERS = 1 << 14

@@ -5,7 +5,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from datamodules.document_qa.document import Chunk, ChunkKind
-from datamodules.multimodal.batch import Images, LeftOut, Prompts, Rows
+from datamodules.multimodal.batch import Images, Prompts, Rows
+from engine.bad_samples import LeftOut
 
 # What a prompt shows. Prompts with a chunk left out are FIRST_CHUNK + the chunk's place in the context.
 QUESTION_ONLY = -1

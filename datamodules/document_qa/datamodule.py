@@ -162,7 +162,7 @@ class DocumentDataModule(AnsweredQuestions):
         )
 
     def _training(self) -> Any:
-        leave_out = self.max_unusable > 0
+        leave_out = self.leaves_out_bad
         if self.task == "retrieve":
             reader = RetrievalReader(self.context_builder, self.chat_encoder, self.ablate)
             return RetrievalExamples(
@@ -179,7 +179,7 @@ class DocumentDataModule(AnsweredQuestions):
         return OptionSets(source, self.chat_encoder, self.row_tokens, self.max_length, self.too_long, leave_out)
 
     def _evaluation(self, split: Split) -> Any:
-        leave_out, predicts = self.max_unusable > 0, split == "predict"
+        leave_out, predicts = self.leaves_out_bad, split == "predict"
         if self.task == "retrieve":
             reader = RetrievalReader(self.context_builder, self.chat_encoder, self.ablate)
             parts = [self.question_set(one) for one in (self.rank if predicts else [split])]
@@ -197,8 +197,9 @@ class DocumentDataModule(AnsweredQuestions):
 
     def _evaluation_loader(self, data: Any, stage: Literal["val", "test", "predict"]) -> MeasuredLoader:
         loader = super()._evaluation_loader(data, stage)
-        if isinstance(loader.dataset, AskedDocuments):
-            loader.dataset.look_through()
+        asked = loader.dataset.data
+        if isinstance(asked, AskedDocuments):
+            asked.look_through()
         return loader
 
     def _explained(self, split: Split) -> int | None:

@@ -8,12 +8,13 @@ from torch.utils.data import Dataset
 
 from datamodules.document_qa.batch import OptionExamples
 from datamodules.document_qa.document_chats import DocumentChats, no_answer
-from datamodules.multimodal.batch import Chat, LeftOut
+from datamodules.multimodal.batch import Chat
 from datamodules.multimodal.chat import ChatEncoder
-from datamodules.multimodal.chat_sets import TooLong, drawn, encoded, usable
+from datamodules.multimodal.chat_sets import TooLong, drawn, encoded
 from datamodules.multimodal.images import Views
 from datamodules.multimodal.packing import one_per_row, pack
 from datamodules.multimodal.unusable import UnusableSample
+from engine.bad_samples import LeftOut, usable
 from engine.sampling import Draw
 
 

@@ -18,10 +18,11 @@ from datamodules.document_qa.question import Question, QuestionSet
 from datamodules.document_qa.ranking_figures import FoundPages
 from datamodules.document_qa.retrieval.rankings import FILE
 from datamodules.document_qa.retrieval_reader import Read, RetrievalReader
-from datamodules.multimodal.chat_sets import drawn, usable
+from datamodules.multimodal.chat_sets import drawn
 from datamodules.multimodal.images import collate_views
 from datamodules.multimodal.packing import one_per_row
 from datamodules.multimodal.unusable import UnusableSample
+from engine.bad_samples import usable
 from engine.durable_file import flush_folder, write_beside
 from engine.sampling import Draw
 

@@ -12,11 +12,11 @@ from datamodules.document_qa.document import Document
 from datamodules.document_qa.prompt import where
 from datamodules.document_qa.question import Question, QuestionSet
 from datamodules.document_qa.retrieval_reader import Read, RetrievalReader
-from datamodules.multimodal.batch import LeftOut
-from datamodules.multimodal.chat_sets import TooLong, drawn, usable
+from datamodules.multimodal.chat_sets import TooLong, drawn
 from datamodules.multimodal.images import collate_views
 from datamodules.multimodal.packing import one_per_row
 from datamodules.multimodal.unusable import UnusableSample
+from engine.bad_samples import LeftOut, usable
 from engine.randomness import global_seed, hash_integers, hash_permutation
 from engine.sampling import Draw
 

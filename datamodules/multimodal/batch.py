@@ -5,11 +5,13 @@ for each feature vector. The data side knows how many there are, the model side 
 arrays of features follow the order in which the placeholders appear, row by row from the left.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from engine.bad_samples import LeftOut
 
 IGNORE = -100
 """The label of a token that is not supervised."""
@@ -50,14 +52,6 @@ class Prompts(NamedTuple):
     mask: Tensor  # [B, L] bool, true where there is a token
     samples: Tensor  # [B] int64
     placeholders: Tensor  # [B] int64
-
-
-class LeftOut(NamedTuple):
-    """A sample that was drawn and is in no batch."""
-
-    reason: Literal["unusable", "too_long", "known"]  # "known": before the run, by whoever allowed it
-    what: str  # names it, with file and row where it has them, and says what is wrong
-    sample: int  # its number
 
 
 class Examples(NamedTuple):

@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from datamodules.multimodal.batch import Chat, Examples, LeftOut, Questions
+from datamodules.multimodal.batch import Chat, Examples, Questions
 from datamodules.multimodal.chat import ChatEncoder, Message
 from datamodules.multimodal.packing import one_per_row, pack, pad_rows, prompts
 from datamodules.multimodal.unusable import UnusableSample
+from engine.bad_samples import LeftOut, usable
 from engine.sampling import FILLER, Blocks, Draw
 
 TooLong = Literal["stop", "drop"]
 """What becomes of a chat that is longer than `max_length`. It is never cut: that could be in the middle of an image."""
-
-Made = TypeVar("Made")
 
 
 class ChatItem(NamedTuple):
@@ -175,30 +174,6 @@ class ChatQuestions(Dataset[Questions]):
 def drawn(draw: Draw) -> NDArray[np.int64]:
     """The samples of a draw."""
     return draw.indices[draw.indices != FILLER]
-
-
-def usable(
-    indices: NDArray[np.int64], make: Callable[[int], Made | LeftOut], leave_out: bool
-) -> tuple[list[Made], NDArray[np.int64], tuple[LeftOut, ...]]:
-    """What is made of samples; the indices of those that something is made of; and the others.
-
-    Raises:
-        UnusableSample: of a sample, unless such are to be left out.
-    """
-    made, kept, left_out = [], [], []
-    for index in indices.tolist():
-        try:
-            one = make(index)
-        except UnusableSample as error:
-            if not leave_out:
-                raise
-            one = LeftOut("unusable", str(error), index)
-        if isinstance(one, LeftOut):
-            left_out.append(one)
-        else:
-            made.append(one)
-            kept.append(index)
-    return made, np.array(kept, np.int64), tuple(left_out)
 
 
 def encoded(encode: Callable[..., Chat], item: ChatItem, name: str) -> Chat:

@@ -52,6 +52,9 @@ class MultimodalDataModule(LockstepDataModule):
         max_unusable: int = 0,
         **batches: Any,
     ) -> None:
+        if max_unusable:
+            batches = {"on_bad_sample": "skip", "max_bad_samples": max_unusable, **batches}
+            self.limit_of_bad_samples = "max_unusable"
         super().__init__(**batches)
         for name, size in (("row_tokens", row_tokens), ("length_groups", length_groups), ("max_length", max_length)):
             if size is not None and size < 1:
@@ -63,7 +66,6 @@ class MultimodalDataModule(LockstepDataModule):
         self.tokenizer_source, self.row_tokens = tokenizer, row_tokens
         self.length_groups, self.max_length = length_groups, max_length
         self.too_long: TooLong = too_long
-        self.max_unusable = max_unusable
 
     @abstractmethod
     def texts(self) -> Iterable[str]:
@@ -113,9 +115,9 @@ class MultimodalDataModule(LockstepDataModule):
             length_groups=self.length_groups,
             max_length=self.max_length,
             too_long=self.too_long,
-            leave_out=self.max_unusable > 0,
+            leave_out=self.leaves_out_bad,
         )
 
     def questions(self, source: ChatSource, in_order: bool = False) -> ChatQuestions:
         """A source to evaluate, or to predict: then `in_order`."""
-        return ChatQuestions(source, self.chat_encoder, in_order, leave_out=self.max_unusable > 0)
+        return ChatQuestions(source, self.chat_encoder, in_order, leave_out=self.leaves_out_bad)

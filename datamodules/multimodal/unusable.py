@@ -1,8 +1,11 @@
 """What is wrong with one sample, as against with the run."""
 
 
-class UnusableSample(ValueError):
-    """A sample that cannot be used: its row is malformed, its image cannot be decoded. Names file and row."""
+from engine.bad_samples import BadSample
+
+
+class UnusableSample(BadSample):
+    """A chat that cannot be used: its row is malformed, its image cannot be decoded. Names file and row."""
 
 
 class KnownUnusable(UnusableSample):

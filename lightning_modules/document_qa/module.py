@@ -137,15 +137,12 @@ class DocumentReader(ImageChatModule):
 
     def _begin_evaluation(self) -> None:
         self._records = []
-        self.left_out_of_evaluation.begin()
 
     def _evaluate(self, batch: Asked) -> None:
-        self.left_out_of_evaluation.take(batch.left_out)
         self._records += self.answering.records(batch)
 
     def _end_evaluation(self, stage: str) -> list[AnswerRecord]:
         """Logs the figures of all processes' records, and returns these in the order of the samples, each once."""
-        self.require_few_unusable(stage)
         found = {record.sample: record for process in gathered_objects(self._records) for record in process}
         self._records = []
         records = [found[sample] for sample in sorted(found)]
@@ -166,7 +163,6 @@ class DocumentReader(ImageChatModule):
     # -- prediction --------------------------------------------------------------------------------------------------
 
     def predict_step(self, batch: Asked, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
-        self.left_out_of_evaluation.take(batch.left_out)
         said = [(record.sample, self.data.predicted(record)) for record in self.answering.records(batch)]
         # Nobody must wonder which line an answer is to.
         unanswered = ((row, {**self.data.describe(row), "answer": None, "why": why}) for _, why, row in batch.left_out)

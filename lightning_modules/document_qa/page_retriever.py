@@ -6,7 +6,6 @@ A page becomes one vector, as in E5 (Wang et al., "Improving Text Embeddings wit
 a document's are small enough to be kept; what is on it, text, tables and figures, is read by the reader's own parts.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from datamodules.document_qa.batch import Candidates, QuestionsAndPages, Ranking, RetrievalPairs
-from datamodules.multimodal.batch import Images, LeftOut, Rows
+from datamodules.multimodal.batch import Images, Rows
 from engine.exact_mean import LossSum
 from engine.gather import gathered_objects
 from lightning_modules.document_qa.contrast import ProjectionHead, Temperature, contrast
@@ -43,6 +42,7 @@ class PageRetriever(ImageModule):
 
     may_be_new = (*ImageModule.may_be_new, "head.", "temperature.")
     predicts_at_the_end = True
+    splits_batches = False
 
     head: ProjectionHead
     temperature: Temperature
@@ -62,6 +62,13 @@ class PageRetriever(ImageModule):
                 raise ValueError(f"model.init_args.{name} must be at least 1, got {value}")
         self.size, self.symmetric, self.encode_at_once = size, symmetric, encode_at_once
         self._found: list[tuple[Tensor, Tensor]] = []  # of an evaluation: (numbers [n], vectors [n, D])
+
+    def memory_savers(self) -> list[tuple[str, str]]:
+        if self.in_step:  # a process may not compute more often than the others
+            return super().memory_savers()
+        pieces = self.encode_at_once or self.data.plan.micro_batch_size
+        smaller = (f"--model.init_args.encode_at_once {pieces // 2}", "the same training, with every vector made twice")
+        return [smaller, *super().memory_savers()] if pieces > 1 else super().memory_savers()
 
     # -- building ----------------------------------------------------------------------------------------------------
 
@@ -98,9 +105,6 @@ class PageRetriever(ImageModule):
         return {**super().parts, "head": nn.ModuleList([self.head, self.temperature])}
 
     # -- training ----------------------------------------------------------------------------------------------------
-
-    def left_out_of(self, batch: RetrievalPairs) -> Iterable[LeftOut]:
-        return batch.left_out
 
     def training_loss(self, batch: RetrievalPairs) -> LossSum:
         questions, pages = self._vectors(batch.questions), self._vectors(batch.pages, batch.images)
@@ -179,16 +183,13 @@ class PageRetriever(ImageModule):
 
     def _begin(self) -> None:
         self._found = []
-        self.left_out_of_evaluation.begin()
 
     def _read(self, batch: QuestionsAndPages) -> None:
-        self.left_out_of_evaluation.take(batch.left_out)
         for rows, images in ((batch.questions, None), (batch.pages, batch.images)):
             if len(rows.samples) or self.in_step:
                 self._found.append((rows.samples.cpu(), self._vectors(rows, images).cpu()))
 
     def _end(self, stage: str) -> None:
-        self.require_few_unusable(stage)
         for name, value in self.data.evaluated.figures(self._rankings()).items():
             value = torch.tensor(value, dtype=torch.float32, device=self.device)
             self.log(f"{stage}/{name}", value, prog_bar=stage == "val" and name == "mrr", batch_size=1)

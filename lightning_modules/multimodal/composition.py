@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from datamodules.multimodal.batch import Prompts, Rows
 from engine.frozen_weights import frozen_fingerprints
+from engine.module import LockstepModule
 from engine.sharded_strategy import is_fsdp, weights_are_shared
 from lightning_modules.multimodal.base_identity import base_identity, check_base, folder_of, weights_identity
 from lightning_modules.multimodal.earlier_stage import Origin, base_was_trained, read_stage, take_over
@@ -25,12 +26,11 @@ from lightning_modules.multimodal.parameter_groups import parameter_groups, para
 from lightning_modules.multimodal.precision import Precision, device_has_bf16, precision_of
 from lightning_modules.multimodal.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.splice import Features, splice
-from lightning_modules.multimodal.tolerant_module import TolerantModule
 
 log = logging.getLogger("lockstep")
 
 
-class ComposedModule(TolerantModule):
+class ComposedModule(LockstepModule):
     """An encoder, a projector and a language model.
 
     Args:
@@ -78,6 +78,11 @@ class ComposedModule(TolerantModule):
     def encoder_description(self) -> dict[str, Any]:
         """Its settings, for an export: numbers, strings and lists alone."""
         return {}
+
+    def memory_savers(self) -> list[tuple[str, str]]:
+        if self.language_model_settings.activation_checkpointing:
+            return []
+        return [("--model.init_args.language_model.activation_checkpointing true", "a third more time")]
 
     # -- building ----------------------------------------------------------------------------------------------------
 

@@ -72,10 +72,8 @@ class MultimodalModule(ChatModule):
 
     def _begin_evaluation(self) -> None:
         self.evaluation.begin()
-        self.left_out_of_evaluation.begin()
 
     def _evaluate(self, batch: Questions) -> None:
-        self.left_out_of_evaluation.take(batch.left_out)
         texts = {}
         kinds: dict[str, list[int]] = {}
         for row, sample in enumerate(batch.rows.samples.tolist()):
@@ -102,7 +100,6 @@ class MultimodalModule(ChatModule):
         return [tokenizer.decode(answer) for answer in answers]
 
     def _end_evaluation(self, stage: str) -> None:
-        self.require_few_unusable(stage)
         for system, figures in self.evaluation.figures():
             prefix = f"{stage}/" if system == MODEL else f"{stage}/baseline/{system}/"
             for name, value in figures.items():
@@ -113,7 +110,6 @@ class MultimodalModule(ChatModule):
     # -- prediction --------------------------------------------------------------------------------------------------
 
     def predict_step(self, batch: Questions, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
-        self.left_out_of_evaluation.take(batch.left_out)
         texts = self._write(batch.prompts, self.features(batch.modality))
         answers = zip(batch.prompts.samples.tolist(), texts, strict=True)
         said = [(row, {**self.data.describe(row), "answer": text}) for row, text in answers if row >= 0]

@@ -39,6 +39,8 @@ def test_parts_are_merged_by_row(tmp_path_factory, processes, batches):
             world_size=processes,
             is_global_zero=process == 0,
             strategy=SimpleNamespace(barrier=lambda name: None),
+            datamodule=None,
+            predict_dataloaders=SimpleNamespace(left_out=()),
         )
         for process in range(processes)
     ]

@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 
-from datamodules.multimodal.batch import LeftOut
+from engine.bad_samples import LeftOut
 from engine.faults import AgreedFailure
 from engine.gather import gathered
 from engine.votes import Votes
@@ -18,6 +19,14 @@ _NAMED = 20
 log = logging.getLogger("lockstep")
 
 
+def left_out_of(batch: Any) -> list[LeftOut]:
+    """What a micro-batch, or each part of one in parts, says itself that it leaves out, as `left_out`."""
+    if hasattr(batch, "left_out"):
+        return list(batch.left_out)
+    parts = batch if isinstance(batch, (list, tuple)) else ()
+    return [one for part in parts for one in getattr(part, "left_out", ())]
+
+
 class LeftOutSamples:
     """The samples that a training has left out. A sample is counted each time that it is drawn.
 
@@ -28,7 +37,6 @@ class LeftOutSamples:
     def __init__(self, votes: Votes) -> None:
         self._votes = votes
         self._before = dict.fromkeys(REASONS, 0)
-        self._names = Names()
 
     def open(self) -> None:
         """On every process, before training."""
@@ -38,7 +46,6 @@ class LeftOutSamples:
     def cast(self, left_out: Iterable[LeftOut]) -> None:
         """Takes in those of a micro-batch; they are in the totals from the end of the step's backward pass on."""
         for one in left_out:
-            self._names.say(one)
             self._votes.cast(_vote(one.reason))
 
     @property
@@ -52,20 +59,14 @@ class LeftOutSamples:
 
 
 class LeftOutOfEvaluation:
-    """The samples that an evaluation has left out."""
+    """The samples that an evaluation has left out, from its beginning on."""
 
     def __init__(self) -> None:
-        self._names = Names()
-        self.begin()
-
-    def begin(self) -> None:
-        """Counts from nothing."""
         self._counts = dict.fromkeys(REASONS, 0)
 
     def take(self, left_out: Iterable[LeftOut]) -> None:
         """Takes in those of a batch."""
         for one in left_out:
-            self._names.say(one)
             if one.reason in self._counts:
                 self._counts[one.reason] += 1
 
@@ -81,7 +82,11 @@ class Names:
     def __init__(self) -> None:
         self._said = 0
 
-    def say(self, one: LeftOut) -> None:
+    def say(self, left_out: Iterable[LeftOut]) -> None:
+        for one in left_out:
+            self._say(one)
+
+    def _say(self, one: LeftOut) -> None:
         if one.reason in ("too_long", "known"):
             log.debug("left out: %s", one.what)
             return
@@ -93,15 +98,15 @@ class Names:
             log.error("further samples of this process that cannot be used are only counted (.../unusable_samples)")
 
 
-def require_few(unusable: int, most: int, where: str) -> None:
+def require_few(unusable: int, most: int, where: str, setting: str) -> None:
     """
     Raises:
         AgreedFailure: more samples than `most` are unusable; on all processes alike, as the counts are.
     """
     if unusable > most:
         raise AgreedFailure(
-            f"{unusable} samples of {where} cannot be used, but data.init_args.max_unusable is {most}. They are named "
-            "above, each by the process that met it: mend the data, or raise max_unusable"
+            f"{unusable} samples of {where} cannot be used, but data.init_args.{setting} is {most}. They are named "
+            f"above, each by the process that met it, and in bad_samples.jsonl: mend the data, or raise {setting}"
         )
 
 
