@@ -10,6 +10,9 @@ if __name__ == "__main__":
 
     if nothing_to_do(sys.argv[1:]):
         sys.exit()
-    from commands.cli import main
+    if sys.argv[1:2] == ["doctor"]:  # it must be able to say what is wrong with torch or lightning
+        from commands.doctor.command import main
+    else:
+        from commands.cli import main
 
     main()

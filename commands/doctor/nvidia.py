@@ -1,0 +1,125 @@
+"""What nvidia-smi says about driver, GPUs, their links, and the processes on them."""
+
+import csv
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import NamedTuple
+
+Ask = Callable[..., str]
+_FIELDS = (
+    "index", "uuid", "name", "memory.total", "memory.used", "utilization.gpu", "compute_mode",
+    "ecc.errors.uncorrected.volatile.total", "mig.mode.current",
+)  # fmt: skip
+
+
+class Gpu(NamedTuple):
+    """One GPU of the machine."""
+
+    index: int
+    uuid: str
+    name: str
+    total: int  # MiB
+    used: int  # MiB
+    busy: int  # % of the last second in which it computed
+    mode: str  # "Default", "Exclusive_Process", "Prohibited"
+    broken: int  # errors of its memory that could not be corrected, since the driver was loaded
+    mig: bool
+
+
+class Occupant(NamedTuple):
+    """A process on a GPU."""
+
+    uuid: str  # of the GPU
+    pid: int
+    name: str
+    used: int  # MiB
+
+
+class Driver(NamedTuple):
+    """What there is; `complaint` is nvidia-smi's, where it can say nothing else."""
+
+    version: str = ""
+    cuda: str = ""
+    """The newest CUDA that it runs."""
+    gpus: tuple[Gpu, ...] = ()
+    occupants: tuple[Occupant, ...] = ()
+    apart: tuple[tuple[int, int], ...] = ()
+    """Pairs of GPUs that cannot read each other's memory."""
+    complaint: str = ""
+
+
+class Unanswered(Exception):
+    """nvidia-smi is there but says no; its words."""
+
+
+def nvidia_smi(*arguments: str) -> str:
+    """The output of the program.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        Unanswered: it ended with an error, or not within 20 s (a GPU that has fallen off the bus).
+    """
+    path = shutil.which("nvidia-smi")
+    if path is None:
+        raise FileNotFoundError("nvidia-smi")
+    try:
+        answer = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        raise Unanswered("nvidia-smi does not answer within 20 s") from None
+    if answer.returncode:
+        words = (answer.stdout + answer.stderr).strip().splitlines() or [f"exit code {answer.returncode}"]
+        raise Unanswered(" ".join(words)[:300])
+    return answer.stdout
+
+
+def driver(ask: Ask = nvidia_smi) -> Driver:
+    """All that is known; an empty one on a machine without NVIDIA's driver."""
+    try:
+        head = ask()
+        rows = _rows(ask(f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"))
+        there = _rows(ask("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv,noheader,nounits"))
+    except FileNotFoundError:
+        return Driver()
+    except Unanswered as error:
+        return Driver(complaint=str(error))
+    try:
+        apart = _apart(ask("topo", "-p2p", "r")) if len(rows) > 1 else ()
+    except Unanswered:  # an old driver does not know the question
+        apart = ()
+    return Driver(
+        _after("Driver Version", head),
+        _after("CUDA Version", head),
+        tuple(
+            Gpu(int(r[0]), r[1], r[2], _number(r[3]), _number(r[4]), _number(r[5]), r[6], _number(r[7]), r[8] == "Enabled")
+            for r in rows
+        ),
+        tuple(Occupant(r[0], _number(r[1]), r[2], _number(r[3])) for r in there),
+        apart,
+    )
+
+
+def _rows(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if row]
+
+
+def _after(label: str, text: str) -> str:
+    found = re.search(rf"{label}:\s*([\d.]+)", text)
+    return found.group(1) if found else ""
+
+
+def _number(text: str) -> int:
+    """`[N/A]` and `[Not Supported]` count as 0."""
+    return int(text) if text.isdigit() else 0
+
+
+def _apart(matrix: str) -> tuple[tuple[int, int], ...]:
+    """Pairs from the matrix of `nvidia-smi topo -p2p r`: OK, or in several words why not."""
+    pairs = []
+    for line in matrix.splitlines():
+        cells = line.split()
+        if len(cells) > 1 and re.fullmatch(r"GPU\d+", cells[0]) and not re.fullmatch(r"GPU\d+", cells[1]):
+            row = int(cells[0].removeprefix("GPU"))
+            pairs += [(row, column) for column, cell in enumerate(cells[1:]) if column > row and cell not in ("X", "OK")]
+    return tuple(pairs)
