@@ -51,6 +51,8 @@ class InteractionSequences(LockstepDataModule):
         loading: see LockstepDataModule.
     """  # noqa: E501
 
+    loads_at_once = True
+
     def __init__(
         self,
         dataset: Dataset = "files",

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from datamodules.recommender.batch import History, RankingBatch, TrainBatch
+from datamodules.recommender.damage import require_sound
 from engine.randomness import Coordinate, hash_integers
 from engine.sampling import Draw
 
@@ -94,6 +95,7 @@ class TrainSequences(Dataset[TrainBatch]):
 
     def __getitem__(self, draw: Draw) -> TrainBatch:
         rows = _rows(self.events, self.users, self.ends, draw)
+        require_sound(self.events, *rows, draw.indices)
         inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
         counts = np.minimum(inputs.ends - inputs.starts, self.max_length)
         history = _history(self.events, inputs, counts, self.time_scale)
@@ -156,6 +158,8 @@ class RankingExamples(Dataset[RankingBatch]):
     def __getitem__(self, draw: Draw) -> RankingBatch:
         rows = _rows(self.events, self.users, self.ends, draw)
         known, real = rows.ends - rows.starts, rows.users >= 0
+        # Of an example that has a target it is the event at its end.
+        require_sound(self.events, rows.users, rows.starts, rows.ends + (real & self.held_out), draw.indices)
         history = _history(self.events, rows, np.minimum(known, self.max_length), self.time_scale)
         width = max(int(known.max()), 1)
         seen = gather(self.events.items, rows.starts, known, width) * (np.arange(width) < known[:, None])

@@ -1,0 +1,56 @@
+"""A damaged sequence is named by user and event, before a kernel fails on it; alone, and never its neighbours."""
+
+import numpy as np
+import pytest
+
+from datamodules.recommender.sequences import EventArrays, RankingExamples, TrainSequences
+from engine.bad_samples import BadSample, without_bad
+from engine.sampling import FILLER, Draw
+
+OFFSETS = np.array([0, 4, 8, 12])
+
+
+def events(**changed):
+    """Three users with four events each."""
+    items, times = np.arange(1, 13, dtype=np.int32), np.tile(np.arange(4), 3)
+    for place, item in changed.get("items", {}).items():
+        items[place] = item
+    for place, time in changed.get("times", {}).items():
+        times[place] = time
+    return EventArrays(OFFSETS, items, times, 12)
+
+
+def train(of):
+    return TrainSequences(
+        of, (np.arange(3), OFFSETS[1:]), max_length=3, time_scale=np.ones(3, np.int64), seed=1, num_negatives=2
+    )
+
+
+def ranking(of):
+    return RankingExamples(of, (np.arange(3), OFFSETS[1:] - 1), max_length=3, time_scale=np.ones(3, np.int64))
+
+
+@pytest.mark.parametrize("examples", [train, ranking])
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"items": {6: 13}}, "event 6: item 13, expected 1 to 12"),
+        ({"items": {4: 0}}, "event 4: item 0, expected 1 to 12"),
+        ({"items": {7: -2}}, "event 7: item -2, expected 1 to 12"),  # to be predicted by the last position, or ranked
+        ({"times": {6: 0}}, "event 6: time 0, before that of the event that precedes it"),
+    ],
+)
+def test_a_damaged_sequence_is_named_and_left_out_alone(examples, changed, said):
+    data, draw = examples(events(**changed)), Draw(0, np.array([2, 1, 0]))
+    with pytest.raises(BadSample, match="sample 1, user row 1, " + said):
+        data[draw]
+    batch, left_out = without_bad(data.__getitem__, draw)
+    assert [one.sample for one in left_out] == [1] and batch.users.tolist() == [2, 0]
+    alone, _ = without_bad(data.__getitem__, Draw(0, np.array([1])))
+    assert alone.users.tolist() == [-1]
+
+
+@pytest.mark.parametrize("examples", [train, ranking])
+def test_sound_sequences_are_read(examples):
+    batch = examples(events())[Draw(0, np.array([1, FILLER, 0, 2]))]
+    assert batch.users.tolist() == [1, -1, 0, 2]
