@@ -1,4 +1,4 @@
-"""Where the processes of a team talk before they compute together: over a store, in which whoever is missing has a name.
+"""Where a team's processes talk before they compute together: over a store, in which whoever is missing has a name.
 
 Every process keeps a pulse there. Whose pulse stops is gone (killed, stopped, cut off) and is not waited for, so that
 no exchange takes longer than the slowest process that is alive.

@@ -65,7 +65,8 @@ def gloo_address(environ: Mapping[str, str]) -> str:
     """
     named = environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
     if named:
-        found = [a.address for a in psutil.net_if_addrs().get(named, ()) if a.family in (socket.AF_INET, socket.AF_INET6)]
+        of_it = psutil.net_if_addrs().get(named, ())
+        found = [each.address for each in of_it if each.family in (socket.AF_INET, socket.AF_INET6)]
         if not found:
             raise ValueError(f"GLOO_SOCKET_IFNAME is {named}, which has no address here; there are {interfaces()}")
         return found[0].partition("%")[0]

@@ -60,7 +60,9 @@ def packages() -> dict[str, str]:
     return found
 
 
-def code_finding(hashes: Mapping[str, str], commits: Mapping[str, str], files: Mapping[str, Mapping[str, str]]) -> Finding:
+def code_finding(
+    hashes: Mapping[str, str], commits: Mapping[str, str], files: Mapping[str, Mapping[str, str]]
+) -> Finding:
     """
     Args:
         hashes: of all source files together, by the name of the process.
@@ -101,9 +103,10 @@ def package_finding(versions: Mapping[str, Mapping[str, str]]) -> Finding:
             told.append(f"{name}: {here} on {first}, {', '.join(odd)}")
     if not told:
         named = ", ".join(f"{name} {versions[first][name]}" for name in ("python", "torch", "lightning", "numpy"))
-        return Finding("same packages", "ok", f"{named} and {len(names) - 4} more alike on all {len(versions)} processes")
+        alike = f"{named} and {len(names) - 4} more alike on all {len(versions)} processes"
+        return Finding("same packages", "ok", alike)
     return Finding(
         "same packages", "fail", "; ".join(told),
         "another version rounds, shuffles or talks to the others in another way",
-        "install the same on all nodes: pip install -r constraints.txt, or use one shared environment",
+        "install the same on all nodes: pip install -e . -c constraints.txt, or use one shared environment",
     )  # fmt: skip

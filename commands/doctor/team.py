@@ -105,8 +105,8 @@ class Team:
             nodes = sorted({rank // team.per_node for rank in missing})
             yield Finding(
                 "rendezvous", "fail",
-                f"{_ranks(missing)} of {place.processes} did not come to {meeting.address} within {self.patience:.0f} s "
-                f"({_nodes(nodes)}, counted from 0); {_ranks(sorted(came))} did",
+                f"{_ranks(missing)} of {place.processes} did not come to {meeting.address} within "
+                f"{self.patience:.0f} s ({_nodes(nodes)}, counted from 0); {_ranks(sorted(came))} did",
                 "all processes must be there for a training to begin",
                 f"see what the missing ones say; it may be {_IN_THE_WAY}: nc -zv {place.address} {place.port}",
             )  # fmt: skip
@@ -115,7 +115,8 @@ class Team:
             shown = ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
             yield Finding(
                 "rendezvous", "ok",
-                f"{team.launcher}: {place.processes} processes on {team.nodes} node(s) ({shown}) met at {meeting.address}",
+                f"{team.launcher}: {place.processes} processes on {team.nodes} node(s) ({shown}) met at "
+                f"{meeting.address}",
             )  # fmt: skip
 
     def _same_code(self) -> Iterator[Finding]:
@@ -178,8 +179,8 @@ class Team:
         from commands.doctor.group import LIMIT
 
         local = self.meeting.rank % self._per_node
-        with_gpu = torch.cuda.is_available() and torch.cuda.device_count() >= self._per_node and dist.is_nccl_available()
-        everywhere = all(self.meeting.gather("gpus", with_gpu).values())
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() and dist.is_nccl_available() else 0
+        everywhere = all(self.meeting.gather("gpus", gpus >= self._per_node).values())
         devices = [torch.device("cpu")] + [torch.device("cuda", local)] * everywhere
         try:
             dist.init_process_group(
@@ -282,7 +283,8 @@ _HOW_GONE = "see what it has said last and, on its node: dmesg | grep -i 'killed
 
 
 def _not_tried(why: str) -> Finding:
-    return Finding("all-reduce", "warn", f"not tried: {why}", "what was not tried may fail", "mend the others, run again")
+    hidden = "what was not tried may fail"
+    return Finding("all-reduce", "warn", f"not tried: {why}", hidden, "mend what is marked FAIL and run it again")
 
 
 def _ranks(ranks: list[int]) -> str:
