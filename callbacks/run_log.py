@@ -14,6 +14,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import Logger
 
+from callbacks.progress import show_beside, summary
 from callbacks.tensorboard import TensorBoard
 from callbacks.weights_and_biases import WeightsAndBiases
 from engine.appended_file import AppendedFile
@@ -32,6 +33,9 @@ class MetricsFile(Logger):
     def __init__(self, path: Path, progress: Callable[[], tuple[int, int]]) -> None:
         super().__init__()
         self.path, self._progress = path, progress
+        self.figures: dict[str, float] = {}
+        """The newest of a training step."""
+        self.beside_a_bar = False
         self._file = AppendedFile(path)
 
     @property
@@ -54,6 +58,10 @@ class MetricsFile(Logger):
         }
         record.update({key: value for key, value in metrics.items() if key != "epoch"})
         self._file.write(json.dumps(record) + "\n")
+        line = summary(metrics, finished_steps, epoch)
+        if line:
+            self.figures = metrics
+            log.info("%s", line, extra={"beside_a_bar": self.beside_a_bar})
         log.debug("%s", "  ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in record.items()))
 
     def forget_after(self, step: int) -> None:
@@ -107,6 +115,10 @@ class RunLog(Callback):
         self._attach_log_file(folder / "train.log")
         self._metrics = MetricsFile(folder / "metrics.jsonl", lambda: self._progress(trainer))
         trainer.loggers = [*trainer.loggers, self._metrics]
+        bar = trainer.progress_bar_callback
+        if bar is not None:
+            self._metrics.beside_a_bar = not getattr(bar, "is_disabled", False)
+            show_beside(bar, lambda: self._metrics.figures if self._metrics is not None else {})
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not trainer.is_global_zero:

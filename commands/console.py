@@ -2,6 +2,7 @@
 
 import logging
 import re
+import sys
 import warnings
 
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
@@ -40,5 +41,7 @@ def log_to_console() -> None:
     handler = logging.StreamHandler()
     handler.setLevel(logging.INFO)
     handler.addFilter(lambda record: record.levelno >= logging.ERROR or rank_zero_only.rank == 0)
+    # A step's line is for files; on a screen with a progress bar, which shows the same figures, it would be in the way.
+    handler.addFilter(lambda record: not (getattr(record, "beside_a_bar", False) and sys.stderr.isatty()))
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)

@@ -167,7 +167,7 @@ class LockstepModule(LightningModule):
             if self.is_log_step:
                 rate = self.optimizers(use_pl_optimizer=False).param_groups[0]["lr"]
                 self.log("train/loss", mean, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
-                self.log("train/learning_rate", rate, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
+                self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)
 
     @property
     def is_log_step(self) -> bool:
@@ -194,7 +194,7 @@ class LockstepModule(LightningModule):
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         if self.is_log_step:
             norm, parts = self.gradient_norm(), norms_by_part(optimizer.param_groups, self.trainer.strategy.model)
-            self.log("train/gradient_norm", norm, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
+            self.log("train/gradient_norm", norm, on_step=True, on_epoch=False, batch_size=1)
             by_part = {f"train/gradient_norm/{part}": norm for part, norm in parts.items()}
             self.log_dict(by_part, on_step=True, on_epoch=False, batch_size=1)
 

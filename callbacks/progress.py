@@ -1,0 +1,46 @@
+"""A step's figures in one line of train.log, and by short names beside the progress bar."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lightning.pytorch.callbacks import ProgressBar
+
+_NORM = "train/gradient_norm"
+_SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
+    "train/loss": ("loss", "{:.4g}".format),
+    "train/learning_rate": ("lr", "{:.2e}".format),
+    _NORM: ("norm", "{:.3g}".format),
+    "train/samples_per_second": ("samples/s", "{:.4g}".format),
+    "train/data_wait": ("wait", "{:.0%}".format),
+    "train/memory_gib": ("GiB", "{:.2f}".format),
+}
+"""Metric -> its short name, and how it is written."""
+
+
+def short(figures: Mapping[str, float]) -> dict[str, str]:
+    """Of a step's metrics those that say how training goes; empty for those of an evaluation."""
+    return {name: write(figures[key]) for key, (name, write) in _SHOWN.items() if key in figures}
+
+
+def summary(figures: Mapping[str, float], step: int, epoch: int) -> str:
+    """`step 300, epoch 2: loss 1.23, lr 3.00e-04, norm 0.82 (encoder 0.3, projector 0.7), ...`, or nothing to say."""
+    if "train/loss" not in figures:
+        return ""
+    parts = [
+        f"{key.removeprefix(_NORM + '/')} {value:.3g}" for key, value in figures.items() if key.startswith(_NORM + "/")
+    ]
+    said = short(figures)
+    if parts and "norm" in said:
+        said["norm"] += f" ({', '.join(parts)})"
+    return f"step {step}, epoch {epoch}: {', '.join(f'{name} {value}' for name, value in said.items())}"
+
+
+def show_beside(bar: ProgressBar, figures: Callable[[], Mapping[str, float]]) -> None:
+    """Makes a progress bar show these figures by their short names, the newest there are, beside its own."""
+    own = bar.get_metrics
+
+    def get_metrics(trainer: Any, pl_module: Any) -> dict[str, Any]:
+        others = {name: value for name, value in own(trainer, pl_module).items() if name not in (*_SHOWN, "v_num")}
+        return {**short(figures()), **others}
+
+    bar.get_metrics = get_metrics  # type: ignore[method-assign]
