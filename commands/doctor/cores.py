@@ -78,4 +78,3 @@ def threads(plan: Plan, affinity: int, usable: float, environ: Mapping[str, str]
         name = "OMP_PROC_BIND" if bind else "GOMP_CPU_AFFINITY"
         why = "unless each process has cores of its own, all processes bind their threads to the same cores"
         yield Finding("threads", "warn", f"{name}={environ[name]} with {shared}", why, f"unset {name}")
-

@@ -22,7 +22,7 @@ def gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Fin
     on_cpu, asked = plan.accelerator in ("cpu", "mps", "tpu"), plan.accelerator in ("gpu", "cuda")
     if driver.complaint:
         why = "there is a driver, but it does not answer: no GPU can be used"
-        remedy = "sudo modprobe nvidia, or restart the machine (a driver that was updated waits for it); dmesg | grep -i xid"
+        remedy = "sudo modprobe nvidia, or restart the machine, as after an update of the driver; dmesg | grep -i xid"
         yield Finding("gpus", "warn" if on_cpu else "fail", driver.complaint, why, remedy)
         return
     try:
@@ -35,8 +35,9 @@ def gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Fin
         hidden = f"{len(driver.gpus)} there, hidden by CUDA_VISIBLE_DEVICES={environ.get('CUDA_VISIBLE_DEVICES')!r}"
         found = hidden if driver.gpus else "none of NVIDIA here"
         if asked:
-            remedy = "unset CUDA_VISIBLE_DEVICES" if driver.gpus else "--trainer.accelerator auto  # or docker run --gpus all"
-            yield Finding("gpus", "fail", found, f"the config asks for trainer.accelerator {plan.accelerator}", remedy)
+            why = f"the config asks for trainer.accelerator {plan.accelerator}"
+            elsewhere = "--trainer.accelerator auto  # or docker run --gpus all"
+            yield Finding("gpus", "fail", found, why, "unset CUDA_VISIBLE_DEVICES" if driver.gpus else elsewhere)
         elif driver.gpus and not on_cpu:
             yield Finding("gpus", "warn", found, "training will use the CPU", "unset CUDA_VISIBLE_DEVICES")
         else:
@@ -76,7 +77,9 @@ def _problems(plan: Plan, driver: Driver, seen: list[Gpu]) -> Iterator[Finding]:
 
 def _problems_of(gpu: Gpu, driver: Driver) -> Iterator[Finding]:
     who = [o for o in driver.occupants if o.uuid == gpu.uuid and o.pid != os.getpid()]
-    others = ", ".join(f"{o.name} (pid {o.pid}, {o.used} MiB)" for o in who) or "processes that cannot be seen from here"
+    others = (
+        ", ".join(f"{o.name} (pid {o.pid}, {o.used} MiB)" for o in who) or "processes that cannot be seen from here"
+    )
     remedy = "wait, or choose other GPUs with CUDA_VISIBLE_DEVICES"
     if who:
         remedy += f"; a run of your own that has died: kill {' '.join(str(o.pid) for o in who)}"
@@ -89,7 +92,8 @@ def _problems_of(gpu: Gpu, driver: Driver) -> Iterator[Finding]:
         why = "what they hold is missing for the micro-batch, and what they compute slows all processes of the run"
         yield Finding("gpus", "warn", found, why, remedy)
     if gpu.broken:
-        yield Finding("gpus", "fail", f"GPU {gpu.index}: {gpu.broken} errors of its memory that could not be corrected",
+        found = f"GPU {gpu.index}: {gpu.broken} errors of its memory that could not be corrected"
+        yield Finding("gpus", "fail", found,
                       "it computes wrong figures or ends the run (`uncorrectable ECC error`)",
                       f"sudo nvidia-smi -r -i {gpu.index}; if they come back, have it replaced")  # fmt: skip
     if gpu.mig:

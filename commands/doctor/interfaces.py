@@ -23,7 +23,8 @@ class Interface(NamedTuple):
 
     @property
     def loops_back(self) -> bool:
-        return self.name == "lo" or (bool(self.addresses) and all(a.startswith("127.") or a == "::1" for a in self.addresses))
+        own = [address.startswith("127.") or address == "::1" for address in self.addresses]
+        return self.name == "lo" or (bool(own) and all(own))
 
     @property
     def leads_out(self) -> bool:
@@ -77,10 +78,11 @@ def interfaces(
         yield Finding("interfaces", "warn", f"{found} name different interfaces", why, _export(best))
     if named:
         return
-    words = ", ".join(f"{each.name} ({each.addresses[0]})" for each in candidates) or "none that leads to other machines"
+    words = ", ".join(map(_with_address, candidates)) or "none that leads to other machines"
     if several and not candidates:
         why = "the other nodes cannot be reached"
-        yield Finding("interfaces", "fail", words, why, "ip address; ip link set NAME up  # or docker run --network=host")
+        remedy = "ip address; ip link set NAME up  # or docker run --network=host"
+        yield Finding("interfaces", "fail", words, why, remedy)
     elif several and len(candidates) > 1:
         why = "NCCL and gloo choose by themselves, perhaps differently on each node: they then wait for one another"
         yield Finding("interfaces", "warn", f"{words}: several, and none is chosen", why, _export(best))
@@ -106,9 +108,14 @@ def _judged(
         found = f"{setting}: {', '.join(down or without)} {state}"
         return Finding("interfaces", "fail", found, "nothing can be sent over it", remedy)
     if several and all(each.loops_back for each in choice):
-        return Finding("interfaces", "fail", f"{setting} leads back to this machine", "other nodes are not reached", remedy)
+        found = f"{setting} leads back to this machine"
+        return Finding("interfaces", "fail", found, "the other nodes are not reached", remedy)
     usable = [each for each in choice if each.up and each.addresses]
-    return Finding("interfaces", "ok", f"{setting}: {', '.join(f'{each.name} ({each.addresses[0]})' for each in usable)}")
+    return Finding("interfaces", "ok", f"{setting}: {', '.join(map(_with_address, usable))}")
+
+
+def _with_address(interface: Interface) -> str:
+    return f"{interface.name} ({interface.addresses[0]})"
 
 
 def _nccl_choice(value: str, there: list[Interface]) -> list[Interface]:

@@ -4,7 +4,7 @@ import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from commands.doctor.finding import Finding
+from commands.doctor.finding import Finding, Status
 from commands.doctor.plan import Plan
 
 _FILES = 4096
@@ -51,8 +51,9 @@ def _open_files() -> Iterator[Finding]:
     if 0 <= soft < _FILES:
         wanted = 65536 if hard < 0 else min(hard, 65536)
         remedy = f"ulimit -n {wanted}" if wanted > soft else f"raise the hard limit of {hard}"
+        found = f"{soft} open files (ulimit -n; at most {_count(hard)})"
         yield Finding(
-            "limits", "fail" if soft < _FEWEST_FILES else "warn", f"{soft} open files (ulimit -n; at most {_count(hard)})",
+            "limits", "fail" if soft < _FEWEST_FILES else "warn", found,
             "every batch that a loader hands over, every peer and every log is an open file: `Too many open files`",
             f"{remedy}  # {_LIMITS_FILE}",
         )  # fmt: skip
@@ -95,8 +96,9 @@ def _locked_memory(plan: Plan, infiniband: Path) -> Iterator[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft >= 0 and infiniband.is_dir() and any(infiniband.iterdir()):
         several = (plan.nodes or 1) > 1
+        found = f"{_bytes(soft)} of locked memory (ulimit -l), and there is InfiniBand"
         yield Finding(
-            "limits", "fail" if several else "warn", f"{_bytes(soft)} of locked memory (ulimit -l), and there is InfiniBand",
+            "limits", "fail" if several else "warn", found,
             "RDMA locks the memory that it sends from: NCCL ends with `ibv_reg_mr failed: Cannot allocate memory`",
             "ulimit -l unlimited  # for good: /etc/security/limits.conf, or docker run --ulimit memlock=-1",
         )  # fmt: skip
@@ -106,14 +108,14 @@ def _file_size() -> Iterator[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if soft >= 0:
         why = "a checkpoint that is larger cannot be written: `File too large`"
-        yield Finding("limits", "fail" if soft < 1 << 30 else "warn", f"files of at most {_bytes(soft)} (ulimit -f)", why,
-                      "ulimit -f unlimited")  # fmt: skip
+        status: Status = "fail" if soft < 1 << 30 else "warn"
+        yield Finding("limits", status, f"files of at most {_bytes(soft)} (ulimit -f)", why, "ulimit -f unlimited")
 
 
 def _address_space() -> Iterator[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft >= 0:
-        why = "CUDA reserves more addresses than there is memory, and so do memory-mapped data: `Cannot allocate memory`"
+        why = "CUDA reserves more addresses than there is memory, as memory-mapped data do: `Cannot allocate memory`"
         yield Finding("limits", "warn", f"{_bytes(soft)} of addresses (ulimit -v)", why, "ulimit -v unlimited")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from commands.doctor import cores, gpus, host_name, interfaces, memory, nvidia, port, slurm, variables, versions
 from commands.doctor.finding import Check
+from commands.doctor.interfaces import present_interfaces
 from commands.doctor.plan import Plan
 from engine.cores import usable_cores
 
@@ -50,9 +51,9 @@ def machine_checks(plan: Plan, environ: Mapping[str, str]) -> list[Check]:
     return [
         *checks,
         Check("port", lambda: port.port(plan, environ)),
-        Check("host name", lambda: host_name.host_name(plan, environ, socket.gethostname(), interfaces.present_interfaces())),
+        Check("host name", lambda: host_name.host_name(plan, environ, socket.gethostname(), present_interfaces())),
         Check("master address", lambda: host_name.master_address(plan, environ)),
-        Check("interfaces", lambda: interfaces.interfaces(plan, environ, interfaces.present_interfaces())),
+        Check("interfaces", lambda: interfaces.interfaces(plan, environ, present_interfaces())),
         Check("variables", lambda: variables.harmful_variables(environ, infiniband)),
         Check("slurm", lambda: slurm.slurm(plan, environ)),
     ]

@@ -18,9 +18,7 @@ _SHARED_BY_A_LOADER = 256 * MIB
 """Bytes in which a loader hands over two batches of images, generously."""
 
 
-def memory(
-    plan: Plan, proc: Path = Path("/proc/self"), groups: Path = Path("/sys/fs/cgroup")
-) -> Iterator[Finding]:
+def memory(plan: Plan, proc: Path = Path("/proc/self"), groups: Path = Path("/sys/fs/cgroup")) -> Iterator[Finding]:
     """Whether all processes of this node fit into what is left.
 
     Args:

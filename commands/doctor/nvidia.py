@@ -12,6 +12,7 @@ _FIELDS = (
     "index", "uuid", "name", "memory.total", "memory.used", "utilization.gpu", "compute_mode",
     "ecc.errors.uncorrected.volatile.total", "mig.mode.current",
 )  # fmt: skip
+_OF_PROCESSES = ("gpu_uuid", "pid", "process_name", "used_memory")
 
 
 class Gpu(NamedTuple):
@@ -79,7 +80,7 @@ def driver(ask: Ask = nvidia_smi) -> Driver:
     try:
         head = ask()
         rows = _rows(ask(f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"))
-        there = _rows(ask("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv,noheader,nounits"))
+        there = _rows(ask(f"--query-compute-apps={','.join(_OF_PROCESSES)}", "--format=csv,noheader,nounits"))
     except FileNotFoundError:
         return Driver()
     except Unanswered as error:
@@ -91,13 +92,15 @@ def driver(ask: Ask = nvidia_smi) -> Driver:
     return Driver(
         _after("Driver Version", head),
         _after("CUDA Version", head),
-        tuple(
-            Gpu(int(r[0]), r[1], r[2], _number(r[3]), _number(r[4]), _number(r[5]), r[6], _number(r[7]), r[8] == "Enabled")
-            for r in rows
-        ),
+        tuple(map(_gpu, rows)),
         tuple(Occupant(r[0], _number(r[1]), r[2], _number(r[3])) for r in there),
         apart,
     )
+
+
+def _gpu(row: list[str]) -> Gpu:
+    index, uuid, name, total, used, busy, mode, broken, mig = row
+    return Gpu(int(index), uuid, name, *map(_number, (total, used, busy)), mode, _number(broken), mig == "Enabled")
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -121,5 +124,6 @@ def _apart(matrix: str) -> tuple[tuple[int, int], ...]:
         cells = line.split()
         if len(cells) > 1 and re.fullmatch(r"GPU\d+", cells[0]) and not re.fullmatch(r"GPU\d+", cells[1]):
             row = int(cells[0].removeprefix("GPU"))
-            pairs += [(row, column) for column, cell in enumerate(cells[1:]) if column > row and cell not in ("X", "OK")]
+            others = list(enumerate(cells[1:]))[row + 1 :]
+            pairs += [(row, column) for column, cell in others if cell != "OK"]
     return tuple(pairs)

@@ -1,7 +1,6 @@
 """The findings as a table for people, as JSON for programs, and as an exit code for scripts."""
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -38,8 +37,14 @@ def as_json(findings: Sequence[Finding]) -> str:
     return json.dumps(report, indent=2, ensure_ascii=False)
 
 
-def show(findings: Sequence[Finding], file: TextIO = sys.stdout, width: int | None = None) -> None:
-    """The table: what is well first and briefly, the worst last, where it stands above the prompt."""
+def show(findings: Sequence[Finding], file: TextIO | None = None, width: int | None = None) -> None:
+    """The table: what is well first and briefly, the worst last, where it stands above the prompt.
+
+    Args:
+        findings: of all checks.
+        file: where it goes; None: standard output.
+        width: columns; None: those of the terminal.
+    """
     console = Console(file=file, highlight=False, width=width)
     if width is None and not console.is_terminal:
         console = Console(file=file, highlight=False, width=_FILE_WIDTH)

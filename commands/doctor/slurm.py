@@ -32,14 +32,12 @@ def slurm(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(CHECK, "ok", f"job {environ['SLURM_JOB_ID']}: {tasks} task(s) on {nodes} node(s), {where}")
 
 
-def _tasks(
-    environ: Mapping[str, str], nodes: int, tasks: int, per_node: int, in_step: bool
-) -> Iterator[Finding]:
+def _tasks(environ: Mapping[str, str], nodes: int, tasks: int, per_node: int, in_step: bool) -> Iterator[Finding]:
     if "TORCHELASTIC_RUN_ID" in environ:
         if in_step and tasks > nodes:
             found = f"srun started {tasks} torchruns on {nodes} node(s)"
-            yield Finding(CHECK, "fail", found, "torchrun starts the processes of a node itself: one for each node is right",
-                          f"srun --ntasks={nodes} --ntasks-per-node=1 torchrun ...")  # fmt: skip
+            why = "torchrun starts the processes of a node itself: one for each node is enough"
+            yield Finding(CHECK, "fail", found, why, f"srun --ntasks={nodes} --ntasks-per-node=1 torchrun ...")
         return
     if environ.get("SLURM_JOB_NAME") in ("bash", "interactive"):
         found = f"the job's name is {environ['SLURM_JOB_NAME']!r}"
@@ -96,8 +94,8 @@ def _cores(plan: Plan, environ: Mapping[str, str], in_step: bool) -> Iterator[Fi
     cores, loaders = _number(environ, "SLURM_CPUS_PER_TASK", 0), plan.loaders()
     if loaders and cores < 1 + loaders:
         found = f"{cores or 1} core(s) for a task with {loaders} loaders"
-        yield Finding(CHECK, "warn", found, "loaders and training take turns on them",
-                      f"--cpus-per-task={1 + loaders}  # or --data.init_args.num_workers {max(0, cores - 1)}")  # fmt: skip
+        remedy = f"--cpus-per-task={1 + loaders}  # or --data.init_args.num_workers {max(0, cores - 1)}"
+        yield Finding(CHECK, "warn", found, "loaders and training take turns on them", remedy)
     if cores > 1 and not in_step and "SRUN_CPUS_PER_TASK" not in environ:
         found = f"--cpus-per-task={cores}, and SRUN_CPUS_PER_TASK is not set"
         yield Finding(CHECK, "warn", found, "since SLURM 22.05 srun does not take it over: each task gets one core",

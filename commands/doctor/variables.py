@@ -34,11 +34,12 @@ def _off(value: str) -> bool:
 
 _RENAMED = "PyTorch has renamed it; the old name is still read, with a warning at every start, and will go"
 _NO_OVERLAP = "every wait for NCCL stops the process, so that computing and communicating no longer overlap"
-_DEBUGGING = "NCCL's guide counts it among the debugging variables: left set it costs speed, or leads to crashes and hangs"
+_DEBUGGING = "NCCL's guide has it for debugging alone: left set it costs speed, or leads to crashes and hangs"
 
 RULES = (
     Rule("NCCL_MIN_NRINGS", "called NCCL_MIN_NCHANNELS since NCCL 2.5, and that is deprecated since 2.17: NCCL chooses "
-         "better, and each channel takes a part of the GPU from computing", "unset NCCL_MIN_NRINGS  # or NCCL_MIN_CTAS"),
+         "better, and each channel takes a part of the GPU from computing",
+         "unset NCCL_MIN_NRINGS  # or NCCL_MIN_CTAS"),
     Rule("NCCL_MAX_NRINGS", "called NCCL_MAX_NCHANNELS since NCCL 2.5, and that is deprecated since 2.17",
          "unset NCCL_MAX_NRINGS  # or NCCL_MAX_CTAS"),
     Rule("NCCL_MIN_NCHANNELS", "deprecated since NCCL 2.17", "unset NCCL_MIN_NCHANNELS  # or NCCL_MIN_CTAS"),
@@ -134,7 +135,7 @@ def _infiniband_left_out(environ: Mapping[str, str], infiniband: bool) -> Iterat
     for name, applies in (("NCCL_IB_DISABLE", _on), ("NCCL_NET", lambda value: value.lower() == "socket")):
         value = environ.get(name, "")
         if value and applies(value):
-            there = "this machine has InfiniBand or RoCE, which is then not used" if infiniband else "no InfiniBand here"
+            there = "InfiniBand or RoCE, which is here, is not used" if infiniband else "no InfiniBand here"
             why = f"{there}; nodes talk over TCP, often a tenth as fast. {_DEBUGGING}"
             yield Finding(CHECK, "warn", f"{name}={value}", why, f"unset {name}")
 

@@ -52,7 +52,9 @@ def packages(setup: Path = SETUP, places: list[str] | None = None) -> Iterator[F
         else:
             right.append(f"{need.name} {version}")
         if (need.name, version) in _COMPROMISED:
-            why = "this release was published by attackers (GHSA-w37p-236h-pfx3): change all keys that this machine holds"
+            why = (
+                "this release was published by attackers (GHSA-w37p-236h-pfx3): change all keys that this machine holds"
+            )
             yield Finding("packages", "fail", f"{need.name} {version}", why, f"pip install '{need}'")
     for found, need in wrong:
         why = "what it is used for fails, or behaves otherwise than was tested"
@@ -104,7 +106,9 @@ def judge_torch(version: str, built: str | None, driver: Driver, reason: str = "
         yield Finding("torch", "fail", f"{version} for CUDA {built} cannot use the GPUs: {reason}",
                       "training would use the CPU alone", "nvidia-smi; sudo modprobe nvidia_uvm; docker run --gpus all")  # fmt: skip
     elif built and not driver.gpus:
-        yield Finding("torch", "ok", f"{version}, for {built if 'ROCm' in built else f'CUDA {built}'}; no NVIDIA GPU here")
+        yield Finding(
+            "torch", "ok", f"{version}, for {built if 'ROCm' in built else f'CUDA {built}'}; no NVIDIA GPU here"
+        )
     elif built:
         yield Finding("torch", "ok", f"{version}, for CUDA {built}; driver {driver.version} runs CUDA up to {knows}")
     else:
@@ -130,7 +134,9 @@ def packaged_nccl(places: list[str] | None = None) -> tuple[str | None, str | No
     """The NCCL that the installed PyTorch requires, and the one that is installed as a package."""
     from packaging.requirements import Requirement
 
-    found = metadata.distributions(name="torch") if places is None else metadata.distributions(name="torch", path=places)
+    found = (
+        metadata.distributions(name="torch") if places is None else metadata.distributions(name="torch", path=places)
+    )
     needs = [Requirement(line) for each in found for line in each.requires or []]
     need = next((each for each in needs if each.name.startswith("nvidia-nccl")), None)
     if need is None:
@@ -148,7 +154,9 @@ def judge_nccl(loaded: str | None, pinned: str | None, package: str | None, gpus
         package: the version that is installed beside it.
         gpus: how many PyTorch sees.
     """
-    wrong = "a PyTorch with another NCCL than it was built with fails or hangs in the first collective, or on some nodes"
+    wrong = (
+        "a PyTorch with another NCCL than it was built with fails or hangs in the first collective, or on some nodes"
+    )
     if gpus and loaded is None:
         yield Finding("nccl", "fail" if gpus > 1 else "warn", "this PyTorch has no NCCL",
                       "GPUs would talk over gloo, through the CPU", "pip install --force-reinstall torch")  # fmt: skip
