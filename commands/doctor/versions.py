@@ -94,21 +94,22 @@ def judge_torch(version: str, built: str | None, driver: Driver, reason: str = "
     """
     knows = driver.cuda  # the newest CUDA that the driver can run
     index = f"https://download.pytorch.org/whl/cu{knows.replace('.', '')}" if knows else ""
-    again = f"pip install --force-reinstall torch=={version.partition('+')[0]}  # for a CUDA up to {knows}: --index-url {index}"
+    again = f"pip install --force-reinstall torch=={version.partition('+')[0]}"
+    again += f"  # for a CUDA up to {knows}: --index-url {index}" if knows else ""
     if built is None and driver.gpus:
         found = f"{version}, built without CUDA, on a machine with {len(driver.gpus)} GPU(s)"
-        yield Finding("torch", "fail", found, "training would use the CPU alone, hundreds of times slower", again)
+        yield Finding("torch", "fail", found, "training would use the CPU alone, many times slower", again)
     elif built and knows and built[0].isdigit() and int(built.split(".")[0]) > int(knows.split(".")[0]):
         found = f"{version} is built for CUDA {built}; driver {driver.version} runs CUDA up to {knows}"
-        yield Finding("torch", "fail", found, "a driver runs programs of its own major version of CUDA and older ones",
-                      f"a newer driver, or {again}")  # fmt: skip
+        why = "a driver runs programs of its own major version of CUDA and of older ones"
+        yield Finding("torch", "fail", found, why, f"a newer driver, or {again}")
     elif reason:
-        yield Finding("torch", "fail", f"{version} for CUDA {built} cannot use the GPUs: {reason}",
-                      "training would use the CPU alone", "nvidia-smi; sudo modprobe nvidia_uvm; docker run --gpus all")  # fmt: skip
+        found = f"{version} for CUDA {built} cannot use the GPUs: {reason}"
+        remedy = "sudo modprobe nvidia_uvm  # in a container: docker run --gpus all"
+        yield Finding("torch", "fail", found, "training would use the CPU alone", remedy)
     elif built and not driver.gpus:
-        yield Finding(
-            "torch", "ok", f"{version}, for {built if 'ROCm' in built else f'CUDA {built}'}; no NVIDIA GPU here"
-        )
+        made_for = built if built.startswith("ROCm") else f"CUDA {built}"
+        yield Finding("torch", "ok", f"{version}, for {made_for}; no NVIDIA GPU here")
     elif built:
         yield Finding("torch", "ok", f"{version}, for CUDA {built}; driver {driver.version} runs CUDA up to {knows}")
     else:
