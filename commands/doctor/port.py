@@ -19,13 +19,12 @@ def port(plan: Plan, environ: Mapping[str, str], ephemeral: Path = _EPHEMERAL) -
 
     Args:
         plan: how many nodes there are.
-        environ: of which MASTER_ADDR, MASTER_PORT and torchrun's variables are read.
+        environ: of which MASTER_ADDR, MASTER_PORT and the launcher's variables are read.
         ephemeral: the file with the first and the last port that connections get by themselves.
     """
     given = environ.get("MASTER_PORT", "")
-    if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        yield Finding("port", "ok", f"{given}: torchrun listens there already")
-        return
+    if "RANK" in environ or "SLURM_STEP_ID" in environ:
+        return  # the launcher or the first process listens there already; whether they meet is another check
     if given and not (given.isdigit() and 0 < int(given) < 65536):
         yield Finding("port", "fail", f"MASTER_PORT={given!r}", "a port is a number from 1 to 65535: nobody can meet",
                       f"export MASTER_PORT={_free_port()}")  # fmt: skip
