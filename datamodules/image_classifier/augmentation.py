@@ -5,24 +5,24 @@ from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
 from datamodules.image_classifier.batch import Images
-from datamodules.image_classifier.samples import Loaded
+from datamodules.image_classifier.samples import RawImages
 
 
-def prepared(loaded: Loaded, classes: int, crop_padding: int, flip: bool) -> Images:
+def prepared(raw: RawImages, classes: int, crop_padding: int, flip: bool) -> Images:
     """Crops and flips each image (where the batch brings random numbers), mixes them, scales pixels to [-1, 1].
 
     Mixup is that of Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018: one share for a batch.
     """
-    pixels, labels = loaded.pixels.flatten(0, 1), loaded.labels
-    if loaded.uniform is not None:
-        pixels = cropped(pixels, loaded.uniform.flatten(0, 1), crop_padding, flip)
+    pixels, labels = raw.pixels.flatten(0, 1), raw.labels
+    if raw.uniform is not None:
+        pixels = cropped(pixels, raw.uniform.flatten(0, 1), crop_padding, flip)
     pixels = pixels.unflatten(0, labels.shape).float() / 127.5 - 1
     targets = one_hot(labels.clamp(min=0), classes) * (labels >= 0)[..., None]
     return Images(
-        torch.einsum("bvchw,v->bchw", pixels, loaded.shares),
-        torch.einsum("bvk,v->bk", targets.float(), loaded.shares),
+        torch.einsum("bvchw,v->bchw", pixels, raw.shares),
+        torch.einsum("bvk,v->bk", targets.float(), raw.shares),
         labels[:, 0],
-        loaded.samples,
+        raw.samples,
     )
 
 

@@ -9,7 +9,7 @@ from datamodules.image_classifier.augmentation import prepared
 from datamodules.image_classifier.batch import Images
 from datamodules.image_classifier.cifar import download_cifar, read_cifar
 from datamodules.image_classifier.folder import read_folder, unlabelled
-from datamodules.image_classifier.samples import ImageSamples, Loaded
+from datamodules.image_classifier.samples import ImageSamples, RawImages
 from datamodules.image_classifier.sources import Splits, digits
 from engine.datamodule import LockstepDataModule
 
@@ -53,6 +53,7 @@ class LabelledImages(LockstepDataModule):
                 f"data.init_args: found validation_share {validation_share}, mixup {mixup}, crop_padding "
                 f"{crop_padding}, image_size {image_size}; expected between 0 and 1, twice at least 0, and at least 1"
             )
+        self.loads_at_once = dataset != "folder"
         self.dataset, self.root = dataset, Path(root or f"data/{dataset}")
         self.shape: tuple[int, int, int] = _SHAPES.get(dataset, (3, image_size, image_size))
         self.validation_share, self.predict_folder = validation_share, predict_folder
@@ -89,5 +90,5 @@ class LabelledImages(LockstepDataModule):
         log.info("%s: %d classes; %d images to train, %d to validate, %d to test",
                  self.dataset, len(splits.classes), *counts)  # fmt: skip
 
-    def on_after_batch_transfer(self, batch: Loaded, dataloader_idx: int) -> Images:
+    def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> Images:
         return prepared(batch, len(self.classes), self.crop_padding, self.flip)

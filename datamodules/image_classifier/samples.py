@@ -13,7 +13,7 @@ from engine.sampling import FILLER, Draw
 _CROP, _PARTNER, _SHARE = 0xC409, 0x9A47, 0x54A4  # names of what is drawn, beside others that hash the same seed
 
 
-class Loaded(NamedTuple):
+class RawImages(NamedTuple):
     """B samples as they come from the loader; each has V images: itself and, with mixup, the one that is mixed in."""
 
     pixels: Tensor  # [B, V, C, H, W] uint8
@@ -40,7 +40,7 @@ class ImageSamples:
     def __len__(self) -> int:
         return len(self.source.labels)
 
-    def __getitem__(self, draw: Draw) -> Loaded:
+    def __getitem__(self, draw: Draw) -> RawImages:
         coordinates = global_seed(), draw.epoch
         rows, shares = draw.indices[:, None], [1.0]
         if self.mixup:
@@ -55,7 +55,7 @@ class ImageSamples:
         if self.random:
             places = draw.indices[:, None, None], np.arange(rows.shape[1])[:, None], np.arange(3)
             uniform = torch.from_numpy(hash_uniform(*coordinates, *places, _CROP).astype(np.float32))
-        return Loaded(
+        return RawImages(
             torch.from_numpy(pixels.reshape(*rows.shape, *pixels.shape[1:])),
             torch.from_numpy(np.where(draw.indices[:, None] == FILLER, -1, self.source.labels[real])),
             torch.tensor(shares),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from datamodules.multimodal.image_decoding import MAX_PIXELS, decode
 from engine.randomness import hash_permutation
+from engine.workers import at
 
 _SPLIT = 0x5917  # the split is the same for every seed: it belongs to the data
 
@@ -78,13 +79,14 @@ class FileImages:
         self.files, self.labels, self.shape = files, labels, shape
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return np.stack([self._decoded(self.files[row]) for row in rows])
+        return np.stack([self._decoded(row) for row in rows.tolist()])
 
-    def _decoded(self, path: Path) -> NDArray[np.uint8]:
+    def _decoded(self, row: int) -> NDArray[np.uint8]:
         from PIL import ImageOps
         from PIL.Image import Resampling
 
-        channels, height, width = self.shape
+        at(row)
+        (channels, height, width), path = self.shape, self.files[row]
         image = decode(path.read_bytes(), str(path), MAX_PIXELS, needed=max(height, width))
         image = ImageOps.fit(image, (width, height), Resampling.BICUBIC)
         pixels = np.asarray(image if channels == 3 else image.convert("L"))

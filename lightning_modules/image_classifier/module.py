@@ -117,16 +117,22 @@ class ImageClassifier(LockstepModule):
         self.confusion.update(scores, batch.labels)
 
     def on_validation_epoch_end(self) -> None:
-        stage = "test" if self.trainer.state.fn == "test" else "val"
-        figures = {f"{stage}/accuracy": self.accuracy.compute(), f"{stage}/loss": self.loss.compute()}
-        self.log_dict(figures, prog_bar=stage == "val", batch_size=1)
-        self.confusion.compute()  # of all processes, so by all of them
-        if self.trainer.is_global_zero and not self.trainer.sanity_checking:
-            self._draw(f"{stage}/confusion")
+        figures = {f"{self._stage}/accuracy": self.accuracy.compute(), f"{self._stage}/loss": self.loss.compute()}
+        self.log_dict(figures, prog_bar=self._stage == "val", batch_size=1)
+        self._confused = self.confusion.compute()
         for metric in (self.loss, self.accuracy, self.confusion):
             metric.reset()
 
-    test_step, on_test_epoch_end = validation_step, on_validation_epoch_end
+    def on_validation_end(self) -> None:
+        # Not before the figures are logged: until then there is no file for pictures.
+        if self.trainer.is_global_zero and not self.trainer.sanity_checking:
+            self._draw(f"{self._stage}/confusion")
+
+    test_step, on_test_epoch_end, on_test_end = validation_step, on_validation_epoch_end, on_validation_end
+
+    @property
+    def _stage(self) -> str:
+        return "test" if self.trainer.state.fn == "test" else "val"
 
     def _draw(self, title: str) -> None:
         """The confusion matrix into TensorBoard: true classes down, predicted ones across."""
@@ -134,7 +140,7 @@ class ImageClassifier(LockstepModule):
         if not boards:
             return
         named = len(self.data.classes) <= _MOST_NAMED
-        figure, _ = self.confusion.plot(add_text=named, labels=self.data.classes if named else None)
+        figure, _ = self.confusion.plot(self._confused, add_text=named, labels=self.data.classes if named else None)
         boards[0].experiment.add_figure(title, figure, self.trainer.global_step)
 
     # -- prediction --------------------------------------------------------------------------------------------------
