@@ -32,6 +32,7 @@ from commands import families  # noqa: F401  (short class names resolve to class
 from commands.accelerate_launch import unheeded
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
 from commands.console import log_to_console, quiet_lightning
+from commands.distributed_debug import set_level
 from commands.ending import end_with
 from commands.environment import VariablesEnvironment
 from commands.listening import listening
@@ -135,6 +136,7 @@ class LockstepCLI(LightningCLI):
             return
         config = self.config[self.subcommand]
         self._config_text = self._dump(config)
+        set_level(config.distributed_debug)
         team = launched_team(os.environ)
         if not config.run_name and config.trainer.num_nodes > 1 and team is None:
             raise ValueError("several nodes without torchrun or srun: give the processes of all nodes one --run_name")

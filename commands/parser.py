@@ -17,6 +17,7 @@ from callbacks.stragglers import Stragglers
 from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
 from callbacks.weights_and_biases import WandbSettings
+from commands.distributed_debug import HELP, Level
 from commands.run_folder import RUNS, newest_config
 from engine.checkpoints import DurableCheckpointIO
 
@@ -45,6 +46,7 @@ def add_own_options(parser: LightningArgumentParser) -> None:
         help=f"The run's folder is {RUNS}/NAME. Default: family, configs (but overlays) and time when "
         "fitting, the newest run of the same configs when evaluating.",
     )
+    parser.add_argument("--distributed_debug", type=Level | None, help=HELP)
     parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
     parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
     parser.add_class_arguments(DurableCheckpointIO, "checkpoints")

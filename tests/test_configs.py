@@ -46,6 +46,9 @@ def test_parsed_alone_and_with_every_overlay(parser, path):
         assert both.model.class_path == alone.model.class_path
         assert both.as_dict() != alone.as_dict(), f"{overlay.name} changes nothing"
         for section, keys in yaml.safe_load(overlay.read_text()).items():
+            if not isinstance(keys, dict):
+                assert both[section] == keys, f"{overlay.name}: {section}"
+                continue
             for key, value in keys.get("init_args", keys).items():
                 chosen = both[section].init_args if "init_args" in keys else both[section]
                 assert holds(chosen[key], value), f"{overlay.name}: {section}.{key}"

@@ -74,6 +74,20 @@ class SkipAt(At):
         pl_module.training_step = lambda *batch: None
 
 
+class OtherCollectiveAt(At):
+    """The process calls a collective that the others do not call: an all-reduce of another shape than theirs."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        torch.distributed.all_reduce(torch.zeros(7, 7))
+
+
+class RootOfZeroAt(At):
+    """The loss stays what it is; its gradient is 0 x infinity."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        change_next_loss(pl_module, lambda total: total + (total * 0).sqrt() * 0)
+
+
 class SlowLoss(Callback):
     """On one process the loss takes so many seconds longer."""
 
