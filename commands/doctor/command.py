@@ -3,16 +3,19 @@
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from commands.doctor.examination import examine, left_behind
 from commands.doctor.finding import Check, Finding
 from commands.doctor.machine import machine_checks
 from commands.doctor.plan import planned
 from commands.doctor.report import EXIT_CODES, as_json, show, worst
-from commands.doctor.team import Team
+
+if TYPE_CHECKING:
+    from commands.doctor.team import Team
 
 _DESCRIPTION = """\
 Looks at everything that a training needs and says what is wrong with it, why that matters, and what mends it, before
@@ -42,14 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """`python train.py doctor ...`; `arguments` are those behind the word `doctor`."""
     given = list(sys.argv[2:] if arguments is None else arguments)
     as_object, settings = _parse(given)
-    team = Team()
+    team = _team()
     with redirect_stdout(sys.stderr) if as_object else nullcontext():  # the object stands alone in the output
-        checks = [*(team.checks() if team.is_one else ()), *_checks(settings)]
-        spinner = not as_object and not team.is_one and sys.stderr.isatty()
-        findings = team.agreed(_examined(checks, spinner))
-    if team.speaks:
+        checks = [*(team.checks() if team else ()), *_checks(settings)]
+        findings = _examined(checks, spinner=not as_object and team is None and sys.stderr.isatty())
+        findings = team.agreed(findings) if team else findings
+    if team is None or team.speaks:
         print(as_json(findings)) if as_object else show(findings)
-    team.leave()
+    if team:
+        team.leave()
     code = EXIT_CODES[worst(findings)]
     if left_behind():
         sys.stdout.flush()
@@ -76,6 +80,17 @@ def _parse(arguments: list[str]) -> tuple[bool, list[str]]:
     if others and not known.config:
         parser.error(f"{' '.join(others)}: settings are those of a config; add --config FILE")
     return known.json, [word for word in arguments if word != "--json"]
+
+
+def _team() -> "Team | None":
+    """The processes that a launcher has started beside this one, if there are some."""
+    warnings.filterwarnings("ignore", message=".*`srun` command is available.*")
+    try:
+        from commands.doctor.team import Team
+    except ImportError:  # without torch or lightning nobody can be met; the checks of the machine say what is missing
+        return None
+    team = Team()
+    return team if team.is_one else None
 
 
 def _checks(settings: list[str]) -> list[Check]:

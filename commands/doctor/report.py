@@ -1,6 +1,7 @@
 """The findings as a table for people, as JSON for programs, and as an exit code for scripts."""
 
 import json
+import os
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -46,7 +47,7 @@ def show(findings: Sequence[Finding], file: TextIO | None = None, width: int | N
         width: columns; None: those of the terminal.
     """
     console = Console(file=file, highlight=False, width=width)
-    if width is None and not console.is_terminal:
+    if width is None and not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(file=file, highlight=False, width=_FILE_WIDTH)
     names = max((len(finding.check) for finding in findings), default=0)
     for status, (word, colour) in _HEADINGS.items():

@@ -53,7 +53,7 @@ RULES = (
     Rule("NCCL_CHECKS_DISABLE", "deprecated since NCCL 2.2.12: checks are off unless NCCL_CHECK_MODE asks for them"),
     Rule("NCCL_CHECK_POINTERS", "checks every pointer of every collective: latency", applies=_on),
     Rule("NCCL_LAUNCH_MODE", "deprecated since NCCL 2.9"),
-    Rule("NCCL_BLOCKING_WAIT", f"{_RENAMED}. {_NO_OVERLAP}; hangs are found by --watchdog.timeout without it",
+    Rule("NCCL_BLOCKING_WAIT", f"{_RENAMED}; {_NO_OVERLAP}; hangs are found by --watchdog.timeout without it",
          applies=_on),
     Rule("TORCH_NCCL_BLOCKING_WAIT", f"{_NO_OVERLAP}; hangs are found by --watchdog.timeout without it", applies=_on),
     Rule("NCCL_ASYNC_ERROR_HANDLING", f"{_RENAMED}; its default is already the right one", applies=_on),

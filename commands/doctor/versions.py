@@ -65,7 +65,8 @@ def packages(setup: Path = SETUP, places: list[str] | None = None) -> Iterator[F
 
 def installed(name: str, places: list[str] | None = None) -> str | None:
     """The version of a package, without importing it; None: it is not there."""
-    found = metadata.distributions(name=name) if places is None else metadata.distributions(name=name, path=places)
+    where = {} if places is None else {"path": places}
+    found = metadata.distributions(name=name, **where)
     return next((each.version for each in found), None)
 
 
@@ -95,7 +96,7 @@ def judge_torch(version: str, built: str | None, driver: Driver, reason: str = "
     knows = driver.cuda  # the newest CUDA that the driver can run
     index = f"https://download.pytorch.org/whl/cu{knows.replace('.', '')}" if knows else ""
     again = f"pip install --force-reinstall torch=={version.partition('+')[0]}"
-    again += f"  # for a CUDA up to {knows}: --index-url {index}" if knows else ""
+    again += f" --index-url {index}  # or the next older CUDA there: pytorch.org/get-started" if knows else ""
     if built is None and driver.gpus:
         found = f"{version}, built without CUDA, on a machine with {len(driver.gpus)} GPU(s)"
         yield Finding("torch", "fail", found, "training would use the CPU alone, many times slower", again)
@@ -135,9 +136,8 @@ def packaged_nccl(places: list[str] | None = None) -> tuple[str | None, str | No
     """The NCCL that the installed PyTorch requires, and the one that is installed as a package."""
     from packaging.requirements import Requirement
 
-    found = (
-        metadata.distributions(name="torch") if places is None else metadata.distributions(name="torch", path=places)
-    )
+    where = {} if places is None else {"path": places}
+    found = metadata.distributions(name="torch", **where)
     needs = [Requirement(line) for each in found for line in each.requires or []]
     need = next((each for each in needs if each.name.startswith("nvidia-nccl")), None)
     if need is None:
@@ -162,9 +162,8 @@ def judge_nccl(loaded: str | None, pinned: str | None, package: str | None, gpus
         yield Finding("nccl", "fail" if gpus > 1 else "warn", "this PyTorch has no NCCL",
                       "GPUs would talk over gloo, through the CPU", "pip install --force-reinstall torch")  # fmt: skip
     elif pinned and package and pinned != package:
-        name = "nvidia-nccl-cu" + ("12" if pinned < "2.28" else "13")
         yield Finding("nccl", "warn", f"{package} is installed, PyTorch requires {pinned}", wrong,
-                      f"pip install --force-reinstall torch  # or {name}=={pinned}")  # fmt: skip
+                      "pip install --force-reinstall torch")  # fmt: skip
     elif loaded and package and loaded != package:
         yield Finding("nccl", "warn", f"{loaded} is loaded, the package beside PyTorch is {package}",
                       f"LD_LIBRARY_PATH or LD_PRELOAD brings in another one; {wrong}",
