@@ -102,8 +102,8 @@ def _settings(
         yield "--model.init_args.optimizer adamw_8bit", "the optimizer's state in a quarter of the memory"
     if on_gpu and trainer.world_size > 1 and isinstance(trainer.strategy, DDPStrategy):
         yield "--config configs/overlays/fsdp.yaml", f"weights and optimizer state in {trainer.world_size} parts"
-    if datamodule.num_workers and not on_gpu:
-        yield f"--data.init_args.num_workers {datamodule.num_workers // 2}", "each worker has memory of its own"
+    if datamodule.workers and not on_gpu:
+        yield f"--data.init_args.num_workers {datamodule.workers // 2}", "each worker has memory of its own"
     if not on_gpu:
         yield "more memory for the container or job", "or a smaller model"
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY, TINY
+from tests.distributed.memory_faults import memory_fault
 
 CONFIGS = sorted(path for path in (REPOSITORY / "configs").glob("*/*.yaml") if path.parent.name != "overlays")
 OVERLAYS = sorted((REPOSITORY / "configs/overlays").glob("*.yaml"))
@@ -139,7 +140,7 @@ def test_the_debug_overlay_trains_one_batch(lockstep):
     assert sorted(losses) == [1, 2, 3] and len(set(losses.values())) == 1
 
 
-def test_the_low_memory_overlay_trains_the_same(lockstep):
+def test_the_low_memory_overlay_trains_the_same(lockstep, said):
     options = [
         *TINY,
         "--data.init_args.batch_size",
@@ -150,9 +151,9 @@ def test_the_low_memory_overlay_trains_the_same(lockstep):
         "1",
     ]
     plain = lockstep("fit", *options, name="plain")
-    thrifty = lockstep(
-        "fit", *options, "--config", str(REPOSITORY / "configs/overlays/low_memory.yaml"), name="thrifty"
-    )
+    overlay = ["--config", str(REPOSITORY / "configs/overlays/low_memory.yaml"), *memory_fault("Hungry", most=20)]
+    thrifty = lockstep("fit", *options, *overlay, name="thrifty")
+    assert "global batch 64 = 1 process x 16 samples x 4 accumulation steps" in said
     assert len(plain.series("train/loss")) == 4
     assert thrifty.series("train/loss").keys() == plain.series("train/loss").keys()
     for step, loss in plain.series("train/loss").items():

@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
-from engine.gradient_norm import gradient_norm
+from engine.gradient_norm import gradient_norm, norms_by_part
 
 
 def parameters(*gradients):
@@ -22,9 +22,24 @@ def test_the_norm_of_all_gradients_as_one_vector():
     assert gradient_norm([nn.Parameter(torch.zeros(2))]) == 0
 
 
+def test_of_each_part_alone():
+    head, tail, bias = ({"params": parameters(gradient)} for gradient in ([3.0, 4.0], [12.0], [5.0]))
+    named = [{**head, "name": "head"}, {**tail, "name": "tail/matrices"}, {**bias, "name": "tail/vectors"}]
+    assert norms_by_part(named) == {"head": 5, "tail": 13}
+    assert norms_by_part([head, tail]) == {"0": 5, "1": 12}
+    assert norms_by_part([head]) == {}, "it is the whole"
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_one_element_that_is_not_finite_shows(broken):
     assert not gradient_norm(parameters([3.0], [0.0, broken])).isfinite()
+
+
+def groups(network):
+    """The first layer, and the rest."""
+    first, *rest = network.children() if isinstance(network, nn.Sequential) else network.module.children()
+    rest = [parameter for part in rest for parameter in part.parameters()]
+    return [{"params": list(first.parameters()), "name": "first"}, {"params": rest, "name": "rest"}]
 
 
 def shard_and_compare(rank, rendezvous):
@@ -36,12 +51,13 @@ def shard_and_compare(rank, rendezvous):
     first = FullyShardedDataParallel(deepcopy(network), use_orig_params=True, device_id=torch.device("cpu"))
     second = fully_shard(deepcopy(network), mesh=init_device_mesh("cpu", (2,)))
     (network(inputs).square().sum() / 2).backward()
-    whole = gradient_norm(network.parameters())
+    whole, parts = gradient_norm(network.parameters()), norms_by_part(groups(network))
     for sharded in (first, second):
         sharded(inputs[rank]).square().sum().backward()
         trained = list(sharded.parameters())
         norm = gradient_norm(trained, sharded)
         torch.testing.assert_close(norm, whole)
+        torch.testing.assert_close(norms_by_part(groups(sharded), sharded), parts)
         torch.nn.utils.clip_grads_with_norm_(trained, 0.5, norm)
         torch.testing.assert_close(gradient_norm(trained, sharded), torch.tensor(0.5))
     torch.distributed.destroy_process_group()

@@ -1,0 +1,94 @@
+"""The largest micro-batch that fits is found before training, and leaves no trace in it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.strategies import FSDPStrategy, SingleDeviceStrategy
+
+from callbacks.auto_micro_batch import _largest, _refuse
+from callbacks.memory_room import memory_room
+from engine.batch_plan import BatchPlan
+from engine.faults import AgreedFailure
+from tests.conftest import TINY
+from tests.distributed.memory_faults import memory_fault
+from tests.distributed.tiny import Numbers, NumberStream
+
+SHORT = [*TINY, "--trainer.max_steps", "3", "--model.init_args.dropout", "0.2"]
+AUTO = ["--trainer.auto_micro_batch", "true"]
+
+
+def test_training_is_that_of_the_same_micro_batch_given_by_hand(lockstep, said):
+    auto = lockstep("fit", *SHORT, *AUTO, *memory_fault("Hungry", most=5), name="auto")
+    tried = [line.split(" (")[0] for line in said if line.startswith("auto_micro_batch")]
+    assert tried == [
+        "auto_micro_batch: 16 samples do not fit",
+        "auto_micro_batch: 8 samples do not fit",
+        "auto_micro_batch: 4 samples fit",
+    ]
+    hand = lockstep("fit", *SHORT, "--data.init_args.micro_batch_size", "4", name="hand")
+    assert said.count("global batch 16 = 1 process x 4 samples x 4 accumulation steps") == 2
+    assert auto.series("train/loss") == hand.series("train/loss") and len(auto.series("train/loss")) == 3
+    found, given = (torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True) for run in (auto, hand))
+    assert found["state_dict"].keys() == given["state_dict"].keys()
+    assert all(torch.equal(found["state_dict"][key], weight) for key, weight in given["state_dict"].items())
+    assert found["loops"] == given["loops"]
+
+
+def test_where_not_even_one_fits_all_end_with_what_else_helps(fit, said):
+    with pytest.raises(AgreedFailure) as failure:
+        fit(*SHORT, *AUTO, *memory_fault("Hungry", most=0))
+    text = str(failure.value)
+    assert text.startswith("auto_micro_batch: not even one sample fits\nout of memory in the forward pass\n")
+    assert "x 1 samples x 16 accumulation" in text and "micro_batch_size" not in text
+    assert "first change: --model.init_args.activation_checkpointing true" in text
+
+
+def test_what_is_tried_is_half_and_half_of_that_and_divides_the_share():
+    plan, sizes = BatchPlan.derive(processes=2, batch_size=60), []
+    while plan is not None:
+        sizes.append((plan.micro_batch_size, plan.accumulation))
+        plan = plan.halved()
+    assert sizes == [(30, 1), (15, 2), (6, 5), (3, 10), (1, 30)]
+
+
+def test_the_samples_are_the_largest_where_the_data_tell():
+    class Told(Numbers):
+        work = np.array([3, 1, 4, 1, 5, 9, 2, 6])
+
+    data = SimpleNamespace(train_set=Told(8), plan=BatchPlan.derive(processes=1, batch_size=4))
+    assert _largest(data, 3).samples.tolist() == [5, 7, 4]
+    assert len(_largest(data, 20).samples) == 20
+
+
+def test_else_those_of_the_first_steps_with_most_numbers():
+    class Padded(Numbers):
+        def __getitem__(self, draw):
+            return (np.zeros((len(draw.indices), 1 + int(draw.indices.max()))),)
+
+    data = SimpleNamespace(train_set=Padded(16), plan=BatchPlan.derive(processes=1, batch_size=8))
+    assert _largest(data, 4)[0].shape == (4, 16)
+    data.train_set = NumberStream(10)
+    assert len(_largest(data, 4).samples) == 4
+
+
+def test_refused_where_an_attempt_would_say_nothing():
+    whole = SimpleNamespace(splits_batches=False, memory_savers=lambda: [("--model.init_args.encode_at_once 4", "")])
+    with pytest.raises(ValueError, match="nothing to divide; try --model.init_args.encode_at_once 4$"):
+        _refuse(SimpleNamespace(strategy=SingleDeviceStrategy("cpu")), whole)
+    with pytest.raises(ValueError, match="trainer.strategy FSDPStrategy: .* give data.init_args.micro_batch_size"):
+        _refuse(SimpleNamespace(strategy=FSDPStrategy.__new__(FSDPStrategy)), whole)
+
+
+def test_on_linux_the_allocator_says_what_the_kernel_would_kill_for(monkeypatch):
+    from engine import host_memory
+
+    if not host_memory.status():
+        pytest.skip("no /proc/self/status")
+    monkeypatch.setattr(host_memory, "available", lambda: 2 * 100 << 20)
+    with memory_room(torch.device("cpu"), 2):
+        torch.empty(40 << 20, dtype=torch.uint8)
+        with pytest.raises(RuntimeError, match="allocate memory"):
+            torch.empty(200 << 20, dtype=torch.uint8)
+    torch.empty(200 << 20, dtype=torch.uint8)

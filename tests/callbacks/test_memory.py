@@ -1,0 +1,92 @@
+"""When memory runs out: what the batch was, what the peak was, and the setting to change first, with its value."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from callbacks.memory import Memory
+from callbacks.memory_advice import shapes
+from tests.conftest import TINY
+from tests.distributed.memory_faults import memory_fault
+
+SHORT = [*TINY, "--trainer.max_steps", "2"]
+
+
+def out_of_memory(lockstep, *options):
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        lockstep("fit", *SHORT, *options, name="a")
+
+
+@pytest.mark.parametrize("place", ["forward", "backward"])
+def test_in_a_pass_the_micro_batch_is_the_first_thing_to_change(lockstep, said, place):
+    out_of_memory(lockstep, *memory_fault("ExhaustAt", place=place, step=1))
+    (text,) = [line for line in said if "out of memory" in line]
+    lines = text.splitlines()
+    assert lines[0].startswith("process 0 failed at step 1 (training): RuntimeError")
+    assert lines[1] == f"out of memory in the {place} pass"
+    assert lines[2] == "batch: global batch 16 = 1 process x 16 samples x 1 accumulation step"
+    assert lines[3].startswith("micro batch at hand: ") and "int64" in lines[3]
+    assert lines[4].startswith("peak: ") and "GiB resident" in lines[4] and " of " in lines[4]
+    first = "--data.init_args.micro_batch_size 8"
+    assert lines[5] == f"first change: {first} (keeps the global batch of 16, with 2 accumulation steps)"
+    assert lines[6].startswith("then: --model.init_args.activation_checkpointing true (")
+    assert lines[-1] == "or let the program find the micro batch: --trainer.auto_micro_batch true"
+    said.clear()
+    then = "--model.init_args.activation_checkpointing true"
+    lockstep("fit", *SHORT, *first.split(), *then.split(), name="b")
+    assert "global batch 16 = 1 process x 8 samples x 2 accumulation steps" in said
+
+
+def test_in_the_optimizers_step_a_smaller_micro_batch_would_not_help(lockstep, said):
+    out_of_memory(lockstep, *memory_fault("ExhaustAt", place="step", step=1))
+    (text,) = [line for line in said if "out of memory" in line]
+    assert "out of memory in the optimizer's step" in text and "micro_batch_size" not in text
+
+
+def test_in_an_evaluation_it_is_that_ones_batch(lockstep, said, monkeypatch):
+    from lightning_modules.recommender.module import SequentialRecommender
+
+    monkeypatch.setattr(SequentialRecommender, "validation_step", lambda self, *batch: torch.empty(1 << 58))
+    sizes = ["--data.init_args.evaluation_batch_size", "32"]
+    out_of_memory(lockstep, *sizes)
+    (text,) = [line for line in said if "out of memory" in line]
+    assert "out of memory in the validation\nbatch: at most 32 samples on each process\n" in text
+    assert "first change: --data.init_args.evaluation_batch_size 16 (figures do not depend on it)" in text
+
+
+def test_before_a_run_the_process_says_what_it_has_had(capsys):
+    from commands.console import log_to_console
+    from commands.ending import end_with
+
+    log_to_console()
+    try:
+        torch.empty(1 << 58)
+    except RuntimeError as error:
+        assert end_with(error) == 1
+    assert "error: out of memory: " in capsys.readouterr().err
+
+
+def test_shapes_by_name_the_largest_first():
+    class Part(NamedTuple):
+        tokens: Tensor
+        labels: Tensor
+        name: str = "x"
+
+    batch = [Part(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)), {"image": torch.zeros(4, 4)}]
+    assert shapes(batch) == "1.image [4, 4] float32, 0.tokens [2, 3] float32, 0.labels [2] int64"
+    assert shapes([torch.zeros(1)] * 10).endswith(" and 2 more")
+
+
+def test_uneven_memory_is_named(said):
+    gib = 1 << 30
+    assert not Memory._tell_uneven([4 * gib, 5 * gib]) and not Memory._tell_uneven([gib // 8, gib])
+    assert Memory._tell_uneven([4 * gib, 8 * gib]) and len(said) == 1
+    assert "process 1 has 8.0 GiB, process 0 has 4.0 GiB" in said[0]
+
+
+def test_memory_is_logged(lockstep):
+    run = lockstep("fit", *SHORT, name="a")
+    memory = run.series("train/memory_gib")
+    assert sorted(memory) == [1, 2] and all(0.05 < gib < 50 for gib in memory.values())
