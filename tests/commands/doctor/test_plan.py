@@ -1,0 +1,43 @@
+"""How many processes on how many nodes a command line asks for, also where its config is broken."""
+
+import pytest
+
+from commands.doctor.plan import Plan, planned
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "base.yaml"
+    file.write_text("trainer: {devices: 2, accelerator: cpu}\ndata: {class_path: X, init_args: {num_workers: 3}}\n")
+    return str(file)
+
+
+def test_later_configs_and_then_options_count(config, tmp_path):
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("trainer: {num_nodes: 2, accelerator: gpu}\n")
+    arguments = ["--config", config, f"--config={overlay}", "--trainer.devices", "4"]
+    assert planned(["--config", config], {}) == Plan(2, None, "cpu", 3)
+    assert planned(arguments, {}) == Plan(4, 2, "gpu", 3)
+    assert planned([*arguments, "--data.init_args.num_workers=auto"], {}).workers == "auto"
+
+
+@pytest.mark.parametrize(
+    ("devices", "count"), [("2", 2), ("[0, 3]", 2), ("'0,1,2'", 3), ("auto", None), ("-1", None), ("'5'", 5)]
+)
+def test_devices_are_counted_as_lightning_counts_them(tmp_path, devices, count):
+    (tmp_path / "c.yaml").write_text(f"trainer: {{devices: {devices}}}\n")
+    assert planned(["--config", str(tmp_path / "c.yaml")], {}).devices == count
+
+
+def test_the_launcher_says_what_the_config_leaves_open(config):
+    torchrun = {"LOCAL_WORLD_SIZE": "8", "WORLD_SIZE": "32"}
+    assert planned([], torchrun)[:2] == (8, 4)
+    assert planned(["--config", config], torchrun)[:2] == (2, 4)
+    assert planned([], {"SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "2"})[:2] == (4, 2)
+
+
+def test_a_config_that_is_missing_or_broken_is_the_business_of_another_check(config, tmp_path):
+    (tmp_path / "broken.yaml").write_text("trainer: [")
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    arguments = [word for name in ("broken", "list", "none") for word in ("--config", str(tmp_path / f"{name}.yaml"))]
+    assert planned(["--config", config, *arguments], {}) == Plan(2, None, "cpu", 3)
