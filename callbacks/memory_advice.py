@@ -51,7 +51,8 @@ def peak(device: torch.device) -> str:
         )
     free, total = torch.cuda.mem_get_info(device)
     most, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.memory_reserved(device)
-    text = f"{_gib(most)} in tensors, {_gib(reserved)} reserved, of {_gib(total)} ({torch.cuda.get_device_name(device)})"
+    text = f"{_gib(most)} in tensors, {_gib(reserved)} reserved, of {_gib(total)}"
+    text += f" ({torch.cuda.get_device_name(device)})"
     others = total - free - reserved
     if others > _GIB:  # a process's own context takes half of it
         text += f"; {_gib(others)} are taken by other processes or outside torch, see nvidia-smi"

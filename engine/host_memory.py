@@ -71,6 +71,20 @@ def oom_kills(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     return kills
 
 
+def killed_since(before: int) -> str:
+    """What to say, on a line of its own, when `oom_kills` has been more than `before` since; else nothing."""
+    kills = oom_kills() - before
+    if kills <= 0:
+        return ""
+    most, source = limit()
+    return (
+        f"\nthe kernel's out-of-memory killer has ended {kills} process(es) of this container or job since the run "
+        f"began: memory ran out at {most / 2**30:.2f} GiB ({source}). First change: give it more, or "
+        "--data.init_args.num_workers 0 (each worker has memory of its own); on CPUs then a smaller "
+        "--data.init_args.micro_batch_size, which keeps the global batch"
+    )
+
+
 def memory_groups(proc: Path = _PROC, groups: Path = _GROUPS) -> Iterator[Path]:
     """Folders of the control groups of this process that count memory: its own first, the ones it lies in after it."""
     try:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.faults import is_consequence
-from engine.host_memory import limit, oom_kills
+from engine.host_memory import killed_since, oom_kills
 from engine.pulse import LEFT, Attendance, Pulse, Verdict
 from engine.stacks import all_stacks, main_thread_at, write_fault
 from engine.store_line import StoreLine
@@ -130,16 +130,7 @@ class Watch:
 
     def memory_note(self) -> str:
         """Says so when the kernel has killed a process on this machine, in this container or job, for its memory."""
-        kills = oom_kills() - self._oom_kills
-        if kills <= 0:
-            return ""
-        most, source = limit()
-        return (
-            f"\nthe kernel's out-of-memory killer has ended {kills} process(es) of this container or job since the run "
-            f"began: memory ran out at {most / 2**30:.2f} GiB ({source}). First change: give it more, or "
-            "--data.init_args.num_workers 0 (each worker has memory of its own); on CPUs then a smaller "
-            "--data.init_args.micro_batch_size, which keeps the global batch"
-        )
+        return killed_since(self._oom_kills)
 
     # -- the judge ---------------------------------------------------------------------------------------------------
 

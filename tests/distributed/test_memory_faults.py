@@ -21,7 +21,7 @@ def test_one_process_without_memory_ends_both_and_the_advice_is_said_once(team):
     assert None not in codes and 0 not in codes, (codes, run.output)
     assert run.survivors == []
     assert run.output.count("first change:") == 1, run.output
-    first = "first change: --data.init_args.micro_batch_size 4 (keeps the global batch of 16, with 2 accumulation steps)"
+    first = "first change: --data.init_args.micro_batch_size 4 (keeps the global batch of 16, with 2 accumulation"
     assert first in run.said[1] and "batch: global batch 16 = 2 processes x 8 samples x 1 accumulation" in run.said[1]
     assert "process 1 failed at step 1 (training): RuntimeError" in run.said[0]
 
