@@ -1,0 +1,71 @@
+"""Files in folders of classes."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datamodules.image_classifier.datamodule import LabelledImages
+from datamodules.image_classifier.folder import read_folder, unlabelled
+from datamodules.multimodal.unusable import UnusableSample
+from engine.sampling import Draw
+from tests.image_files import write_colours
+
+SHAPE = 3, 8, 8
+
+
+def test_classes_are_folders_and_images_have_one_size(tmp_path):
+    write_colours(tmp_path / "train", 4)
+    write_colours(tmp_path / "test", 2)
+    splits = read_folder(tmp_path, SHAPE, 0.25)
+    assert splits.classes == ["blue", "red"]
+    assert [len(part.labels) for part in splits[1:]] == [6, 2, 4]
+    for part in splits[1:]:
+        pixels = part.read(np.arange(len(part.labels)))
+        assert pixels.shape[1:] == SHAPE and pixels.dtype == np.uint8
+        # Red is channel 0 and blue channel 2.
+        np.testing.assert_array_equal(pixels.mean((2, 3)).argmax(1), np.where(part.labels == 1, 0, 2))
+    assert splits.test.name(0) == str(tmp_path / "test/blue/0.png")
+
+
+def test_a_picture_is_scaled_and_cropped_at_its_middle(tmp_path):
+    wide = np.zeros((16, 48), np.uint8)
+    wide[:, 16:32] = 200
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    pixels = unlabelled(tmp_path, (1, 8, 8)).read(np.array([0]))
+    assert pixels.shape == (1, 1, 8, 8) and (pixels > 150).all()
+
+
+def test_what_is_wrong_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*train; expected .*train/CLASS/FILE"):
+        read_folder(tmp_path, SHAPE, 0.1)
+    (tmp_path / "train/red").mkdir(parents=True)
+    with pytest.raises(ValueError, match="found 1 folders, expected one for each of two classes"):
+        read_folder(tmp_path, SHAPE, 0.1)
+    (tmp_path / "train/blue").mkdir()
+    with pytest.raises(FileNotFoundError, match="train/blue: has no image"):
+        read_folder(tmp_path, SHAPE, 0.1)
+    write_colours(tmp_path / "train", 1)
+    write_colours(tmp_path / "val", 1, classes=("green", "red"))
+    with pytest.raises(ValueError, match="val: found class 'green', which .*train does not have"):
+        read_folder(tmp_path, SHAPE, 0.5)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/one.jpg").write_bytes(b"no image")
+    with pytest.raises(UnusableSample, match="broken/one.jpg: found 8 bytes"):
+        unlabelled(tmp_path / "broken", SHAPE).read(np.array([0]))
+    with pytest.raises(FileNotFoundError, match="nowhere: is not there"):
+        unlabelled(tmp_path / "nowhere", SHAPE)
+
+
+def test_settings_that_cannot_be(tmp_path):
+    with pytest.raises(ValueError, match="root: null"):
+        LabelledImages(dataset="folder", batch_size=4)
+    with pytest.raises(ValueError, match="found validation_share 1.0, mixup 0.0"):
+        LabelledImages(validation_share=1.0, batch_size=4)
+
+
+def test_what_to_predict_comes_from_a_folder(tmp_path):
+    write_colours(tmp_path / "train", 10)
+    data = LabelledImages("folder", str(tmp_path), 8, predict_folder=str(tmp_path / "train/red"), batch_size=4)
+    data.setup("predict")
+    assert len(data.predict_set) == 10 and data.name(3) == str(tmp_path / "train/red/3.png")
+    assert data.predict_set[Draw(0, np.array([3]))].labels.tolist() == [[-1]]
