@@ -102,6 +102,16 @@ class LockstepDataModule(LightningDataModule):
         """Everything that `train.py prepare` does once: downloads and conversions. Safe to repeat."""
         self.prepare_data()
 
+    def unprepared(self) -> str | None:
+        """What a fit would convert as soon as it opens its data, in words; None: nothing. Writes nothing itself.
+
+        What `prepare_data` converts, or whoever opens the data asks for, need not be told here.
+
+        Raises:
+            OSError, ValueError: the data are not there.
+        """
+        return None
+
     def prepared_files(self) -> PreparedFiles | None:
         """What `prepare` has read and written; the same command again then has nothing to do until some of it changes.
         None: it is to look every time."""

@@ -17,7 +17,7 @@ from datamodules.recommender.histories import read_histories
 from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.sequences import RankingExamples, TrainSequences, personal_time_scale
 from datamodules.recommender.splits import Splits, leave_one_out, temporal
-from datamodules.recommender.store import InteractionStore, prepare_store
+from datamodules.recommender.store import InteractionStore, is_prepared, prepare_store
 from datamodules.recommender.synthetic import Marketplace
 from engine.datamodule import LockstepDataModule
 from engine.randomness import global_seed
@@ -105,34 +105,52 @@ class InteractionSequences(LockstepDataModule):
             except PermissionError:
                 log.info("%s may not be written; each run draws the candidates again", self._candidate_file)
 
-    def _open(self) -> InteractionStore:
+    def unprepared(self) -> str | None:
         if self.dataset == "synthetic":
-            return self._open_marketplace()
+            there = (self._marketplace_store / "meta.json").is_file()
+        else:
+            self._require_root()
+            there = is_prepared(self.root, **self._conversion)
+        return None if there else f"{self.root} is to be made into a store of sequences"
+
+    def _require_root(self) -> None:
         if not self.root.exists():
             hint = "" if self.dataset == "files" else "; `python train.py prepare --config ...` downloads it"
             raise FileNotFoundError(f"data.init_args.root: {self.root} does not exist{hint}")
-        return prepare_store(
-            self.root,
+
+    @property
+    def _conversion(self) -> dict[str, Any]:
+        return {
             **self.columns,
-            min_item_interactions=self.min_item_interactions,
-            min_user_interactions=self.min_user_interactions,
-        )
+            "min_item_interactions": self.min_item_interactions,
+            "min_user_interactions": self.min_user_interactions,
+        }
+
+    def _open(self) -> InteractionStore:
+        if self.dataset == "synthetic":
+            return self._open_marketplace()
+        self._require_root()
+        return prepare_store(self.root, **self._conversion)
+
+    @property
+    def _marketplace_store(self) -> Path:
+        settings = json.dumps(asdict(self.marketplace))
+        return self.root / f"marketplace-{hashlib.sha256(settings.encode()).hexdigest()[:16]}"
 
     def _open_marketplace(self) -> InteractionStore:
         """The marketplace as a store, made once like any other data."""
-        settings = asdict(self.marketplace)
-        name = "marketplace-" + hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
-        if (self.root / name / "meta.json").is_file():
-            return InteractionStore.open(self.root / name)
+        root = self._marketplace_store
+        if (root / "meta.json").is_file():
+            return InteractionStore.open(root)
         events = self.marketplace.events()
         return InteractionStore.write(
-            self.root / name,
+            root,
             offsets=events.offsets,
             items=events.items,
             times=events.times,
             user_ids=[f"shopper-{number}" for number in range(1, self.marketplace.num_users + 1)],
             item_ids=[f"item-{number}" for number in range(1, self.marketplace.num_items + 1)],
-            source={"marketplace": settings},
+            source={"marketplace": asdict(self.marketplace)},
         )
 
     # -- every process -----------------------------------------------------------------------------------------------

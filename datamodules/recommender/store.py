@@ -178,23 +178,55 @@ def prepare_store(
         FileNotFoundError: nothing at ``source``.
         InteractionError: the source cannot be read; the message names file, line, found and expected.
     """
+    layout, settings, places = _planned(
+        source, user_column, item_column, time_column, min_item_interactions, min_user_interactions, cache
+    )
+    for place in places:
+        if (place / "meta.json").is_file():
+            return InteractionStore.open(place)
+    root = next((place for place in places[:-1] if _can_write(place.parent)), places[-1])
+    _log.info("converting %s (%s) to %s", layout.path, layout.kind, root)
+    return _convert(layout, root, min_item_interactions, min_user_interactions, settings)
+
+
+def is_prepared(
+    source: Path,
+    *,
+    user_column: str | None = None,
+    item_column: str | None = None,
+    time_column: str | None = None,
+    min_item_interactions: int = 5,
+    min_user_interactions: int = 1,
+) -> bool:
+    """Whether `prepare_store` with the same arguments would find its store; writes nothing. Raises as it does."""
+    _, _, places = _planned(
+        source, user_column, item_column, time_column, min_item_interactions, min_user_interactions, None
+    )
+    return any((place / "meta.json").is_file() for place in places)
+
+
+def _planned(
+    source: Path,
+    user_column: str | None,
+    item_column: str | None,
+    time_column: str | None,
+    min_items: int,
+    min_users: int,
+    cache: Path | None,
+) -> tuple[Layout, dict[str, Any], list[Path]]:
+    """What is there, what is to be made of it, and where that may be kept: the first place that can be written to."""
     layout = detect(Path(source), user_column=user_column, item_column=item_column, time_column=time_column)
     settings = {
         "version": VERSION,
         "format": layout.kind,
         "columns": [layout.user, layout.item, layout.time],
-        "min_item_interactions": min_item_interactions,
-        "min_user_interactions": min_user_interactions,
+        "min_item_interactions": min_items,
+        "min_user_interactions": min_users,
         "files": [_identity(path) for path in (layout.path, layout.titles) if path],
     }
     name = "interactions-" + hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
     places = [Path(cache)] if cache else [layout.path.parent / ".lockstep", Path("data/cache")]
-    for place in places:
-        if (place / name / "meta.json").is_file():
-            return InteractionStore.open(place / name)
-    root = next((place for place in places[:-1] if _can_write(place)), places[-1]) / name
-    _log.info("converting %s (%s) to %s", layout.path, layout.kind, root)
-    return _convert(layout, root, min_item_interactions, min_user_interactions, settings)
+    return layout, settings, [place / name for place in places]
 
 
 def _convert(layout: Layout, root: Path, min_items: int, min_users: int, settings: dict[str, Any]) -> InteractionStore:
