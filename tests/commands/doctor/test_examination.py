@@ -10,7 +10,9 @@ FINE = Finding("fine", "ok", "all is well")
 
 def test_findings_come_in_the_order_of_the_checks_and_the_checks_are_announced():
     announced = []
-    found = examine([Check("a", lambda: [FINE, FINE]), Check("b", lambda: [])], lambda check: announced.append(check.name))
+    found = examine(
+        [Check("a", lambda: [FINE, FINE]), Check("b", lambda: [])], lambda check: announced.append(check.name)
+    )
     assert found == [FINE, FINE] and announced == ["a", "b"]
 
 

@@ -27,7 +27,9 @@ TWO_NODES = Plan(nodes=2)
 @pytest.fixture
 def listener():
     """Somebody else's program on a port."""
-    code = "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    code = (
+        "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield process, int(process.stdout.readline())
     process.stdin.close()
@@ -93,7 +95,9 @@ def test_a_name_that_leads_elsewhere():
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a host name of its own takes root")
 def test_a_machine_whose_own_name_is_unknown():
     code = "import socket; from commands.doctor import host_name, interfaces, plan\n"
-    code += "for f in host_name.host_name(plan.Plan(nodes=2), {}, socket.gethostname(), interfaces.present_interfaces()):"
+    code += (
+        "for f in host_name.host_name(plan.Plan(nodes=2), {}, socket.gethostname(), interfaces.present_interfaces()):"
+    )
     code += "\n    print(f.status, f.found)"
     inside = f"hostname lockstep-nowhere && exec {sys.executable} -c '{code}'"
     command = ["unshare", "--uts", "sh", "-c", inside]

@@ -1,0 +1,167 @@
+"""Cores, threads, memory, shared memory and limits, made scarce for real where the system lets one."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from commands.doctor.cores import cores, threads
+from commands.doctor.limits import limits
+from commands.doctor.memory import memory, shared_memory
+from commands.doctor.plan import Plan
+from tests.conftest import REPOSITORY
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's limits")
+TWO, LOADING = Plan(devices=2), Plan(devices=2, workers=4)
+
+
+def elsewhere(code: str, before: str = "", shell: tuple[str, ...] = ()) -> list[dict[str, str]]:
+    """The findings of a process of its own, which has made something scarce for itself."""
+    program = "import json, os, resource\nfrom pathlib import Path\nfrom commands.doctor.plan import Plan\n"
+    program += f"{before}\nprint(json.dumps([f._asdict() for f in {code}]))"
+    command = [*shell, sys.executable, "-c", program]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    if "unshare" in shell and ("unshare failed" in result.stderr or "mount:" in result.stderr):
+        pytest.skip(result.stderr)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_cores_that_a_process_may_not_use_are_not_counted():
+    code = "cores.cores(Plan(devices=2, workers=1), os.cpu_count(), cores.allowed_cores(), cores.allowed_cores())"
+    pin = "from commands.doctor import cores\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
+    (finding,) = elsewhere(code, pin)
+    assert finding["status"] == "warn" and "2 processes are to share them" in finding["found"]
+    if os.cpu_count() > 1:
+        assert finding["found"].startswith(f"1 of {os.cpu_count()} cores may be used")
+
+
+def test_loaders_beyond_the_cores_and_a_quota():
+    (finding,) = cores(LOADING, 64, 64, 4.0)
+    assert finding.status == "warn" and "quota leaves 4" in finding.found
+    assert "--data.init_args.num_workers 1" in finding.remedy
+    (finding,) = cores(LOADING, 64, 64, 64.0)
+    assert (finding.status, finding.found) == ("ok", "64 cores")
+
+
+@pytest.mark.parametrize(
+    ("plan", "variables", "status", "words"),
+    [
+        (TWO, {}, "warn", "each of 2 processes on 8 cores starts 8 threads"),
+        (TWO, {"TORCHELASTIC_RUN_ID": "x"}, "ok", "not set"),  # torchrun sets it
+        (Plan(), {}, "ok", "8 threads"),
+        (TWO, {"OMP_NUM_THREADS": "8"}, "warn", "OMP_NUM_THREADS=8"),
+        (TWO, {"OMP_NUM_THREADS": "4"}, "ok", "OMP_NUM_THREADS=4"),
+        (TWO, {"OMP_NUM_THREADS": "4,1"}, "ok", "OMP_NUM_THREADS=4,1"),
+        (TWO, {"OMP_NUM_THREADS": "four"}, "warn", "'four'"),
+        (Plan(accelerator="cpu"), {"OMP_NUM_THREADS": "1"}, "warn", "OMP_NUM_THREADS=1"),
+    ],
+)
+def test_threads_against_cores_and_processes(plan, variables, status, words):
+    (finding,) = threads(plan, 8, 8.0, variables)
+    assert finding.status == status and words in finding.found
+    if status == "warn":
+        assert finding.remedy == f"export OMP_NUM_THREADS={8 // plan.processes()}"
+
+
+def test_a_container_with_a_quota_starts_a_thread_for_each_core_of_the_machine():
+    (finding,) = threads(Plan(), 64, 2.0, {})
+    assert finding.status == "warn" and "64 threads are started on 2 cores" in finding.found
+
+
+def test_processes_bound_to_the_same_cores():
+    *_, finding = threads(TWO, 8, 8.0, {"OMP_NUM_THREADS": "4", "OMP_PROC_BIND": "true"})
+    assert finding.status == "warn" and "unset OMP_PROC_BIND" == finding.remedy
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_control_group_that_allows_too_little_memory(tmp_path, version):
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    group = groups / ("memory/job" if version == 1 else "job")
+    group.mkdir(parents=True)
+    proc.mkdir()
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control")
+    names = names if version == 1 else ("memory.max", "memory.current", "memory.events")
+    (proc / "cgroup").write_text("4:memory:/job\n" if version == 1 else "0::/job\n")
+    for name, text in zip(names, (str(3 << 30), str(1 << 30), "oom_kill 0"), strict=True):
+        (group / name).write_text(text)
+    (finding,) = memory(Plan(), proc, groups)
+    assert finding.status == "ok" and finding.found.startswith("2.0 GiB available of 3.0 GiB, the limit of the")
+    (finding,) = memory(LOADING, proc, groups)  # two processes of 1 GiB with four loaders of 0.4 GiB each
+    assert finding.status == "fail" and "need about 5.2 GiB" in finding.found
+    assert "137" in finding.why and "num_workers 0" in finding.remedy
+    (finding,) = memory(Plan(devices=3), proc, groups)
+    assert finding.status == "warn"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a file system of its own takes root")
+def test_a_tiny_dev_shm():
+    shell = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh")
+    code = "memory.shared_memory(Plan(workers=4))"
+    (finding,) = elsewhere(code, "from commands.doctor import memory", shell)
+    assert finding["status"] == "fail" and finding["found"] == "64 MiB free of 64 MiB in /dev/shm"
+    assert "Bus error" in finding["why"] and "--shm-size" in finding["remedy"]
+
+
+def test_shared_memory_that_is_not_there_or_not_ours(tmp_path):
+    for plan, status in ((Plan(workers=1), "fail"), (Plan(workers="auto"), "fail"), (Plan(), "warn")):
+        (finding,) = shared_memory(plan, tmp_path / "shm")
+        assert finding.status == status and "is not there" in finding.found
+
+
+def test_shared_memory_that_is_small_for_so_many_loaders(tmp_path):
+    free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    (finding,) = shared_memory(Plan(workers=free // (256 << 20) + 2), tmp_path)
+    assert finding.status == "warn" and "loaders can need" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("name", "soft", "status", "words", "remedy"),
+    [
+        ("NOFILE", 256, "fail", "256 open files (ulimit -n", "ulimit -n"),
+        ("NOFILE", 1024, "warn", "1024 open files (ulimit -n", "ulimit -n"),
+        ("NPROC", 100, "fail", "100 processes and threads for this user", "ulimit -u"),
+        ("FSIZE", 1 << 20, "fail", "files of at most 1 MiB", "ulimit -f unlimited"),
+        ("AS", 64 << 30, "warn", "64 GiB of addresses", "ulimit -v unlimited"),
+    ],
+)
+def test_limits_of_the_shell(name, soft, status, words, remedy):
+    which = f"resource.RLIMIT_{name}"
+    before = (
+        f"from commands.doctor import limits\nresource.setrlimit({which}, ({soft}, resource.getrlimit({which})[1]))"
+    )
+    found = [each for each in elsewhere("limits.limits(Plan(devices=2, workers=4))", before) if words in each["found"]]
+    assert [each["status"] for each in found] == [status]
+    assert remedy in found[0]["remedy"]
+
+
+def test_core_dumps_of_any_size(tmp_path):
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
+        pytest.skip("the hard limit forbids them")
+    (tmp_path / "core_pattern").write_text("core\n")
+    before = "from commands.doctor import limits\nresource.setrlimit(resource.RLIMIT_CORE, (-1, -1))"
+    code = f"limits.limits(Plan(), core_pattern=Path({str(tmp_path / 'core_pattern')!r}))"
+    (finding,) = [each for each in elsewhere(code, before) if "core dumps" in each["found"]]
+    assert finding["remedy"] == "ulimit -c 0"
+
+
+def test_locked_memory_where_there_is_infiniband(tmp_path):
+    (tmp_path / "mlx5_0").mkdir()
+    before = "from commands.doctor import limits\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))"
+    code = f"limits.limits(Plan(nodes=2), infiniband=Path({str(tmp_path)!r}))"
+    (finding,) = [each for each in elsewhere(code, before) if "locked" in each["found"]]
+    assert finding["status"] == "fail" and "64 KiB" in finding["found"]
+
+
+def test_a_control_group_that_allows_few_processes(tmp_path):
+    group = tmp_path / "groups/pids/pod"
+    group.mkdir(parents=True)
+    (tmp_path / "cgroup").write_text("8:pids:/pod\n")
+    (group / "pids.max").write_text("100\n")
+    (group / "pids.current").write_text("40\n")
+    (finding,) = [f for f in limits(LOADING, tmp_path, tmp_path / "groups") if "control group" in f.found]
+    assert finding.status == "warn" and "allows 100 processes and threads, 40 are there" in finding.found
