@@ -27,9 +27,8 @@ TWO_NODES = Plan(nodes=2)
 @pytest.fixture
 def listener():
     """Somebody else's program on a port."""
-    code = (
-        "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
-    )
+    code = "import socket, sys; s = socket.create_server(('', 0)); "
+    code += "print(s.getsockname()[1], flush=True); sys.stdin.read()"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield process, int(process.stdout.readline())
     process.stdin.close()
