@@ -86,7 +86,7 @@ def _summary(findings: Sequence[Finding]) -> Text:
     counts = {each: sum(finding.status == each for finding in findings) for each in EXIT_CODES}
     verdict = {
         "ok": "Nothing stands in the way of a training.",
-        "warn": "A training will run, but slower than it could or not to its end.",
+        "warn": "A training can start; what is marked WARN may slow it down, or stop it later.",
         "fail": "A training would stop, hang or be wrong: mend what is marked FAIL first.",
     }[status]
     figures = ", ".join(f"{counts[each]} {_HEADINGS[each][0]}" for each in EXIT_CODES)
