@@ -13,12 +13,11 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionM
 from datamodules.image_classifier.batch import Images
 from engine.exact_mean import LossSum
 from engine.module import LockstepModule
+from lightning_modules.image_classifier.confusion_picture import confusion_picture
 from lightning_modules.image_classifier.moving_average import MovingAverage
 from lightning_modules.image_classifier.norm import Norm
 from lightning_modules.image_classifier.resnet import ResNet18
 from lightning_modules.image_classifier.vit import VisionTransformer
-
-_MOST_NAMED = 20  # classes of which a picture has names and counts
 
 
 class ImageClassifier(LockstepModule):
@@ -139,9 +138,8 @@ class ImageClassifier(LockstepModule):
         boards = [logger for logger in self.trainer.loggers if isinstance(logger, TensorBoardLogger)]
         if not boards:
             return
-        named = len(self.data.classes) <= _MOST_NAMED
-        figure, _ = self.confusion.plot(self._confused, add_text=named, labels=self.data.classes if named else None)
-        boards[0].experiment.add_figure(title, figure, self.trainer.global_step)
+        picture = confusion_picture(self._confused, self.data.classes)
+        boards[0].experiment.add_figure(title, picture, self.trainer.global_step)
 
     # -- prediction --------------------------------------------------------------------------------------------------
 
