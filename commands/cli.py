@@ -136,7 +136,6 @@ class LockstepCLI(LightningCLI):
             return
         config = self.config[self.subcommand]
         self._config_text = self._dump(config)
-        set_level(config.distributed_debug)
         team = launched_team(os.environ)
         if not config.run_name and config.trainer.num_nodes > 1 and team is None:
             raise ValueError("several nodes without torchrun or srun: give the processes of all nodes one --run_name")
@@ -155,6 +154,8 @@ class LockstepCLI(LightningCLI):
         config.trainer.devices, config.trainer.num_nodes = match_team(
             config.trainer.devices, config.trainer.num_nodes, team
         )
+        several = team is not None or config.trainer.devices not in (1, "1", "auto")
+        set_level(config.distributed_debug, over_gloo=several and not on_accelerator)
         if self.subcommand == "export":  # files become files: one process does it, without an accelerator
             one = {"accelerator": "cpu", "devices": 1, "num_nodes": 1, "strategy": "auto"}
             config.trainer.update(Namespace(one))

@@ -74,13 +74,6 @@ class SkipAt(At):
         pl_module.training_step = lambda *batch: None
 
 
-class OtherCollectiveAt(At):
-    """The process calls a collective that the others do not call: an all-reduce of another shape than theirs."""
-
-    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        torch.distributed.all_reduce(torch.zeros(7, 7))
-
-
 class RootOfZeroAt(At):
     """The loss stays what it is; its gradient is 0 x infinity."""
 
