@@ -11,6 +11,7 @@ from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.throughput import Throughput
 from callbacks.weights_and_biases import WandbSettings
+from commands.trainer import LockstepTrainer
 from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.context import ContextSettings
 from datamodules.document_qa.datamodule import DocumentDataModule
@@ -88,7 +89,7 @@ FAMILIES = {
     },
 }  # fmt: skip
 KNOWN = {
-    "trainer": [Trainer, DDPStrategy, ShardedStrategy],
+    "trainer": [LockstepTrainer, Trainer, DDPStrategy, ShardedStrategy],
     "wandb": [WandbSettings],
     "best_checkpoint": [BestCheckpoint],
     "last_checkpoint": [LastCheckpoint],

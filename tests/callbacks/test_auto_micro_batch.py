@@ -11,9 +11,10 @@ from callbacks.auto_micro_batch import _largest, _refuse
 from callbacks.memory_room import memory_room
 from engine.batch_plan import BatchPlan
 from engine.faults import AgreedFailure
-from tests.conftest import TINY
+from tests.conftest import REPOSITORY, TINY
 from tests.distributed.memory_faults import memory_fault
 from tests.distributed.tiny import Numbers, NumberStream
+from tests.temporal import TINY_TEMPORAL
 
 SHORT = [*TINY, "--trainer.max_steps", "3", "--model.init_args.dropout", "0.2"]
 AUTO = ["--trainer.auto_micro_batch", "true"]
@@ -34,6 +35,26 @@ def test_training_is_that_of_the_same_micro_batch_given_by_hand(lockstep, said):
     assert found["state_dict"].keys() == given["state_dict"].keys()
     assert all(torch.equal(found["state_dict"][key], weight) for key, weight in given["state_dict"].items())
     assert found["loops"] == given["loops"]
+
+
+DIGITS = [
+    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"), "--trainer.accelerator", "cpu",
+    "--trainer.enable_progress_bar", "false",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", [TINY_TEMPORAL, DIGITS], ids=["temporal", "image_classifier"])
+def test_no_family_is_left_a_trace(lockstep, family):
+    """Batch norms' statistics, the numbers of mixups and dropout, and the order of the samples are as they would be."""
+    auto, plain = (
+        torch.load(
+            lockstep("fit", *family, "--trainer.max_steps", "2", "--trainer.auto_micro_batch", given, name=given).folder
+            / "checkpoints/last.ckpt",
+            weights_only=True,
+        )["state_dict"]
+        for given in ("true", "false")
+    )
+    assert auto.keys() == plain.keys() and all(torch.equal(auto[key], weight) for key, weight in plain.items())
 
 
 def test_where_not_even_one_fits_all_end_with_what_else_helps(fit, said):
