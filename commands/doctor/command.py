@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, NoReturn
 
+from commands.doctor.config_checks import config_checks
 from commands.doctor.examination import examine, left_behind
 from commands.doctor.finding import Check, Finding
 from commands.doctor.machine import machine_checks
@@ -44,8 +45,8 @@ docs/doctor.md tells more."""
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """`python train.py doctor ...`; `arguments` are those behind the word `doctor`."""
     given = list(sys.argv[2:] if arguments is None else arguments)
-    as_object, settings = _parse(given)
-    team = _team()
+    as_object, patience, settings = _parse(given)
+    team = _team(patience)
     with redirect_stdout(sys.stderr) if as_object else nullcontext():  # the object stands alone in the output
         checks = [*(team.checks() if team else ()), *_checks(settings)]
         findings = _examined(checks, spinner=not as_object and team is None and sys.stderr.isatty())
@@ -62,39 +63,43 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     raise SystemExit(code)
 
 
-def _parse(arguments: list[str]) -> tuple[bool, list[str]]:
-    """Whether JSON is wanted, and what is said about the config: `--config FILE ... --KEY VALUE ...`."""
+def _parse(arguments: list[str]) -> tuple[bool, float, list[str]]:
+    """Whether JSON is wanted, how long to wait for others, and the settings: `--config FILE ... --KEY VALUE ...`."""
     parser = argparse.ArgumentParser(
         prog="train.py doctor",
-        usage="train.py doctor [--json] [--config FILE [--config OVERLAY ...] [--KEY VALUE ...]]",
+        usage="train.py doctor [--json] [--wait SECONDS] [--config FILE [--config OVERLAY ...] [--KEY VALUE ...]]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    wait = "under a launcher: how long processes wait for each other to come (default: 120)"
+    parser.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help=wait)
     parser.add_argument(
         "-c", "--config", action="append", metavar="FILE", default=[], help="as for fit; several are laid over another"
     )
     known, others = parser.parse_known_args(arguments)
     if others and not known.config:
         parser.error(f"{' '.join(others)}: settings are those of a config; add --config FILE")
-    return known.json, [word for word in arguments if word != "--json"]
+    settings = [word for file in known.config for word in ("--config", file)] + others
+    return known.json, known.wait, settings
 
 
-def _team() -> "Team | None":
+def _team(patience: float) -> "Team | None":
     """The processes that a launcher has started beside this one, if there are some."""
     warnings.filterwarnings("ignore", message=".*`srun` command is available.*")
     try:
         from commands.doctor.team import Team
     except ImportError:  # without torch or lightning nobody can be met; the checks of the machine say what is missing
         return None
-    team = Team()
+    team = Team(patience=patience)
     return team if team.is_one else None
 
 
 def _checks(settings: list[str]) -> list[Check]:
-    return machine_checks(planned(settings, os.environ), os.environ)
+    plan = planned(settings, os.environ)
+    return [*machine_checks(plan, os.environ), *config_checks(settings, plan)]
 
 
 def _examined(checks: list[Check], spinner: bool) -> list[Finding]:

@@ -28,7 +28,7 @@ def config_checks(arguments: Sequence[str], plan: Plan, runs: Path = Path("runs"
         plan: what is to be started.
         runs: where the runs' folders are made.
     """
-    if not any(word in ("--config", "-c") or word.startswith("--config=") for word in arguments):
+    if "--config" not in arguments:
         return []
     training = _Training(list(arguments), plan, runs)
     return [
@@ -75,8 +75,11 @@ class _Training:
         try:
             _made(config, part)
         except Exception as error:
+            said: BaseException = error
+            while said.__cause__ is not None:  # the parser wraps what the class has said
+                said = said.__cause__
             yield Finding(
-                "config", "fail", f"{part}: {error}", "a training with this config ends before it begins",
+                "config", "fail", f"{part}: {said}", "a training with this config ends before it begins",
                 f"correct it in the config ({self._named}) or over it: --KEY VALUE",
             )  # fmt: skip
 
@@ -188,7 +191,8 @@ def _computed(tried: "Tried", batch: "BatchPlan", beside: int) -> Finding:
     each = f" for each of {beside} processes" * (beside > 1 and not on_gpu)
     words = (
         f"{batch.micro_batch_size} samples on {tried.device}: loss {tried.loss:.4g}, {tried.seconds * 1e3:.0f} ms, "
-        f"peak {tried.peak / 2**30:.2f} GiB{each} of {there / 2**30:.1f} GiB; {tried.gradients / 2**20:.1f} MiB of gradients"
+        f"peak {tried.peak / 2**30:.2f} GiB{each} of {there / 2**30:.1f} GiB; {tried.gradients / 2**20:.1f} MiB of "
+        "gradients"
     )
     if tried.loss != tried.loss or abs(tried.loss) == float("inf"):
         why = "the first step would be left out, and the training would stop soon"
@@ -248,19 +252,15 @@ def _shards(strategy: Any) -> bool:
 
 def _files(arguments: Sequence[str]) -> tuple[list[Path], Any]:
     """The config files of a command line, and a function that puts texts in their places."""
-    places = [place for place, word in enumerate(arguments) if arguments[place - 1 : place] in (["--config"], ["-c"])]
-    words = list(arguments)
-    for place, word in enumerate(words):
-        if word.startswith("--config="):
-            places.append(place)
-    files = [Path(words[place].removeprefix("--config=")) for place in sorted(places)]
+    places = [place + 1 for place, word in enumerate(arguments) if word == "--config"]
 
     def with_texts(texts: Sequence[str]) -> list[str]:
-        given = list(words)
-        for place, text in zip(sorted(places), texts, strict=False):
-            given[place] = f"--config={text}" if given[place].startswith("--config=") else text
+        given = list(arguments)
+        for place, text in zip(places, texts, strict=True):
+            given[place] = text
         return given
 
+    files = [Path(arguments[place]) for place in places]
     return files, with_texts
 
 

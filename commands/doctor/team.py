@@ -1,12 +1,14 @@
 """The doctor under torchrun or srun: the processes meet, compare themselves, compute together, and report as one."""
 
 import os
+import signal
 import socket
 import statistics
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import commands.lean_imports  # noqa: F401  (before lightning)
 from commands.doctor.finding import Check, Finding
 from commands.doctor.meeting import Meeting, NoMeeting, life_of
 from commands.doctor.merging import merged
@@ -79,6 +81,8 @@ class Team:
     def leave(self) -> None:
         """After this the first process may end."""
         if self.meeting is not None:
+            # torchrun ends all when one ends with another code than 0, as all are about to.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self.meeting.leave()
 
     # -- checks ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,188 @@
+"""Each finding about a config is provoked by a config, a folder or a file that is really so."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands.doctor.config_checks import config_checks
+from commands.doctor.config_errors import config_errors
+from commands.doctor.examination import examine
+from commands.doctor.plan import planned
+from tests.conftest import REPOSITORY
+from tests.distributed.tiny import TINY_FAMILY
+
+TINY = [*TINY_FAMILY, "--data.init_args.batch_size", "8"]
+QUICKSTART = ["--config", str(REPOSITORY / "configs/recommender/quickstart.yaml"), "--trainer.accelerator", "cpu"]
+
+
+@pytest.fixture
+def doctor(tmp_path, monkeypatch):
+    """What the checks of a config find, in an empty folder: {check: [finding, ...]}."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PL_GLOBAL_SEED", "")
+    monkeypatch.setenv("LOCKSTEP_DEBUG", "")
+
+    def look(*arguments, only=None):
+        checks = config_checks(arguments, planned(arguments, {}))
+        by_check = {}
+        for finding in examine(check for check in checks if only is None or check.name in only):
+            by_check.setdefault(finding.check, []).append(finding)
+        return by_check
+
+    return look
+
+
+def status(findings):
+    return {check: [finding.status for finding in found] for check, found in findings.items()}
+
+
+def test_all_is_well_and_nothing_is_left_of_the_trial(doctor, tmp_path):
+    found = doctor(*TINY, "--trainer.devices", "2", "--data.init_args.micro_batch_size", "2")
+    assert set(map(tuple, status(found).values())) == {("ok",)}, found
+    assert found["batch"][0].found == "global batch 8 = 2 processes x 2 samples x 2 accumulation steps"
+    assert found["data"][0].found == "50 samples to train on"
+    assert "2 samples on cpu: loss" in found["micro batch"][0].found
+    assert "4 checkpoints of" in found["checkpoint folder"][0].found
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_config_there_is_nothing_to_check():
+    assert config_checks(["--trainer.devices", "2"], planned([], {})) == []
+
+
+def test_all_errors_of_all_files_are_told_at_once_with_their_lines(doctor, tmp_path):
+    (tmp_path / "one.yaml").write_text(
+        "model:\n"
+        "  init_args:\n"
+        "    hidden_sze: 64\n"
+        "    attention: time_intervall\n"
+        "trainer:\n"
+        "  max_epochz: 3\n"
+        "  callbacks:\n"
+        "    - class_path: EarlyStopping\n"
+        "      init_args: {monitor: val/x, patienze: 3}\n"
+    )
+    (tmp_path / "two.yaml").write_text("trainer:\n  max_steps: ten\ndata: {init_args: {batch_size: 12.5}}\n")
+    (tmp_path / "broken.yaml").write_text("model: [1\n")
+    files = [word for name in ("one", "two", "broken", "absent") for word in ("--config", f"{name}.yaml")]
+    found = [finding.found for finding in doctor(*QUICKSTART, *files)["config"]]
+    assert sorted(text.partition(": ")[0] for text in found) == [
+        "absent.yaml", "broken.yaml:2", "one.yaml:3", "one.yaml:4", "one.yaml:6", "one.yaml:9", "two.yaml:2",
+        "two.yaml:3",
+    ]  # fmt: skip
+    text = "\n".join(found)
+    assert "one.yaml:4: model.init_args.attention: Expected a Literal['standard', 'time_interval'], found" in text
+    assert "two.yaml:3: data.init_args.batch_size: Expected a int or null, found 12.5" in text
+    assert "one.yaml:6: trainer.max_epochz: there is no such setting" in text
+
+
+def test_a_mistake_on_the_command_line_and_settings_that_do_not_fit_together(doctor):
+    (error,) = doctor(*TINY, "--trainer.max_stepz", "3")["config"]
+    assert error.found == "config: unrecognized arguments: --trainer.max_stepz 3; did you mean --trainer.max_steps?"
+    (error,) = doctor(*QUICKSTART, "--data.init_args.dataset", "files")["config"]
+    assert error.found.startswith("data: data.init_args.root: null; give the folder")
+
+
+def test_an_error_that_nothing_mends_ends_the_search(tmp_path):
+    (tmp_path / "a.yaml").write_text("a: 1\n")
+
+    def parse(texts):
+        raise ValueError('Parser key "b": cannot be')
+
+    (error,) = config_errors([tmp_path / "a.yaml"], parse)
+    assert error.found == "command line: b: cannot be"
+
+
+def test_a_batch_that_does_not_divide(doctor):
+    found = doctor(*TINY, "--trainer.devices", "3")
+    (error,) = found["batch"]
+    assert error.status == "fail" and "does not split evenly over 3 processes" in error.found
+    assert "micro batch" not in found and status(found)["checkpoint folder"] == ["ok"]  # the others go on
+
+
+def test_data_that_are_missing_and_data_that_are_not_prepared(doctor, tmp_path):
+    (error,) = doctor(*QUICKSTART, "--data.init_args.dataset", "ml-1m")["data"]
+    assert error.status == "fail" and "data/ml-1m does not exist" in error.found
+    assert error.remedy.startswith("python train.py prepare --config ")
+    (warning,) = doctor(*QUICKSTART)["data"]
+    assert warning.status == "warn" and warning.found == "data/synthetic is to be made into a store of sequences"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_that_open_and_give_nothing_and_a_step_that_fails(doctor):
+    (error,) = doctor(*TINY, "--data.init_args.length", "0")["data"]
+    assert error.status == "fail"
+    (error,) = doctor(*TINY, "--model", "tests.commands.doctor.broken_models.OutOfMemory")["micro batch"]
+    assert "OutOfMemoryError: CUDA out of memory" in error.found
+    assert error.remedy == "--data.init_args.micro_batch_size 4  # the global batch stays as it is"
+    (error,) = doctor(*TINY, "--model", "tests.commands.doctor.broken_models.NotFinite")["micro batch"]
+    assert error.status == "fail" and "loss nan" in error.found
+
+
+def test_weights_and_tokenizers(doctor, tmp_path, monkeypatch):
+    config = ["--config", str(REPOSITORY / "configs/temporal/qwen2.5-0.5b.yaml"), "--trainer.accelerator", "cpu"]
+    name = ["--model.init_args.language_model.path", "--data.init_args.tokenizer"]
+    cache = tmp_path / "hub"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    found = doctor(*config)["weights"]
+    assert [finding.status for finding in found] == ["fail", "fail"]
+    assert "Qwen/Qwen2.5-0.5B-Instruct is not in" in found[0].found and "HF_HUB_OFFLINE is set" in found[0].found
+    assert found[0].remedy.startswith("hf download Qwen/Qwen2.5-0.5B-Instruct")
+
+    shards, tokenizer = tmp_path / "shards", tmp_path / "tokenizer"
+    for folder, files in {shards: ("config.json", "a.safetensors"), tokenizer: ("tokenizer.json",)}.items():
+        folder.mkdir()
+        for file in files:
+            (folder / file).write_text("{}")
+    here = [name[0], str(shards), name[1], str(tokenizer)]
+    assert status(doctor(*config, *here, only=["config", "weights"]))["weights"] == ["ok", "ok"]
+    (shards / "model.safetensors.index.json").write_text('{"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}')
+    (tokenizer / "tokenizer.json").unlink()
+    torn, empty = doctor(*config, *here)["weights"]
+    assert "shards has no b.safetensors; found a.safetensors, config.json" in torn.found
+    assert "tokenizer has no tokenizer.json; found nothing" in empty.found
+    gone = doctor(*config, name[0], "./gone", name[1], str(tokenizer))["weights"]
+    assert "there is no directory ./gone" in gone[0].found
+
+
+def test_an_earlier_stage_that_is_not_there(doctor):
+    config = str(REPOSITORY / "configs/vision_language/quickstart_sft.yaml")
+    found = doctor("--config", config, "--trainer.accelerator", "cpu")
+    assert [f.status for f in found["weights"]] == ["fail"] and "no trained run" in found["weights"][0].found
+    assert status(found)["micro batch"] == ["ok"], found  # with new weights it takes the same
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting takes Linux and root")
+def test_a_folder_that_is_read_only_too_small_or_full(doctor, tmp_path):
+    small = tmp_path / "runs"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "lockstep", str(small)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(mounted.stderr.decode())
+    wide = ["--model", "tests.commands.doctor.broken_models.Wide"]
+    try:
+        (error,) = doctor(*TINY, *wide)["checkpoint folder"]
+        assert error.status == "fail" and "64.0 MiB free; 4 checkpoints of 24.0 MiB need 96.0 MiB" in error.found
+        (small / "others").write_bytes(bytes(64 * 2**20 - 8192))
+        (error,) = doctor(*TINY)["checkpoint folder"]
+        assert error.status == "fail" and "No space left on device" in error.found
+        (small / "others").unlink()
+        subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+        (error,) = doctor(*TINY)["checkpoint folder"]
+        assert error.status == "fail" and "Read-only file system" in error.found
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_disk_that_is_slower_than_the_training(tmp_path):
+    from commands.doctor.checkpoint_folder import checkpoint_findings
+
+    free = shutil.disk_usage(tmp_path).free
+    (warning,) = checkpoint_findings(tmp_path / "runs", free // 8, 4, step=1e-6, steps_between=10)
+    assert warning.status == "warn" and "10 steps between two take 0.0 s" in warning.found
+    assert list(Path(tmp_path).iterdir()) == []
