@@ -27,24 +27,25 @@ def make_norm(kind: Norm, channels: int) -> nn.Module:
     return nn.BatchNorm2d(channels) if kind == "batch" else SyncBatchNorm(channels)
 
 
-class SyncBatchNorm(nn.SyncBatchNorm):
-    """torch's, which is for GPUs alone, and the same in plain operations for processes without one."""
+class SyncBatchNorm(nn.BatchNorm2d):
+    """A batch norm over the images of all processes, in plain operations: torch's own is for GPUs alone."""
 
     def forward(self, input: Tensor) -> Tensor:
-        apart = self.training and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-        if input.is_cuda or not apart:
+        several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        if not (self.training and several):
             return super().forward(input)
-        images = torch.full((1,), float(input.numel() // input.shape[1]))
-        count, total = _Sum.apply(torch.cat([images, input.sum((0, 2, 3))])).split([1, input.shape[1]])
+        values = input.float()
+        places = values.new_full((1,), values.numel() / values.shape[1])
+        count, total = _Sum.apply(torch.cat([places, values.sum((0, 2, 3))])).split([1, values.shape[1]])
         mean = total / count
-        centred = input - mean[:, None, None]
+        centred = values - mean[:, None, None]
         variance = _Sum.apply(centred.square().sum((0, 2, 3))) / count
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             self.running_mean.lerp_(mean, self.momentum)
             self.running_var.lerp_(variance * (count / (count - 1)), self.momentum)
         scale = self.weight * (variance + self.eps).rsqrt()
-        return centred * scale[:, None, None] + self.bias[:, None, None]
+        return (centred * scale[:, None, None] + self.bias[:, None, None]).to(input.dtype)
 
 
 class _Sum(torch.autograd.Function):
