@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.bad_sample import BadSample
 from engine.sampling import FILLER, Draw
 from engine.workers import at
 
@@ -17,25 +18,6 @@ Made = TypeVar("Made")
 
 OnBadSample = Literal["stop", "skip"]
 """What becomes of a sample that cannot be used: the run ends and names it, or it is left out, up to a limit."""
-
-
-class BadSample(ValueError):
-    """A sample that cannot be used: its row is malformed, its image cannot be decoded. Its message names file and row.
-
-    A data set raises it of what is wrong with a sample. What is wrong with the run (a missing folder, a disk that does
-    not answer, a wrong setting) is another error, and always ends it.
-
-    Args:
-        what: names the sample, with file and row where it has them, and says what is wrong.
-        sample: its index, if whoever raises it knows that; otherwise it is found by loading the batch one by one.
-    """
-
-    def __init__(self, what: str, sample: int | None = None) -> None:
-        super().__init__(what)
-        self.sample = sample
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.sample)
 
 
 class LeftOut(NamedTuple):

@@ -1,7 +1,6 @@
 """What is wrong with one sample, as against with the run."""
 
-
-from engine.bad_samples import BadSample
+from engine.bad_sample import BadSample
 
 
 class UnusableSample(BadSample):

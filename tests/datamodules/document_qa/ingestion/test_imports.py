@@ -1,0 +1,13 @@
+"""What a worker of the ingestion imports: each of them pays for it in memory and in seconds."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_without_torch():
+    code = "import sys, datamodules.document_qa.ingestion.ingest; print({'torch', 'lightning'} & set(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[4], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "set()"
