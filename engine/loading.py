@@ -142,9 +142,11 @@ class MeasuredLoader(DataLoader):
         """`global batch 17 of epoch 2 (samples 5, 91), at sample 91`, or several of them; counted from 0."""
         data = self.dataset.data if isinstance(self.dataset, Reader) else self.dataset
         what = "position" if isinstance(data, StreamBatches) else "sample"
+        at = self.started.places(sorted(workers)) if self.started is not None else []
+        at = [place for place in at if any(place in draw.indices for draw in draws)]
+        # Where it is known which sample a worker was at, its other batches did not come to their turn.
+        draws = [draw for draw in draws if any(place in draw.indices for place in at)] if at else draws
         places = [f"{self.kind} {draw.number} of epoch {draw.epoch} ({what}s {_names(draw)})" for draw in draws]
-        asked = {int(index) for draw in draws for index in draw.indices}
-        at = [place for place in (self.started.places(sorted(workers)) if self.started else ()) if place in asked]
         return (" or ".join(places) or f"a {self.kind}") + "".join(f", at {what} {place}" for place in at)
 
     def state_dict(self) -> dict[str, Any]:

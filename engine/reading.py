@@ -2,11 +2,11 @@
 
 from typing import Any, NamedTuple
 
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import Dataset, default_convert, get_worker_info
 
 from engine.bad_samples import LeftOut, without_bad
 from engine.sampling import Draw
-from engine.shared_memory import require_room, tensor_bytes
+from engine.shared_memory import put_there
 
 
 class Loaded(NamedTuple):
@@ -35,6 +35,5 @@ class Reader(Dataset[Loaded]):
         batch, left_out = without_bad(self.data.__getitem__, draw) if self.leave_out else (self.data[draw], ())
         if get_worker_info() is None:
             return Loaded(batch, left_out)
-        size = tensor_bytes(batch)
-        require_room(size)
-        return Loaded(batch, left_out, size)
+        batch = default_convert(batch)  # as the DataLoader would: arrays become tensors
+        return Loaded(batch, left_out, put_there(batch))

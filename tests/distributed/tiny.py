@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import SumMetric
 
+from engine.bad_samples import BadSample
 from engine.datamodule import LockstepDataModule
 from engine.exact_mean import LossSum
 from engine.module import LockstepModule
@@ -45,7 +46,7 @@ class Rows(NamedTuple):
 class Fault(NamedTuple):
     """What happens to whoever loads a sample."""
 
-    kind: Literal["raise", "exit", "kill"]
+    kind: Literal["raise", "exit", "kill", "bad"]
     sample: int
 
     def strike(self, samples: NDArray[np.int64]) -> None:
@@ -55,6 +56,8 @@ class Fault(NamedTuple):
             os._exit(3)
         if self.kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.kind == "bad":
+            raise BadSample(f"sample {self.sample}: injected")
         raise ValueError(f"injected at sample {self.sample}")
 
 
@@ -113,7 +116,7 @@ class TinyData(LockstepDataModule):
         length: int = 50,
         evaluation_length: int = 11,
         stream: bool = False,
-        fault: Literal["raise", "exit", "kill"] | None = None,
+        fault: Literal["raise", "exit", "kill", "bad"] | None = None,
         fault_sample: int = 0,
         short_process: int = 0,
         short_by: int = 0,
