@@ -13,6 +13,8 @@ _LONGEST = 2_000  # characters of what is wrong with a sample; it may quote the 
 class BadSampleList:
     """Each sample of a stage is listed once, also when it is drawn in every epoch and the run is resumed.
 
+    A stream's samples are told by their position, another one in each epoch, and so listed once an epoch.
+
     Args:
         folder: the run's.
     """
