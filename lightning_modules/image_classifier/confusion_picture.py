@@ -1,6 +1,7 @@
 """A confusion matrix as a picture."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -11,19 +12,24 @@ if TYPE_CHECKING:
 _MOST_NAMED = 20  # classes of which a picture has names and counts
 
 
+def require_matplotlib() -> None:
+    """Before an hour of training, and on all processes.
+
+    Raises:
+        ValueError: matplotlib is not installed.
+    """
+    if find_spec("matplotlib") is None:
+        raise ValueError("confusion matrices are drawn by matplotlib: pip install -e '.[images]'")
+
+
 def confusion_picture(counts: Tensor, classes: Sequence[str]) -> "Figure":
     """
     Args:
         counts: [K, K], how often an image of class i was taken for class j.
         classes: K names.
-
-    Raises:
-        ValueError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ValueError("confusion matrices are drawn by matplotlib: pip install -e '.[images]'") from error
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(7, 6), layout="constrained")
     axes, cells = figure.subplots(), counts.cpu().numpy()
     figure.colorbar(axes.imshow(cells, cmap="Blues"))

@@ -13,7 +13,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionM
 from datamodules.image_classifier.batch import Images
 from engine.exact_mean import LossSum
 from engine.module import LockstepModule
-from lightning_modules.image_classifier.confusion_picture import confusion_picture
+from lightning_modules.image_classifier.confusion_picture import confusion_picture, require_matplotlib
 from lightning_modules.image_classifier.moving_average import MovingAverage
 from lightning_modules.image_classifier.norm import Norm
 from lightning_modules.image_classifier.resnet import ResNet18
@@ -59,6 +59,7 @@ class ImageClassifier(LockstepModule):
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
+        require_matplotlib()
         if self.ema_decay is not None and isinstance(self.trainer.strategy, (FSDPStrategy, ModelParallelStrategy)):
             raise ValueError("model.init_args.ema_decay averages whole weights and FSDP has shards: null, or ddp")
 

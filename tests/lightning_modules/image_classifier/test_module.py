@@ -2,12 +2,18 @@
 
 import json
 import math
+import sys
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from lightning.pytorch.strategies import FSDPStrategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from datamodules.image_classifier import cifar
+from datamodules.image_classifier.sources import digits
+from lightning_modules.image_classifier import confusion_picture
+from lightning_modules.image_classifier.module import ImageClassifier
 from tests.conftest import REPOSITORY
 from tests.image_files import COLOURS, cifar_archive, write_colours
 
@@ -67,6 +73,24 @@ def test_the_configs_of_cifar_run(lockstep, tmp_path, monkeypatch, dataset):
     losses = run.series("train/loss")
     assert sorted(losses) == [1, 2] and all(map(math.isfinite, losses.values()))
     assert 0 <= run.series(yaml.safe_load(config.read_text())["best_checkpoint"]["monitor"])[2] <= 1
+
+
+def test_what_is_not_installed_is_named(lockstep, tmp_path, monkeypatch):
+    options = colours(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(confusion_picture, "find_spec", lambda name: None)
+        with pytest.raises(ValueError, match=r"drawn by matplotlib: pip install -e '.\[images\]'"):
+            lockstep("fit", *options, name="a")
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ValueError, match=r"scikit-learn has them; pip install -e '.\[images\]'"):
+        digits(0.1)
+
+
+def test_there_is_no_average_of_shards():
+    module = ImageClassifier(ema_decay=0.9)
+    module._trainer = SimpleNamespace(strategy=FSDPStrategy())
+    with pytest.raises(ValueError, match="FSDP has shards"):
+        module.setup("test")
 
 
 def test_a_decay_that_keeps_everything_is_refused(lockstep, tmp_path):
