@@ -3,6 +3,7 @@
 Each rests on those before it: where a config does not parse, what follows from it is not looked at.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +22,19 @@ _TIGHT = 0.9
 """Of a device's memory."""
 
 
-def config_checks(arguments: Sequence[str], plan: Plan, runs: Path = Path("runs")) -> list[Check]:
+def config_checks(
+    arguments: Sequence[str], plan: Plan, environ: Mapping[str, str] = os.environ, runs: Path = Path("runs")
+) -> list[Check]:
     """
     Args:
         arguments: as `--config FILE --config OVERLAY --trainer.devices 4`; without a config there is nothing to check.
-        plan: what is to be started.
+        plan: what is to be started, where no launcher has started it.
+        environ: what a launcher says.
         runs: where the runs' folders are made.
     """
     if "--config" not in arguments:
         return []
-    training = _Training(list(arguments), plan, runs)
+    training = _Training(list(arguments), plan, environ, runs)
     return [
         Check("config", training.parses, 180),
         Check("batch", training.splits, 60),
@@ -47,9 +51,11 @@ class _Training:
 
     arguments: list[str]
     plan: Plan
+    environ: Mapping[str, str]
     runs: Path
     config: "Namespace | None" = None
     batch: "BatchPlan | None" = None
+    per_node: int = 1
     weights_are_here: bool = False
     data_is_here: bool = False
     tried: "Tried | None" = None
@@ -88,10 +94,20 @@ class _Training:
             return
         import torch
 
+        from commands.processes import launched_team, match_team
         from engine.batch_plan import BatchPlan
 
-        own = torch.cuda.device_count() if self.config.trainer.accelerator != "cpu" else 0
-        processes = self.plan.processes(own or 1) * (self.plan.nodes or 1)
+        trainer = self.config.trainer
+        try:
+            team = launched_team(self.environ)
+            match_team(trainer.devices, trainer.num_nodes, team)
+        except ValueError as error:
+            why = "the training ends before it begins"
+            yield Finding("batch", "fail", str(error), why, "--trainer.devices auto, and --trainer.num_nodes as started")
+            return
+        own = torch.cuda.device_count() if trainer.accelerator != "cpu" else 0
+        self.per_node = team.per_node if team else self.plan.processes(own or 1)
+        processes = self.per_node * (team.nodes if team else self.plan.nodes or 1)
         given = self.config.data.init_args
         sizes = {key: given.get(key) for key in ("batch_size", "batch_size_per_device", "micro_batch_size")}
         try:
@@ -166,7 +182,7 @@ class _Training:
             yield Finding("data", "ok", f"{self.tried.samples:,} samples to train on")
         for words in self.tried.warnings:
             yield Finding("micro batch", "warn", words, "the program warned of it in its first steps", "see docs/")
-        yield _computed(self.tried, self.batch, self.plan.processes(1))
+        yield _computed(self.tried, self.batch, self.per_node)
 
     def saves(self) -> Iterator[Finding]:
         if self.config is None:

@@ -26,8 +26,8 @@ def doctor(tmp_path, monkeypatch):
     monkeypatch.setenv("PL_GLOBAL_SEED", "")
     monkeypatch.setenv("LOCKSTEP_DEBUG", "")
 
-    def look(*arguments, only=None):
-        checks = config_checks(arguments, planned(arguments, {}))
+    def look(*arguments, only=None, **environ):
+        checks = config_checks(arguments, planned(arguments, environ), environ)
         by_check = {}
         for finding in examine(check for check in checks if only is None or check.name in only):
             by_check.setdefault(finding.check, []).append(finding)
@@ -102,6 +102,14 @@ def test_a_batch_that_does_not_divide(doctor):
     (error,) = found["batch"]
     assert error.status == "fail" and "does not split evenly over 3 processes" in error.found
     assert "micro batch" not in found and status(found)["checkpoint folder"] == ["ok"]  # the others go on
+
+
+def test_a_launcher_that_starts_another_number_than_the_config_wants(doctor):
+    launched = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    (error,) = doctor(*TINY, "--trainer.devices", "2", only=["config", "batch"], **launched)["batch"]
+    assert "the launcher started 4 process(es) on each of 1 node(s), but the config has trainer.devices 2" in error.found
+    (fine,) = doctor(*TINY, only=["config", "batch"], **launched)["batch"]
+    assert fine.found == "global batch 8 = 4 processes x 2 samples x 1 accumulation step"
 
 
 def test_data_that_are_missing_and_data_that_are_not_prepared(doctor, tmp_path):
