@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from callbacks.memory_advice import FORWARD, advice, peak
-from callbacks.memory_room import memory_room
+from callbacks.memory_room import give_back, memory_room
 from callbacks.watchdog import longer_than_a_step
 from engine.batch_plan import BatchPlan
 from engine.datamodule import LockstepDataModule
@@ -85,9 +85,7 @@ class AutoMicroBatch(Callback):
                 raise
             fits, found = False, advice(trainer, pl_module, FORWARD, batch)
         del batch
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(device)
+        give_back(device)
         return bool(gathered(torch.tensor(int(fits), device=device)).min()), found
 
 

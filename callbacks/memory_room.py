@@ -1,5 +1,7 @@
 """A limit under which a CPU's allocator says that memory has run out, where the kernel would kill the process."""
 
+import ctypes
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,16 +22,29 @@ def memory_room(device: torch.device, processes: int) -> Iterator[None]:
         processes: of the machine that do the same now.
     """
     status = host_memory.status()
-    if device.type != "cpu" or "VmData" not in status:
+    if device.type != "cpu" or "RssAnon" not in status:
         yield
         return
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    most = status["VmData"] + int(_LEFT * host_memory.available()) // processes
+    # Not from VmData on, which has what was freed and is mapped still: that it may be taken once more, it does not say.
+    most = status["RssAnon"] + int(_LEFT * host_memory.available()) // processes
     allowed = [limit for limit in before if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min([most, *allowed]), before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def give_back(device: torch.device) -> None:
+    """What an attempt has freed goes back to where it came from; else the next one has so much less, in pieces."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    elif host_memory.status():
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; others keep little
+        if trim is not None:
+            trim(0)

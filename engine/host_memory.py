@@ -107,12 +107,12 @@ def memory_groups(proc: Path = _PROC, groups: Path = _GROUPS) -> Iterator[Path]:
 
 
 def status(proc: Path = _PROC) -> dict[str, int]:
-    """Linux's own figures of this process in bytes: VmRSS, VmData, ... (man 5 proc_pid_status); elsewhere none."""
+    """Linux's own figures of this process in bytes: VmData, RssAnon, ... (man 5 proc_pid_status); elsewhere none."""
     try:
         lines = (proc / "status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return {}
-    words = (line.split() for line in lines if line.startswith("Vm"))
+    words = (line.split() for line in lines if line.startswith(("Vm", "Rss")))
     return {name.rstrip(":"): int(number) * 1024 for name, number, _ in words}
 
 
