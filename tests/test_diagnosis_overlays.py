@@ -25,11 +25,11 @@ def level(monkeypatch):
 
 @ANOMALY
 def test_debug_learns_one_batch_by_heart(lockstep, level):
-    fast = ["--trainer.max_epochs", "60", "--model.init_args.learning_rate", "0.03", "--model.init_args.warmup_steps"]
+    fast = ["--trainer.max_epochs", "30", "--model.init_args.learning_rate", "0.03", "--model.init_args.warmup_steps"]
     run = lockstep("fit", *TINY, *DEBUG, *fast, "0", name="a")
     losses = run.series("train/loss")
-    assert sorted(losses) == list(range(1, 61)), "one optimizer step an epoch"
-    assert losses[60] < losses[1] / 4
+    assert sorted(losses) == list(range(1, 31)), "one optimizer step an epoch"
+    assert losses[30] < losses[1] / 2
     assert level() == torch.distributed.DebugLevel.DETAIL
 
 
