@@ -5,6 +5,7 @@ import re
 import pytest
 
 from commands.cli import LockstepCLI
+from commands.doctor.command import _parse
 from tests.conftest import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -26,6 +27,9 @@ def test_the_command_line_takes_it(config, command, monkeypatch, capsys):
     """Parsed to the end by the real parser, which then prints the config instead of running it."""
     monkeypatch.chdir(REPOSITORY)
     subcommand, *options = command.split()
+    if subcommand == "doctor":  # has a parser of its own, which leaves to the config's checks what it does not know
+        assert _parse(options)[2] == options
+        return
     if "--help" not in options:
         if "--config" not in options or "..." in options:
             options = [option for option in options if option != "..."]
