@@ -31,11 +31,14 @@ def memory_room(device: torch.device, processes: int) -> Iterator[None]:
     # Not from VmData on, which has what was freed and is mapped still: that it may be taken once more, it does not say.
     most = status["RssAnon"] + int(_LEFT * host_memory.available()) // processes
     allowed = [limit for limit in before if limit != resource.RLIM_INFINITY]
+    # Large tensors each in a mapping of its own, which goes when they go; glibc would keep them for what comes next.
+    _set_glibc(mmap_threshold=1 << 20, trim_threshold=1 << 20)
     resource.setrlimit(resource.RLIMIT_DATA, (min([most, *allowed]), before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
+        _set_glibc(mmap_threshold=32 << 20, trim_threshold=64 << 20)  # what glibc itself comes to with large tensors
 
 
 def give_back(device: torch.device) -> None:
@@ -48,3 +51,11 @@ def give_back(device: torch.device) -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; others keep little
         if trim is not None:
             trim(0)
+
+
+def _set_glibc(mmap_threshold: int, trim_threshold: int) -> None:
+    """Bytes from which on a block is mapped by itself, and of free ones at the end that go back (man 3 mallopt)."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(-3, mmap_threshold)
+        mallopt(-1, trim_threshold)

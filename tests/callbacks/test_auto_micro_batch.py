@@ -107,9 +107,9 @@ def test_on_linux_the_allocator_says_what_the_kernel_would_kill_for(monkeypatch)
 
     if not host_memory.status():
         pytest.skip("no /proc/self/status")
-    monkeypatch.setattr(host_memory, "available", lambda: 2 * 100 << 20)
+    monkeypatch.setattr(host_memory, "available", lambda: 2 * 600 << 20)
     with memory_room(torch.device("cpu"), 2):
         torch.empty(40 << 20, dtype=torch.uint8)
         with pytest.raises(RuntimeError, match="allocate memory"):
-            torch.empty(200 << 20, dtype=torch.uint8)
-    torch.empty(200 << 20, dtype=torch.uint8)
+            torch.empty(1 << 30, dtype=torch.uint8)
+    torch.empty(1 << 30, dtype=torch.uint8)
