@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from commands.doctor.finding import Check, Finding
 from commands.doctor.plan import Plan
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from commands.doctor.trial import Tried
     from engine.batch_plan import BatchPlan
-
-_TIGHT = 0.9
-"""Of a device's memory."""
 
 
 def config_checks(
@@ -63,9 +60,9 @@ class _Training:
 
     def parses(self) -> Iterator[Finding]:
         from commands.doctor.config_errors import config_errors
-        from commands.doctor.settings import parse_fit
+        from commands.doctor.settings import config_files, parse_fit
 
-        files, with_texts = _files(self.arguments)
+        files, with_texts = config_files(self.arguments)
         self._named = " ".join(f"--config {file}" for file in files)
         wrong = list(config_errors(files, lambda texts: parse_fit(with_texts(texts))))
         if not wrong:
@@ -78,8 +75,10 @@ class _Training:
 
     def _instantiated(self, config: "Namespace", part: str) -> Iterator[Finding]:
         """What a class says of its settings together."""
+        from commands.doctor.settings import made
+
         try:
-            _made(config, part)
+            made(config, part)
         except Exception as error:
             said: BaseException = error
             while said.__cause__ is not None:  # the parser wraps what the class has said
@@ -103,7 +102,7 @@ class _Training:
             match_team(trainer.devices, trainer.num_nodes, team)
         except ValueError as error:
             why = "the training ends before it begins"
-            yield Finding("batch", "fail", str(error), why, "--trainer.devices auto, and --trainer.num_nodes as started")
+            yield Finding("batch", "fail", str(error), why, "--trainer.devices auto --trainer.num_nodes NODES")
             return
         own = torch.cuda.device_count() if trainer.accelerator != "cpu" else 0
         self.per_node = team.per_node if team else self.plan.processes(own or 1)
@@ -124,12 +123,13 @@ class _Training:
         if self.config is None:
             return
         from commands.doctor.pretrained import pretrained_findings
+        from commands.doctor.settings import plain
 
         model, data = self.config.model.get("init_args") or {}, self.config.data.get("init_args") or {}
-        findings = list(pretrained_findings(_plain(model), _plain(data)))
+        findings = list(pretrained_findings(plain(model), plain(data)))
         self.weights_are_here = all(finding.status == "ok" for finding in findings)
         yield from findings
-        if _plain(model).get("init_from"):
+        if plain(model).get("init_from"):
             from commands.run_folder import earlier_stage
 
             try:
@@ -143,9 +143,11 @@ class _Training:
     def found(self) -> Iterator[Finding]:
         if self.config is None:
             return
+        from commands.doctor.settings import made
+
         prepare = f"python train.py prepare {self._named}"
         try:
-            due = _made(self.config, "data").unprepared()
+            due = made(self.config, "data").unprepared()
         except (OSError, ValueError) as error:
             yield Finding("data", "fail", str(error), "there is nothing to train on", prepare)
             return
@@ -158,15 +160,17 @@ class _Training:
     def computes(self) -> Iterator[Finding]:
         if self.config is None or self.batch is None or not (self.weights_are_here and self.data_is_here):
             return
-        if self.batch.processes > 1 and _shards(self.config.trainer.strategy):
+        from commands.doctor.micro_batch import broken, computed
+        from commands.doctor.settings import made, of_one_micro_batch, shards
+        from commands.doctor.trial import BeforeTraining, tried
+
+        if self.batch.processes > 1 and shards(self.config.trainer.strategy):
             words = f"not tried: the weights are to be sharded over {self.batch.processes} processes, and this is one"
             yield Finding("micro batch", "ok", words)
             return
-        from commands.doctor.trial import BeforeTraining, tried
-
-        alone = _of_one_micro_batch(self.config, self.batch.micro_batch_size)
+        alone = of_one_micro_batch(self.config, self.batch.micro_batch_size)
         try:
-            model, data = _made(alone, "model"), _made(alone, "data")
+            model, data = made(alone, "model"), made(alone, "data")
             self.tried = tried(
                 model, data, alone.trainer, int(self.config.seed_everything), self.config.checkpoints.trainable_only
             )
@@ -176,13 +180,13 @@ class _Training:
             yield Finding("data", "fail", str(error), why, prepare)
             return
         except Exception as error:
-            yield _broken(error, self.batch.micro_batch_size)
+            yield broken(error, self.batch.micro_batch_size)
             return
         if self.tried.samples is not None:
             yield Finding("data", "ok", f"{self.tried.samples:,} samples to train on")
         for words in self.tried.warnings:
             yield Finding("micro batch", "warn", words, "the program warned of it in its first steps", "see docs/")
-        yield _computed(self.tried, self.batch, self.per_node)
+        yield computed(self.tried, self.batch, self.per_node)
 
     def saves(self) -> Iterator[Finding]:
         if self.config is None:
@@ -195,90 +199,3 @@ class _Training:
         if step is not None and self.batch is not None:
             step *= self.batch.accumulation
         yield from checkpoint_findings(self.runs, size, kept, step, self.config.last_checkpoint.every_n_steps)
-
-
-def _computed(tried: "Tried", batch: "BatchPlan", beside: int) -> Finding:
-    import psutil
-    import torch
-
-    on_gpu = tried.device.type == "cuda"
-    there = torch.cuda.get_device_properties(tried.device).total_memory if on_gpu else psutil.virtual_memory().total
-    peak = tried.peak if on_gpu else tried.peak * beside
-    each = f" for each of {beside} processes" * (beside > 1 and not on_gpu)
-    words = (
-        f"{batch.micro_batch_size} samples on {tried.device}: loss {tried.loss:.4g}, {tried.seconds * 1e3:.0f} ms, "
-        f"peak {tried.peak / 2**30:.2f} GiB{each} of {there / 2**30:.1f} GiB; {tried.gradients / 2**20:.1f} MiB of "
-        "gradients"
-    )
-    if tried.loss != tried.loss or abs(tried.loss) == float("inf"):
-        why = "the first step would be left out, and the training would stop soon"
-        return Finding("micro batch", "fail", words, why, "--config configs/overlays/debug.yaml finds where it begins")
-    if peak > _TIGHT * there:
-        why = "a longer batch, or memory in pieces, and it no longer fits"
-        return Finding("micro batch", "warn", words, why, _smaller(batch.micro_batch_size))
-    return Finding("micro batch", "ok", words)
-
-
-def _broken(error: Exception, size: int) -> Finding:
-    import torch
-
-    words = f"{size} samples: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error):
-        return Finding("micro batch", "fail", words, "a training ends in its first step", _smaller(size))
-    remedy = "LOCKSTEP_DEBUG=1 python train.py fit with the same config shows where"
-    return Finding("micro batch", "fail", words, "a training ends in its first step", remedy)
-
-
-def _smaller(size: int) -> str:
-    if size == 1:
-        return "--config configs/overlays/low_memory.yaml"
-    return f"--data.init_args.micro_batch_size {size // 2}  # the global batch stays as it is"
-
-
-def _made(config: "Namespace", part: str) -> Any:
-    """The model or the data of a config; the rest is not made."""
-    from commands.doctor.settings import fit_parser
-
-    alone = config.clone()
-    for other in {"model", "data"} - {part}:
-        alone[other] = None
-    for key in ("logger", "callbacks", "plugins", "profiler"):
-        alone.trainer[key] = None
-    alone.trainer.strategy = "auto"
-    return fit_parser().instantiate(alone)[part]
-
-
-def _of_one_micro_batch(config: "Namespace", size: int) -> "Namespace":
-    """The same training on one process, whose global batch is one micro-batch; nothing it begins with is read."""
-    alone = config.clone()
-    given = alone.data.init_args
-    given.batch_size, given.batch_size_per_device, given.micro_batch_size = size, None, None
-    if "num_workers" in given:
-        given.num_workers = 0
-    model = alone.model.get("init_args")
-    if model is not None and model.get("init_from"):
-        model.init_from = None
-    return alone
-
-
-def _shards(strategy: Any) -> bool:
-    name = strategy if isinstance(strategy, str) else strategy.get("class_path", "")
-    return any(word in name.lower() for word in ("fsdp", "shard", "deepspeed", "modelparallel"))
-
-
-def _files(arguments: Sequence[str]) -> tuple[list[Path], Any]:
-    """The config files of a command line, and a function that puts texts in their places."""
-    places = [place + 1 for place, word in enumerate(arguments) if word == "--config"]
-
-    def with_texts(texts: Sequence[str]) -> list[str]:
-        given = list(arguments)
-        for place, text in zip(places, texts, strict=True):
-            given[place] = text
-        return given
-
-    files = [Path(arguments[place]) for place in places]
-    return files, with_texts
-
-
-def _plain(settings: Any) -> Mapping[str, Any]:
-    return settings.as_dict() if hasattr(settings, "as_dict") else dict(settings)

@@ -107,7 +107,7 @@ def test_a_batch_that_does_not_divide(doctor):
 def test_a_launcher_that_starts_another_number_than_the_config_wants(doctor):
     launched = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
     (error,) = doctor(*TINY, "--trainer.devices", "2", only=["config", "batch"], **launched)["batch"]
-    assert "the launcher started 4 process(es) on each of 1 node(s), but the config has trainer.devices 2" in error.found
+    assert "started 4 process(es) on each of 1 node(s), but the config has trainer.devices 2" in error.found
     (fine,) = doctor(*TINY, only=["config", "batch"], **launched)["batch"]
     assert fine.found == "global batch 8 = 4 processes x 2 samples x 1 accumulation step"
 
