@@ -7,8 +7,10 @@
     plan.py           how many processes on how many nodes are to be started
     machine.py        the checks of the machine: versions, gpus (nvidia), cores, memory, limits, port, host_name,
                       interfaces, variables, slurm, one file each
-    config_checks.py  the checks of a config
-    team.py           the checks of a team, under torchrun or srun
+    config_checks.py  the checks of a config: config_errors, pretrained, trial (micro_batch), checkpoint_folder;
+                      settings.py reads it as `fit` would
+    team.py           the checks of a team, under torchrun or srun: meeting (over a store), same_everywhere, reach,
+                      computing (with group.py); merging.py makes one report of those of all processes
 
 It begins without torch and lightning, so that it can say what is wrong with them: they are imported inside functions.
 """
