@@ -1,0 +1,32 @@
+"""bad_samples.jsonl: a line for each sample, however often it is met; also after a kill in the middle of a line."""
+
+import json
+
+from callbacks.bad_sample_list import BadSampleList
+from engine.bad_samples import LeftOut
+
+
+def bad(sample, what="cut off"):
+    return LeftOut("unusable", f"{sample}.png is {what}", sample)
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "bad_samples.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_each_sample_of_a_stage_is_listed_once(tmp_path):
+    BadSampleList(tmp_path).add("train", 0, 3, [[bad(5)], [bad(7, "größer")]])
+    BadSampleList(tmp_path).add("train", 1, 9, [[bad(7, "größer")], [bad(5), bad(8)]])
+    BadSampleList(tmp_path).add("val", 1, 9, [[bad(5)], []])
+    keys = "stage", "sample", "epoch", "step", "process"
+    assert [tuple(line[key] for key in keys) for line in lines(tmp_path)] == [
+        ("train", 5, 0, 3, 0), ("train", 7, 0, 3, 1), ("train", 8, 1, 9, 1), ("val", 5, 1, 9, 0),
+    ]  # fmt: skip
+    assert lines(tmp_path)[1]["what"] == "7.png is größer"
+
+
+def test_a_torn_line_is_passed_over(tmp_path):
+    (tmp_path / "bad_samples.jsonl").write_text('{"stage": "train", "sample": 5, "wh\n[1]\n')
+    BadSampleList(tmp_path).add("train", 0, 3, [[bad(5, "x" * 5000)]])
+    last = json.loads((tmp_path / "bad_samples.jsonl").read_text().splitlines()[-1])
+    assert last["sample"] == 5 and len(last["what"]) == 2000
