@@ -8,6 +8,7 @@ from datamodules.document_qa.ablation import ablated
 from datamodules.document_qa.document import KINDS, Document
 from datamodules.document_qa.question import Question
 
+
 def without_unneeded(questions: Sequence[Question], document: Document, random: np.random.Generator) -> Document:
     """The document without its texts, its tables or its figures, whichever none of the questions rests on.
 
