@@ -76,7 +76,8 @@ RULES = (
     Rule("NCCL_DEBUG", "every process writes what NCCL does: good for a day, not for a run of weeks",
          "export NCCL_DEBUG=WARN", lambda value: value.upper() in ("INFO", "TRACE")),
     Rule("CUDA_LAUNCH_BLOCKING", "the CPU waits for every kernel: training is several times slower", applies=_on),
-    Rule("TORCH_DISTRIBUTED_DEBUG", "every collective is checked by another collective before it: slow",
+    Rule("TORCH_DISTRIBUTED_DEBUG", "every collective is checked by another collective before it: slow; with DDP "
+         "on CPUs PyTorch 2.13 itself crashes (Lockstep takes INFO there)",
          "unset TORCH_DISTRIBUTED_DEBUG  # or INFO", lambda value: value.upper() == "DETAIL"),
     Rule("TORCH_DISTRIBUTED_DEBUG", "PyTorch refuses to start with a value that is not OFF, INFO or DETAIL", "export "
          "TORCH_DISTRIBUTED_DEBUG=INFO", lambda value: value.upper() not in ("OFF", "INFO", "DETAIL"), "fail"),
