@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import sys
 import time
@@ -10,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.prepared_files import PreparedFiles
+
+log = logging.getLogger("lockstep")
 
 _PROJECT = Path(__file__).parents[1]
 _CODE = (".py", ".yaml")
@@ -22,7 +25,7 @@ def nothing_to_do(arguments: Sequence[str]) -> bool:
         return False
     try:
         done = json.loads(_record(arguments).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # the last of a user who has no home
         return False
     listed = _listed(map(Path, (*done["read"], *done["written"])))
     if done["code"] != _digest(_code(arguments)) or done["files"] != _digest(listed):
@@ -36,7 +39,7 @@ def nothing_to_do(arguments: Sequence[str]) -> bool:
 
 
 def note(arguments: Sequence[str], files: PreparedFiles, begun: float) -> None:
-    """Remembers that a `prepare` was done.
+    """Remembers that a `prepare` was done, where a record may be kept: without one it looks again, which is as right.
 
     Args:
         begun: when it began to read, as of time.time(). What was written to afterwards may not have been read.
@@ -51,16 +54,21 @@ def note(arguments: Sequence[str], files: PreparedFiles, begun: float) -> None:
         "code": _digest(_code(arguments)),
         "files": _digest(_listed(path.absolute() for path in (*files.read, *files.written))),
     }
-    record = _record(arguments)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    beside = record.with_suffix(f".{os.getpid()}.{time.monotonic_ns()}")
-    beside.write_text(json.dumps(done))
-    beside.replace(record)
+    try:
+        record = _record(arguments)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        beside = record.with_suffix(f".{os.getpid()}.{time.monotonic_ns()}")
+        beside.write_text(json.dumps(done))
+        beside.replace(record)
+    except (OSError, RuntimeError) as error:
+        log.debug("no record of this prepare: %s", error)
 
 
 def _record(arguments: Sequence[str]) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    key = json.dumps([*arguments, str(Path.cwd()), str(_PROJECT), sys.executable])
+    packages = [str(path) for path in map(Path, sys.path) if path.name == "site-packages"]
+    changed = [Path(path).stat().st_mtime_ns for path in packages if Path(path).is_dir()]  # by whatever was installed
+    key = json.dumps([*arguments, str(Path.cwd()), str(_PROJECT), sys.executable, packages, changed])
     return cache / "lockstep" / "prepared" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
@@ -86,7 +94,13 @@ def _walked(path: Path) -> Iterator[tuple[str, int, int]]:
     if not path.is_dir():
         yield str(path), state.st_size, state.st_mtime_ns
         return
-    for folder, folders, files in os.walk(path):
+    met = set()
+    for folder, folders, files in os.walk(path, followlinks=True):
+        state = os.stat(folder)
+        if (state.st_dev, state.st_ino) in met:  # a link to a folder around it
+            folders[:] = []
+            continue
+        met.add((state.st_dev, state.st_ino))
         folders[:] = [name for name in folders if name != "__pycache__"]
         for name in files:
             one = os.path.join(folder, name)

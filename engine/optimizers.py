@@ -36,7 +36,7 @@ def make_optimizer(
         hidden: the matrices that `muon` trains in its own way; the rest it trains as `adamw` does.
 
     Raises:
-        ValueError: there is no such optimizer, or bitsandbytes is not installed.
+        ValueError: there is no such optimizer, bitsandbytes is not installed, or there is nothing for `muon`.
     """
     if name == "adamw":
         return torch.optim.AdamW(groups, lr=learning_rate, betas=betas)
@@ -45,8 +45,25 @@ def make_optimizer(
     if name == "adamw_8bit":
         return _eight_bit(groups, learning_rate, betas, embeddings)
     if name == "muon":
-        return Muon(groups, hidden, learning_rate, betas)
+        return _muon(groups, learning_rate, betas, hidden)
     raise ValueError(f"model.init_args.optimizer is {name!r}; there are {', '.join(get_args(OptimizerName))}")
+
+
+def _muon(
+    groups: list[dict[str, Any]], learning_rate: float, betas: tuple[float, float], hidden: Collection[nn.Parameter]
+) -> Optimizer:
+    trained = [parameter for group in groups for parameter in group["params"]]
+    turned = [parameter for parameter in trained if parameter in set(hidden)]
+    if not turned:
+        raise ValueError(
+            "model.init_args.optimizer muon: nothing that trains here is a matrix between the network's ends, which is "
+            "what it is for; take adamw"
+        )
+    log.info(
+        "muon: %d matrices with %s of %s trained parameters; AdamW has the rest", len(turned),
+        f"{sum(map(elements, turned)):,}", f"{sum(map(elements, trained)):,}",
+    )  # fmt: skip
+    return Muon(groups, turned, learning_rate, betas)
 
 
 def _eight_bit(

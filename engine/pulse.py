@@ -95,7 +95,7 @@ class Attendance:
         least = min(pulse.moves for pulse in pulses.values())
         behind = [rank for rank, pulse in pulses.items() if pulse.moves == least]
         pulse = pulses[behind[0]]
-        if now - self._heard[behind[0]] > 1.5 * period and pulse.phase != LEFT:
+        if any(now - self._heard[rank] > 1.5 * period and not self.has_left(rank) for rank in behind):
             return None  # it may be falling silent, of which a pulse from before says nothing; soon it is known
         if len(behind) == len(pulses):
             places = ", ".join(f"process {rank} in {pulses[rank].where}" for rank in behind[:8])

@@ -57,6 +57,9 @@ class ImageClassifier(LockstepModule):
         self.label_smoothing, self.ema_decay = label_smoothing, ema_decay
         self.average: MovingAverage | None = None
 
+    def hidden_matrices(self) -> set[nn.Parameter]:
+        return super().hidden_matrices() - {self.network.head.weight}
+
     def setup(self, stage: str) -> None:
         super().setup(stage)
         require_matplotlib()

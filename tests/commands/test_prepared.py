@@ -62,6 +62,34 @@ def test_not_when_a_file_came(done):
     assert not nothing_to_do(command)
 
 
+def test_not_when_something_behind_a_link_changed(tmp_path):
+    (tmp_path / "real/deep").mkdir(parents=True)
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents/linked").symlink_to(tmp_path / "real")
+    (tmp_path / "real/around").symlink_to(tmp_path / "documents")  # for ever, to whoever does not look
+    (tmp_path / "real/deep/1.png").touch()
+    command = ["prepare", "--config", "a.yaml"]
+    note(command, PreparedFiles((tmp_path / "documents",), ()), time.time() + 1)
+    assert nothing_to_do(command)
+    (tmp_path / "real/deep/2.png").touch()
+    assert not nothing_to_do(command)
+
+
+def test_without_a_place_for_records_it_looks_again(tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("no folder")
+    command = ["prepare", "--config", "a.yaml"]
+    note(command, PreparedFiles((), ()), time.time())
+    assert not nothing_to_do(command)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    note(command, PreparedFiles((), ()), time.time())
+    assert not nothing_to_do(command)
+
+
 def test_not_for_another_command_folder_or_program(done, monkeypatch):
     command, folder = done
     assert not nothing_to_do([*command, "--data.ingestion.scale", "2"])

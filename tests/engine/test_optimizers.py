@@ -131,6 +131,14 @@ def test_no_shards(name, strategy):
         require_whole_tensors(name, strategy())
 
 
+def test_muon_says_what_it_has(said, caplog):
+    with caplog.at_level(logging.INFO, "lockstep"):
+        make(Words(), "muon")
+    assert said == ["muon: 1 matrices with 8,192 of 14,720 trained parameters; AdamW has the rest"]
+    with pytest.raises(ValueError, match="nothing that trains here is a matrix between the network's ends.*take adamw"):
+        make_optimizer("muon", Words().groups(), 1e-3, BETAS)
+
+
 def test_without_bitsandbytes(monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(ValueError, match=r"is not installed: pip install -e '\.\[bits\]'"):

@@ -76,6 +76,14 @@ def test_one_that_may_be_falling_silent_is_not_said_to_stand_still():
     assert heard.verdict(4.6, 4, 1).text.startswith("process 1 has stood still for 5 s")
 
 
+def test_none_of_several_may_be_falling_silent():
+    heard = attendance(pulse(1), pulse(1, moves=9), pulse(1, moves=9), now=1)
+    heard.hear(0, pulse(5, still=4.1, patience=4), 4)
+    heard.hear(1, pulse(5, moves=9, still=4.1, patience=10), 4)
+    assert heard.verdict(4, timeout=4, period=1) is None
+    assert heard.verdict(4.6, 4, 1).text.startswith("process 2 has given no sign of life")
+
+
 def test_one_that_has_left_while_others_train():
     gone = pulse(1, moves=5, phase=LEFT, still=100)
     assert attendance(pulse(1), gone, now=1).verdict(100, timeout=math.inf, period=1) is None

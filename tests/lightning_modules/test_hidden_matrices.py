@@ -1,0 +1,42 @@
+"""What `optimizer: muon` turns of each kind of model: the matrices between its ends, by name."""
+
+from types import SimpleNamespace
+
+from lightning_modules.image_classifier.module import ImageClassifier
+from tests.lightning_modules.document_qa.reader import built
+from tests.lightning_modules.recommender.test_module import Recommender
+
+
+def turned(module):
+    hidden = module.hidden_matrices()
+    assert all(weight.ndim == 2 for weight in hidden)
+    return {name for name, weight in module.named_parameters() if weight in hidden}
+
+
+class Classifier(ImageClassifier):
+    data = SimpleNamespace(shape=(1, 8, 8), classes=("a", "b"))
+
+
+def test_of_a_language_model_that_sees():
+    reader, _ = built()
+    names = turned(reader)
+    assert not [name for name in names if "embed" in name or "lm_head" in name]
+    parts = {name.partition(".")[0] for name in names}
+    assert {"encoder", "projector", "language_model"} <= parts, parts
+    layers = sum(name.endswith("self_attn.q_proj.weight") for name in names)
+    assert layers == 1 + reader.language_model.causal.config.num_hidden_layers, "the tower's one, and the model's"
+
+
+def test_of_a_recommender():
+    names = turned(Recommender(tie_output=False))
+    assert names and not [name for name in names if "embedding" in name or name == "network.output"]
+
+
+def test_of_a_classifier():
+    transformer = Classifier(network="vit", depth=2, width=24, heads=3)
+    transformer.configure_model()
+    names = turned(transformer)
+    assert len(names) == 2 * 4 and all(name.startswith("network.blocks.") for name in names)
+    convolutions = Classifier(network="resnet18", width=8)
+    convolutions.configure_model()
+    assert turned(convolutions) == set(), "its convolutions are no matrices"
