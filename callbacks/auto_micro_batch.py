@@ -50,12 +50,24 @@ class AutoMicroBatch(Callback):
     whether it fitted everywhere. On a CPU a limit of the allocator stands for the kernel's, which would kill.
 
     What is trained afterwards is, to the bit, what the same `data.micro_batch_size` trains.
+
+    Args:
+        if_possible: where an attempt would say nothing (shards, a loss of the whole batch) train without one.
     """
+
+    def __init__(self, if_possible: bool = False) -> None:
+        self.if_possible = if_possible
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        _refuse(trainer, pl_module)
+        reason = _nothing_to_find(trainer, pl_module)
+        if reason and not self.if_possible:
+            raise ValueError(f"trainer.auto_micro_batch {reason}")
+        if reason:
+            if trainer.is_global_zero:
+                log.warning("WARNING: no micro-batch is looked for: trainer.auto_micro_batch %s", reason)
+            return
         data: LockstepDataModule = trainer.datamodule  # type: ignore[attr-defined]
         _call_configure_model(trainer)  # Lightning calls it later, when there is nothing left to do
         plan: BatchPlan | None = data.plan
@@ -89,22 +101,20 @@ class AutoMicroBatch(Callback):
         return bool(gathered(torch.tensor(int(fits), device=device)).min()), found
 
 
-def _refuse(trainer: Trainer, pl_module: Any) -> None:
-    """
-    Raises:
-        ValueError: the strategy holds weights in shards, or the loss needs a whole batch at once.
-    """
+def _nothing_to_find(trainer: Trainer, pl_module: Any) -> str:
+    """Why an attempt would say nothing: weights lie in shards, or the loss needs a whole batch; else nothing."""
     if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
-        raise ValueError(
-            f"trainer.auto_micro_batch with trainer.strategy {type(trainer.strategy).__name__}: how much its shards "
-            "leave free shows in training alone; give data.init_args.micro_batch_size"
+        return (
+            f"with trainer.strategy {type(trainer.strategy).__name__}: how much its shards leave free shows in "
+            "training alone; give data.init_args.micro_batch_size"
         )
     if not pl_module.splits_batches:
         others = " or ".join(option for option, _ in pl_module.memory_savers())
-        raise ValueError(
-            f"trainer.auto_micro_batch: {type(pl_module).__name__} computes a process's share of the global batch at "
-            f"once, so there is nothing to divide{'; try ' if others else ''}{others}"
+        return (
+            f"with {type(pl_module).__name__}: it computes a process's share of the global batch at once, so there is "
+            f"nothing to divide{'; try ' if others else ''}{others}"
         )
+    return ""
 
 
 def _processes_of_machine(trainer: Trainer) -> int:

@@ -36,7 +36,8 @@ def advice(trainer: Trainer, pl_module: LightningModule, phase: str, batch: Any)
     settings = list(_settings(trainer, pl_module, phase, device))
     for place, (option, effect) in enumerate(settings):
         lines.append(f"{'first change' if place == 0 else 'then'}: {option} ({effect})")
-    if phase in _WITH_A_BATCH and "micro_batch_size" in "".join(option for option, _ in settings):
+    found_by_hand = not getattr(trainer, "auto_micro_batch", False)
+    if found_by_hand and phase in _WITH_A_BATCH and "micro_batch_size" in "".join(option for option, _ in settings):
         lines.append("or let the program find the micro batch: --trainer.auto_micro_batch true")
     return "\n".join(lines)
 

@@ -15,7 +15,8 @@ _LEFT = 0.9
 
 @contextmanager
 def memory_room(device: torch.device, processes: int) -> Iterator[None]:
-    """Inside, this process may take its part of what is free now; on Linux, whose RLIMIT_DATA counts allocations.
+    """Inside, this process may take its part of what is free now; on Linux, whose RLIMIT_DATA counts allocations,
+    and nine tenths of what a ulimit leaves to it.
 
     Args:
         device: that is computed on; a GPU's allocator knows its limit itself.
@@ -27,17 +28,23 @@ def memory_room(device: torch.device, processes: int) -> Iterator[None]:
         return
     import resource
 
-    before = resource.getrlimit(resource.RLIMIT_DATA)
+    before = {name: resource.getrlimit(getattr(resource, name)) for name in ("RLIMIT_DATA", "RLIMIT_AS")}
     # Not from VmData on, which has what was freed and is mapped still: that it may be taken once more, it does not say.
-    most = status["RssAnon"] + int(_LEFT * host_memory.available()) // processes
-    allowed = [limit for limit in before if limit != resource.RLIM_INFINITY]
+    most = {"RLIMIT_DATA": status["RssAnon"] + int(_LEFT * host_memory.available_to_all()) // processes}
+    # A ulimit is each process's own, counts what is mapped, and training needs a margin below it just as well.
+    for name, left in host_memory.left_by_ulimit():
+        room = before[name][0] - int((1 - _LEFT) * max(0, left))
+        most[name] = min(room, most.get(name, room))
     # Large tensors each in a mapping of its own, which goes when they go; glibc would keep them for what comes next.
     _set_glibc(mmap_threshold=1 << 20, trim_threshold=1 << 20)
-    resource.setrlimit(resource.RLIMIT_DATA, (min([most, *allowed]), before[1]))
+    for name, size in most.items():
+        hard = before[name][1]
+        resource.setrlimit(getattr(resource, name), (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
+        for name in most:
+            resource.setrlimit(getattr(resource, name), before[name])
         _set_glibc(mmap_threshold=32 << 20, trim_threshold=64 << 20)  # what glibc itself comes to with large tensors
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lightning.pytorch import Trainer
 
@@ -23,11 +23,11 @@ class LockstepTrainer(Trainer):
     """Lightning's Trainer, `prepare` and `export`.
 
     Args:
-        auto_micro_batch: before training, find the largest micro-batch that fits: half of a process's share of the global batch, half of that, and so on (not with FSDP). `data.micro_batch_size` is then the most to try.
+        auto_micro_batch: before training, find the largest micro-batch that fits: half of a process's share of the global batch, half of that, and so on. `data.micro_batch_size` is then the most to try. Refused where there is nothing to find (FSDP, losses of the whole batch); with `if_possible` a warning instead.
         lightning: see Lightning's Trainer.
     """  # noqa: E501
 
-    def __init__(self, *, auto_micro_batch: bool = False, **lightning: Any) -> None:
+    def __init__(self, *, auto_micro_batch: bool | Literal["if_possible"] = False, **lightning: Any) -> None:
         super().__init__(**lightning)
         self.auto_micro_batch = auto_micro_batch
 
@@ -78,8 +78,8 @@ def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object]) -> No
         keep_config: called when training begins.
     """
     run_log, table = RunLog(keep_config), ResultsTable()
-    if getattr(trainer, "auto_micro_batch", False):
-        trainer.callbacks.append(AutoMicroBatch())
+    if auto := getattr(trainer, "auto_micro_batch", False):
+        trainer.callbacks.append(AutoMicroBatch(if_possible=auto == "if_possible"))
     trainer.callbacks[:0] = [
         run_log, Memory(), BadSamples(), PredictionFile(), ConfigOverCheckpoint(), DueValidation(), table
     ]  # fmt: skip

@@ -44,7 +44,12 @@ def limit(proc: Path = _PROC, groups: Path = _GROUPS) -> Limit:
 
 
 def available(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
-    """Bytes that this process could still get: of the machine, and of the control groups it is in."""
+    """Bytes that this process could still get: of what it shares with others, and of what `ulimit` leaves to it."""
+    return min([available_to_all(proc, groups), *(max(0, rest) for _, rest in left_by_ulimit(proc))])
+
+
+def available_to_all(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
+    """Bytes that this process and those beside it could still get: of the machine, and of the control groups."""
     rooms = [psutil.virtual_memory().available]
     for folder in memory_groups(proc, groups):
         most = _number(folder, "memory.max", "memory.limit_in_bytes")
@@ -116,6 +121,14 @@ def status(proc: Path = _PROC) -> dict[str, int]:
     return {name.rstrip(":"): int(number) * 1024 for name, number, _ in words}
 
 
+def left_by_ulimit(proc: Path = _PROC) -> Iterator[tuple[str, int]]:
+    """(name of the limit in `resource`, bytes that this process may still take) of each that is set; Linux."""
+    used = status(proc)
+    for name, _, counted, size in _ulimits():
+        if counted in used:
+            yield name, size - used[counted]
+
+
 def _of_groups(proc: Path, groups: Path) -> Iterator[Limit]:
     for folder in memory_groups(proc, groups):
         most = _number(folder, "memory.max", "memory.limit_in_bytes")
@@ -124,15 +137,21 @@ def _of_groups(proc: Path, groups: Path) -> Iterator[Limit]:
 
 
 def _of_ulimit() -> Iterator[Limit]:
+    for _, letter, _, size in _ulimits():
+        yield Limit(size, f"ulimit -{letter}, which counts addresses, used or not")
+
+
+def _ulimits() -> Iterator[tuple[str, str, str, int]]:
+    """(name, letter of the shell's ulimit, figure of `status` that it is held against, bytes) of those that are set."""
     try:
         import resource
     except ImportError:
         return
-    for kind, letter in (("RLIMIT_AS", "v"), ("RLIMIT_DATA", "d")):
-        if hasattr(resource, kind):
-            soft, _ = resource.getrlimit(getattr(resource, kind))
+    for name, letter, counted in (("RLIMIT_AS", "v", "VmSize"), ("RLIMIT_DATA", "d", "VmData")):
+        if hasattr(resource, name):
+            soft, _ = resource.getrlimit(getattr(resource, name))
             if soft != resource.RLIM_INFINITY:
-                yield Limit(soft, f"ulimit -{letter}, which counts addresses, used or not")
+                yield name, letter, counted, soft
 
 
 def _number(folder: Path, *names: str) -> int | None:

@@ -6,8 +6,10 @@ import re
 import pytest
 import yaml
 
+from tests import coloured_squares, tiny_documents, tiny_retriever
 from tests.conftest import REPOSITORY, TINY
 from tests.distributed.memory_faults import memory_fault
+from tests.temporal import TINY_TEMPORAL
 
 CONFIGS = sorted(path for path in (REPOSITORY / "configs").glob("*/*.yaml") if path.parent.name != "overlays")
 OVERLAYS = sorted((REPOSITORY / "configs/overlays").glob("*.yaml"))
@@ -158,3 +160,27 @@ def test_the_low_memory_overlay_trains_the_same(lockstep, said):
     assert thrifty.series("train/loss").keys() == plain.series("train/loss").keys()
     for step, loss in plain.series("train/loss").items():
         assert thrifty.series("train/loss")[step] == pytest.approx(loss, rel=1e-5)
+
+
+DIGITS = ["--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"), "--trainer.accelerator", "cpu"]
+FIRST_STEP = ["--trainer.max_steps", "1", "--trainer.log_every_n_steps", "1", "--trainer.limit_val_batches", "0"]
+
+
+@pytest.mark.parametrize(
+    ("family", "divides"),
+    [
+        (lambda folder: TINY_TEMPORAL, True),
+        (lambda folder: DIGITS, True),
+        (coloured_squares.write_config, True),
+        (tiny_documents.write_config, True),
+        (tiny_retriever.write_config, False),
+    ],
+    ids=["temporal", "image_classifier", "vision_language", "document_qa", "document_qa_retriever"],
+)
+def test_the_low_memory_overlay_goes_with_every_family(lockstep, said, tmp_path, family, divides):
+    """Also with one whose loss needs the whole batch at once: it trains on, and says that nothing is divided."""
+    overlay = ["--config", str(REPOSITORY / "configs/overlays/low_memory.yaml")]
+    run = lockstep("fit", *family(tmp_path), *overlay, *FIRST_STEP, name="a")
+    assert list(run.series("train/loss")) == [1]
+    assert any(re.match(r"auto_micro_batch: \d+ samples fit", line) for line in said) == divides
+    assert any("no micro-batch is looked for" in line for line in said) != divides

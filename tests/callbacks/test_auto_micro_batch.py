@@ -7,7 +7,7 @@ import pytest
 import torch
 from lightning.pytorch.strategies import FSDPStrategy, SingleDeviceStrategy
 
-from callbacks.auto_micro_batch import _largest, _refuse
+from callbacks.auto_micro_batch import AutoMicroBatch, _largest
 from callbacks.memory_room import memory_room
 from engine.batch_plan import BatchPlan
 from engine.faults import AgreedFailure
@@ -94,12 +94,18 @@ def test_else_those_of_the_first_steps_with_most_numbers():
     assert len(_largest(data, 4).samples) == 4
 
 
-def test_refused_where_an_attempt_would_say_nothing():
+def test_refused_where_an_attempt_would_say_nothing(said):
     whole = SimpleNamespace(splits_batches=False, memory_savers=lambda: [("--model.init_args.encode_at_once 4", "")])
+    single = SimpleNamespace(strategy=SingleDeviceStrategy("cpu"), is_global_zero=True)
+    sharded = SimpleNamespace(strategy=FSDPStrategy.__new__(FSDPStrategy), is_global_zero=True)
     with pytest.raises(ValueError, match="nothing to divide; try --model.init_args.encode_at_once 4$"):
-        _refuse(SimpleNamespace(strategy=SingleDeviceStrategy("cpu")), whole)
+        AutoMicroBatch().setup(single, whole, "fit")
     with pytest.raises(ValueError, match="trainer.strategy FSDPStrategy: .* give data.init_args.micro_batch_size"):
-        _refuse(SimpleNamespace(strategy=FSDPStrategy.__new__(FSDPStrategy)), whole)
+        AutoMicroBatch().setup(sharded, whole, "fit")
+    for trainer in (single, sharded):
+        AutoMicroBatch(if_possible=True).setup(trainer, whole, "fit")
+    assert [line.split(": ")[1] for line in said] == ["no micro-batch is looked for"] * 2
+    assert "computes a process's share" in said[0] and "FSDPStrategy" in said[1]
 
 
 def test_on_linux_the_allocator_says_what_the_kernel_would_kill_for(monkeypatch):
@@ -107,9 +113,30 @@ def test_on_linux_the_allocator_says_what_the_kernel_would_kill_for(monkeypatch)
 
     if not host_memory.status():
         pytest.skip("no /proc/self/status")
-    monkeypatch.setattr(host_memory, "available", lambda: 2 * 600 << 20)
+    monkeypatch.setattr(host_memory, "available_to_all", lambda: 2 * 600 << 20)
     with memory_room(torch.device("cpu"), 2):
         torch.empty(40 << 20, dtype=torch.uint8)
         with pytest.raises(RuntimeError, match="allocate memory"):
             torch.empty(1 << 30, dtype=torch.uint8)
     torch.empty(1 << 30, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(("name", "counted"), [("RLIMIT_DATA", "VmData"), ("RLIMIT_AS", "VmSize")])
+def test_an_attempt_leaves_a_margin_below_a_ulimit_too(name, counted):
+    resource = pytest.importorskip("resource")
+    from engine import host_memory
+
+    if not host_memory.status():
+        pytest.skip("no /proc/self/status")
+    kind, gib = getattr(resource, name), 1 << 30
+    before = resource.getrlimit(kind)
+    used = host_memory.status()[counted]
+    resource.setrlimit(kind, (used + gib, before[1]))
+    try:
+        assert 0.9 * gib < host_memory.available() <= 1.1 * gib and host_memory.limit().size == used + gib
+        with memory_room(torch.device("cpu"), 1):
+            assert resource.getrlimit(kind)[0] == pytest.approx(used + 0.9 * gib, abs=gib // 50)
+        assert resource.getrlimit(kind) == (used + gib, before[1])
+    finally:
+        resource.setrlimit(kind, before)
+    assert resource.getrlimit(kind) == before
