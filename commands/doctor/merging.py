@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from commands.doctor.finding import Finding
 
 
-def merged(found: Mapping[int, Sequence[Finding]], names: Mapping[int, str], hosts: Sequence[str]) -> list[Finding]:
+def merged(
+    found: Mapping[int, Sequence[Finding]], names: Mapping[int, str], host_of: Mapping[int, str]
+) -> list[Finding]:
     """
     Args:
         found: by process.
         names: of the processes.
-        hosts: of the processes, in their order.
+        host_of: each process.
     """
-    host_of = dict(zip(sorted(names), hosts, strict=True))
     together: dict[tuple[str, str, str], list[tuple[int, Finding]]] = {}
     for rank in sorted(found):
         for finding in found[rank]:

@@ -29,6 +29,7 @@ class Team:
     environ: MutableMapping[str, str] = field(default_factory=lambda: os.environ)
     patience: float = 120.0
     meeting: Meeting | None = None
+    hosts: dict[int, str] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -66,7 +67,7 @@ class Team:
             self.meeting = None
             return [*findings, Finding("team", "fail", str(error), _WHY_GONE, _HOW_GONE)]
         found = {rank: [Finding(*words) for words in of_rank] for rank, of_rank in said.items()}
-        together = merged(found, self.names, [name.rpartition(" on ")[2] for name in self.names.values()])
+        together = merged(found, self.names, self.hosts)
         gone = [rank for rank in expected if rank not in said]
         return [*together, *(self._gone(rank) for rank in gone)]
 
@@ -95,7 +96,8 @@ class Team:
             )  # fmt: skip
             return
         self.meeting = meeting
-        self.names = {rank: f"process {rank} on {host}" for rank, (host, _) in came.items()}
+        self.hosts = {rank: came[rank][0] for rank in sorted(came)}  # they have come in any order
+        self.names = {rank: f"process {rank} on {host}" for rank, host in self.hosts.items()}
         missing = [rank for rank in range(place.processes) if rank not in came]
         if missing:
             nodes = sorted({rank // team.per_node for rank in missing})
@@ -107,7 +109,7 @@ class Team:
                 f"see what the missing ones say; it may be {_IN_THE_WAY}: nc -zv {place.address} {place.port}",
             )  # fmt: skip
         else:
-            hosts = list(dict.fromkeys(host for host, _ in came.values()))
+            hosts = list(dict.fromkeys(self.hosts.values()))
             shown = ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
             yield Finding(
                 "rendezvous", "ok",

@@ -20,7 +20,7 @@ from commands.processes import Place
 from tests.conftest import REPOSITORY
 
 NAMES = {0: "process 0 on a", 1: "process 1 on a", 2: "process 2 on b", 3: "process 3 on b"}
-HOSTS = ["a", "a", "b", "b"]
+HOSTS = {0: "a", 1: "a", 2: "b", 3: "b"}
 
 
 def test_what_all_say_is_said_once_and_what_differs_says_who():
@@ -33,6 +33,27 @@ def test_what_all_say_is_said_once_and_what_differs_says_who():
         well._replace(found="0 GiB"),
         everywhere,
         Finding("micro batch", "fail", "process 2 on b (and 1 beside it): no memory", "why", "fix"),
+    ]
+
+
+def test_nothing_is_lost_of_processes_that_have_come_in_any_order():
+    class Gathered:
+        """What four processes on two nodes say, of which the third came before the second."""
+
+        present = [0, 1, 2, 3]
+
+        def gather(self, topic, word):
+            return {rank: [list(finding) for finding in found[rank]] for rank in (0, 2, 1, 3)}
+
+    scarce, full = Finding("memory", "warn", "1 GiB", "why", "fix"), Finding("shared memory", "fail", "full", "", "fix")
+    found = {0: [], 1: [scarce], 2: [scarce._replace(found="2 GiB")], 3: [full]}
+    order = (0, 2, 1, 3)
+    names, hosts = {rank: NAMES[rank] for rank in order}, {rank: HOSTS[rank] for rank in order}
+    team = Team({}, meeting=Gathered(), names=names, hosts=hosts)
+    assert [(finding.check, finding.status, finding.found) for finding in team.agreed([])] == [
+        ("memory", "warn", "process 1 on a: 1 GiB"),
+        ("memory", "warn", "process 2 on b: 2 GiB"),
+        ("shared memory", "fail", "process 3 on b: full"),
     ]
 
 
