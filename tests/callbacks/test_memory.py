@@ -39,6 +39,14 @@ def test_in_a_pass_the_micro_batch_is_the_first_thing_to_change(lockstep, said, 
     assert "global batch 16 = 1 process x 8 samples x 2 accumulation steps" in said
 
 
+def test_what_is_on_already_is_not_advised(lockstep, said):
+    """The attempts fit, a step does not."""
+    auto = ["--trainer.auto_micro_batch", "true"]
+    out_of_memory(lockstep, *auto, *memory_fault("ExhaustAt", place="backward", step=1))
+    (text,) = [line for line in said if "out of memory" in line]
+    assert "first change: --data.init_args.micro_batch_size 8" in text and "auto_micro_batch" not in text
+
+
 def test_in_the_optimizers_step_a_smaller_micro_batch_would_not_help(lockstep, said):
     out_of_memory(lockstep, *memory_fault("ExhaustAt", place="step", step=1))
     (text,) = [line for line in said if "out of memory" in line]
