@@ -1,12 +1,14 @@
 """A source of images as a data set: what is loaded of it, and which random numbers go with a sample."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from datamodules.image_classifier.sources import ImageSource
+from engine.bad_sample import BadSample
 from engine.randomness import global_seed, hash_bits, hash_integers, hash_uniform
 from engine.sampling import FILLER, Draw
 
@@ -14,7 +16,10 @@ _CROP, _PARTNER, _SHARE = 0xC409, 0x9A47, 0x54A4  # names of what is drawn, besi
 
 
 class RawImages(NamedTuple):
-    """B samples as they come from the loader; each has V images: itself and, with mixup, the one that is mixed in."""
+    """B samples as they come from the loader; each has V images: itself and, with mixup, the one that is mixed in.
+
+    Those of a filler are black, and no file is read for it.
+    """
 
     pixels: Tensor  # [B, V, C, H, W] uint8
     labels: Tensor  # [B, V] int64
@@ -42,23 +47,50 @@ class ImageSamples:
 
     def __getitem__(self, draw: Draw) -> RawImages:
         coordinates = global_seed(), draw.epoch
-        rows, shares = draw.indices[:, None], [1.0]
+        real, shares = draw.indices != FILLER, [1.0]
+        rows = draw.indices[real]
+        pixels, labels = self.source.read(rows)[:, None], self.source.labels[rows][:, None]
         if self.mixup:
-            partners = hash_integers(len(self), *coordinates, draw.indices, _PARTNER)
-            rows = np.stack([draw.indices, partners], axis=1)
+            partners = hash_integers(len(self), *coordinates, rows, _PARTNER)
+            others, partners = self._mixed_in(partners, rows, pixels[:, 0])
+            pixels = np.stack([pixels[:, 0], others], axis=1)
+            labels = self.source.labels[np.stack([rows, partners], axis=1)]
             seed = int(hash_bits(*coordinates, draw.number, _SHARE))
             share = np.random.default_rng(seed).beta(self.mixup, self.mixup)
             shares = [share, 1 - share]
-        real = np.where(rows == FILLER, 0, rows)
-        pixels = self.source.read(real.ravel())
         uniform = None
         if self.random:
-            places = draw.indices[:, None, None], np.arange(rows.shape[1])[:, None], np.arange(3)
+            places = draw.indices[:, None, None], np.arange(len(shares))[:, None], np.arange(3)
             uniform = torch.from_numpy(hash_uniform(*coordinates, *places, _CROP).astype(np.float32))
         return RawImages(
-            torch.from_numpy(pixels.reshape(*rows.shape, *pixels.shape[1:])),
-            torch.from_numpy(np.where(draw.indices[:, None] == FILLER, -1, self.source.labels[real])),
+            torch.from_numpy(_with_fillers(pixels, real, 0)),
+            torch.from_numpy(_with_fillers(labels, real, -1)),
             torch.tensor(shares),
             uniform,
             torch.from_numpy(draw.indices),
         )
+
+    def _mixed_in(
+        self, partners: NDArray[np.int64], rows: NDArray[np.int64], own: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """The images of the partners, and which they are: of a sample whose partner cannot be read, itself.
+
+        So nothing is left out but what is damaged; that is told of where it is drawn itself, once in every epoch.
+        """
+        try:
+            return self.source.read(partners), partners
+        except BadSample:
+            pixels, partners = own.copy(), partners.copy()
+        for place, partner in enumerate(partners.tolist()):
+            try:
+                pixels[place] = self.source.read(np.array([partner]))[0]
+            except BadSample:
+                partners[place] = rows[place]
+        return pixels, partners
+
+
+def _with_fillers(values: NDArray[Any], real: NDArray[np.bool_], filler: int) -> NDArray[Any]:
+    """[B, ...] with `values` in the rows that hold a sample."""
+    rows = np.full((len(real), *values.shape[1:]), filler, values.dtype)
+    rows[real] = values
+    return rows

@@ -79,7 +79,10 @@ class FileImages:
         self.files, self.labels, self.shape = files, labels, shape
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return np.stack([self._decoded(row) for row in rows.tolist()])
+        pixels = np.empty((len(rows), *self.shape), np.uint8)
+        for place, row in enumerate(rows.tolist()):
+            pixels[place] = self._decoded(row)
+        return pixels
 
     def _decoded(self, row: int) -> NDArray[np.uint8]:
         from PIL import ImageOps

@@ -1,11 +1,13 @@
 """Images on one process and on two, with everything random switched on; killed and gone on with, to the bit."""
 
+import json
 import signal
 
 import pytest
 import torch
 
 from tests.conftest import REPOSITORY
+from tests.image_files import write_colours
 
 pytestmark = pytest.mark.distributed
 
@@ -13,9 +15,9 @@ OPTIONS = [
     "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
     "--model.init_args.width", "8", "--model.init_args.ema_decay", "0.8", "--model.init_args.warmup_steps", "3",
     "--data.init_args.batch_size", "50", "--data.init_args.flip", "true", "--data.init_args.mixup", "0.4",
-    "--trainer.limit_train_batches", "6", "--trainer.max_epochs", "2", "--trainer.check_val_every_n_epoch", "1",
-    "--trainer.log_every_n_steps", "1", "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu",
-    "--last_checkpoint.every_n_steps", "4",
+    "--trainer.limit_train_batches", "6", "--trainer.max_epochs", "2",
+    "--trainer.check_val_every_n_epoch", "1", "--trainer.log_every_n_steps", "1",
+    "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--last_checkpoint.every_n_steps", "4",
 ]  # fmt: skip
 
 
@@ -60,3 +62,22 @@ def test_two_processes_with_norms_of_their_own_evaluate_what_the_checkpoint_has(
 
 def weights(run):
     return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+
+
+def test_damaged_files_are_left_out_and_no_others(team, tmp_path):
+    """The first file of each set is damaged, is mixed into others, and is what a filler would stand for."""
+    counts = {"train": 3, "val": 1, "test": 1}
+    for part, number in counts.items():
+        write_colours(tmp_path / "data/images" / part, number)
+        (tmp_path / f"data/images/{part}/blue/0.png").write_bytes(b"no image")
+    run = team(
+        "fit", "--config", str(REPOSITORY / "configs/image_classifier/image_folder.yaml"), *OPTIONS[-10:],
+        "--model.init_args.width", "8", "--model.init_args.depth", "1", "--model.init_args.heads", "1",
+        "--data.init_args.image_size", "16", "--data.init_args.batch_size", "4", "--data.init_args.num_workers", "0",
+        "--data.init_args.max_bad_samples", "6", "--trainer.max_epochs", "6", name="a", processes=2,
+    )  # fmt: skip
+    assert run.end(200) == [0, 0], run.output
+    lines = map(json.loads, (run.folder / "bad_samples.jsonl").read_text().splitlines())
+    assert sorted((line["stage"], line["sample"]) for line in lines) == [("train", 0), ("val", 0)]
+    assert sorted(run.series("train/loss")) == list(range(1, 13))
+    assert run.survivors == []

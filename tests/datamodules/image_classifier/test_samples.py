@@ -7,6 +7,8 @@ import torch
 from datamodules.image_classifier.augmentation import cropped, prepared
 from datamodules.image_classifier.samples import ImageSamples
 from datamodules.image_classifier.sources import ArrayImages, digits, hold_out
+from engine.bad_sample import BadSample
+from engine.bad_samples import without_bad
 from engine.sampling import FILLER, Draw
 
 
@@ -34,7 +36,7 @@ def test_a_sample_is_the_same_in_any_company():
     together, alone = images(samples, [3, 7, 11, FILLER], number=5), images(samples, [11], number=5)
     assert torch.equal(together.pixels[2], alone.pixels[0]) and torch.equal(together.targets[2], alone.targets[0])
     assert together.labels.tolist() == [3, 3, 3, -1] and together.samples.tolist() == [3, 7, 11, FILLER]
-    assert together.targets[3].sum() <= 1
+    assert together.targets[3].sum() == 0 and (together.pixels[3] == -1).all()
 
 
 def test_it_is_another_in_another_epoch_and_under_another_seed(monkeypatch):
@@ -65,6 +67,40 @@ def test_mixup_adds_shares_of_two_images_and_of_their_classes():
         target[partners[row] % 4] += other
         np.testing.assert_allclose(batch.targets[row].numpy(), target, atol=1e-6)
     assert samples[Draw(0, np.arange(3), 4)].shares[0] != raw.shares[0], "another share for another batch"
+
+
+class Damaged(ArrayImages):
+    """Images 0 and 3 cannot be read."""
+
+    def read(self, rows):
+        if found := sorted({0, 3}.intersection(rows.tolist())):
+            raise BadSample(f"image {found[0]} is damaged")
+        return super().read(rows)
+
+
+@pytest.mark.parametrize("mixup", [0.0, 0.4])
+def test_damaged_images_are_left_out_and_no_others(mixup):
+    """Nor does a filler read one, nor is a sample lost whose partner is damaged: it is mixed with itself."""
+    whole = twenty(mixup=mixup)
+    damaged = ImageSamples(Damaged(whole.source.pixels, whole.source.labels, "image"), True, mixup)
+    itself = 0
+    for epoch in range(3):
+        draw = Draw(epoch, np.arange(20))
+        found, left_out = without_bad(damaged.__getitem__, draw)
+        assert [one.sample for one in left_out] == [0, 3]
+        assert found.samples.tolist() == [1, 2, *range(4, 20)]
+        expected = whole[draw._replace(indices=found.samples.numpy())]
+        assert torch.equal(found.pixels[:, 0], expected.pixels[:, 0]) and torch.equal(found.shares, expected.shares)
+        if mixup:
+            differ = (found.pixels[:, 1] != expected.pixels[:, 1]).flatten(1).any(1)
+            assert torch.equal(found.pixels[differ, 1], found.pixels[differ, 0])
+            assert torch.equal(found.labels[differ, 1], found.labels[differ, 0])
+            assert torch.equal(found.labels[~differ], expected.labels[~differ])
+            itself += int(differ.sum())
+    assert itself > 0 or not mixup
+    nothing, left_out = without_bad(damaged.__getitem__, Draw(0, np.array([3, 0])))
+    assert [one.sample for one in left_out] == [3, 0] and nothing.samples.tolist() == [FILLER]
+    assert not nothing.pixels.any() and (nothing.labels == -1).all()
 
 
 def test_evaluation_changes_nothing():
