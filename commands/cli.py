@@ -57,6 +57,7 @@ from commands.run_folder import (
 )
 from commands.run_lock import lock_run
 from commands.trainer import LockstepTrainer, add_own_callbacks, refuse_no_batches
+from commands.unended import note_end, note_start
 from engine.datamodule import LockstepDataModule
 from engine.faults import AgreedFailure, is_wrong_input
 from engine.module import LockstepModule
@@ -71,6 +72,8 @@ class LockstepCLI(LightningCLI):
     _lock: BaseFileLock | None = None
     _new_folder: Path | None = None
     """The run's, when it is this process that has made it."""
+    _noted: Path | None = None
+    """The run's, when it is this process that notes in it that a training is under way."""
 
     def __init__(self, args: list[str] | None = None) -> None:
         try:
@@ -95,6 +98,8 @@ class LockstepCLI(LightningCLI):
                 remove_refused(self._new_folder)
             raise
         finally:  # by now the command has run
+            if self._noted is not None:
+                note_end(self._noted)
             if self._lock is not None:
                 self._lock.release()
 
@@ -178,6 +183,8 @@ class LockstepCLI(LightningCLI):
         self._new_folder = folder if new and self._lock is not None else None
         if not again:
             note_beginning(folder)
+        note_start(folder)
+        self._noted = folder
         return str(checkpoint or "")
 
     def _run_name(self, config: Namespace) -> str:

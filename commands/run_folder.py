@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from commands.unended import NOTE
 from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, candidates, newest_verified, saved_at, verify
 
 log = logging.getLogger("lockstep")
@@ -23,7 +24,7 @@ _BEGINNING = ".beginning.json"
 _TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"
 """What a run's name has after the stem of its config."""
 
-_WRITTEN_BEFORE_TRAINING = {".lock", _BEGINNING, "train.log", "metrics.jsonl", "environment.json", "faults"}
+_WRITTEN_BEFORE_TRAINING = {".lock", _BEGINNING, NOTE, "train.log", "metrics.jsonl", "environment.json", "faults"}
 
 _ATTEMPTS = 3
 """To remove a folder into which others still write."""

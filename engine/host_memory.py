@@ -76,15 +76,28 @@ def oom_kills(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     return kills
 
 
-def killed_since(before: int) -> str:
+def kills_counter(proc: Path = _PROC, groups: Path = _GROUPS) -> str:
+    """Which counter `oom_kills` reads: another control group, and another start of the machine, has another.
+
+    Nothing where there is none.
+    """
+    folder = next(memory_groups(proc, groups), None)
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return "" if folder is None else f"{boot} {folder} {folder.stat().st_ino}"
+    except OSError:
+        return ""
+
+
+def killed_since(before: int, since: str = "the run began") -> str:
     """What to say, on a line of its own, when `oom_kills` has been more than `before` since; else nothing."""
     kills = oom_kills() - before
     if kills <= 0:
         return ""
     most, source = limit()
     return (
-        f"\nthe kernel's out-of-memory killer has ended {kills} process(es) of this container or job since the run "
-        f"began: memory ran out at {most / 2**30:.2f} GiB ({source}). First change: give it more, or "
+        f"\nthe kernel's out-of-memory killer has ended {kills} process(es) of this container or job since "
+        f"{since}: memory ran out at {most / 2**30:.2f} GiB ({source}). First change: give it more, or "
         "--data.init_args.num_workers 0 (each worker has memory of its own); on CPUs then a smaller "
         "--data.init_args.micro_batch_size, which keeps the global batch"
     )

@@ -2,12 +2,15 @@
 
 import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from engine import host_memory
-from tests.conftest import TINY
+from tests.conftest import REPOSITORY, TINY
 from tests.distributed.memory_faults import memory_fault
 
 pytestmark = pytest.mark.distributed
@@ -59,3 +62,24 @@ def test_a_process_that_the_kernel_killed_for_its_memory_is_said_to_be(team, sma
     assert run.survivors == []
     killed = r"the kernel's out-of-memory killer has ended 1 process\(es\) of this container or job since the run began"
     assert re.search(killed, run.said[0]) and "memory ran out at 0.39 GiB" in run.said[0], run.output
+
+
+def test_the_next_start_says_that_the_kernel_killed_the_last_one(small_group: Path, tmp_path):
+    """A single process has nobody beside it who could say it."""
+    limit = next(path for name in ("memory.max", "memory.limit_in_bytes") if (path := small_group / name).exists())
+    limit.write_text(str(1500 << 20))
+    into_group = ["sh", "-c", f'echo $$ > {small_group}/cgroup.procs && exec "$@"', "sh"]
+    one = [*TINY, "--trainer.max_steps", "3", "--trainer.num_sanity_val_steps", "0", "--ckpt_path", "last"]
+
+    def started(*options):
+        command = [*into_group, sys.executable, str(REPOSITORY / "train.py"), "fit", *one, *options, "--run_name", "a"]
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 240}
+        return subprocess.run(command, cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, **output)
+
+    first = started(*memory_fault("KilledFor", group=small_group, step=1, process=0))
+    assert first.returncode == -signal.SIGKILL, first.stdout
+    second, third = started(), started()
+    assert second.returncode == third.returncode == 0, (second.stdout, third.stdout)
+    words = "the last start of this run did not end by itself"
+    assert words in second.stdout and "killer has ended 1 process(es) of this container or job since" in second.stdout
+    assert "memory ran out at 1.46 GiB" in second.stdout and words not in first.stdout + third.stdout
