@@ -36,7 +36,7 @@ from commands.distributed_debug import set_level
 from commands.ending import end_with
 from commands.environment import VariablesEnvironment
 from commands.listening import listening
-from commands.parser import EVALUATIONS, LockstepParser, add_own_options, with_config_of_run
+from commands.parser import EVALUATIONS, LockstepParser, add_own_options, refuse_lone_values, with_config_of_run
 from commands.prepared import note
 from commands.processes import agreed_exit, launched_team, match_team, sign
 from commands.profiling import profiler_in
@@ -132,6 +132,7 @@ class LockstepCLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         # Without LightningCLI's warning about sys.argv, which Lightning's launcher needs as it is to start processes.
         self.config = parser.parse_args(args)
+        refuse_lone_values(self._parser(self.config.subcommand), self.config[self.config.subcommand])
 
     def _parse_ckpt_path(self) -> None:
         """A checkpoint holds weights and progress; the config is what the user gave."""

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import NoReturn
 
+from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
 from callbacks.best_checkpoint import BestCheckpoint
@@ -58,6 +59,15 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")
     parser.add_lightning_class_args(ReplicaParity, "replica_parity")
     parser.add_lightning_class_args(Preemption, "preemption")
+
+
+def refuse_lone_values(parser: LightningArgumentParser, config: Namespace) -> None:
+    """Ends as a parser does where a config has `trainer: 5`, which jsonargparse lets pass."""
+    for group in parser.groups or {}:
+        value = config.get(group, Namespace())
+        absent = value is None and group in ("model", "data")  # which a command may do without
+        if not isinstance(value, Namespace) and not absent:
+            parser.error(f'Parser key "{group}": expected settings, KEY: VALUE; found {value!r}')
 
 
 def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:

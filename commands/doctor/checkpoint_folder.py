@@ -44,7 +44,10 @@ def checkpoint_findings(
     speed = min(_WRITTEN, free) / seconds
     if size is None:
         told = f"{place} takes {_human(speed)}/s with fsync; {_human(free)} free; a checkpoint's size is not known"
-        yield Finding(_CHECK, "ok", told)
+        yield Finding(
+            _CHECK, "warn", told, f"whether {kept} checkpoints fit shows when the micro batch has been tried",
+            "mend what keeps the micro batch from being tried, then python train.py doctor again",
+        )  # fmt: skip
         return
     needed = kept * size
     room = f"{kept} checkpoints of {_human(size)} need {_human(needed)}"

@@ -4,6 +4,8 @@ Each rests on those before it: where a config does not parse, what follows from 
 """
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
 
     from commands.doctor.trial import Tried
     from engine.batch_plan import BatchPlan
+
+_TRIAL = 600
+"""Seconds for the first steps of a training."""
+_LATE = Finding(
+    "micro batch", "warn", f"the first steps were not done within {_TRIAL} s",
+    "data, model or steps are slow, or hang; whether the micro-batch fits is not known",
+    "--data.init_args.micro_batch_size 1 tries less; LOCKSTEP_DEBUG=1 python train.py fit shows what takes the time",
+)  # fmt: skip
+_WEIGHTS, _DATA = "the weights are to be here first", "data are to be prepared first"
 
 
 def config_checks(
@@ -37,7 +48,7 @@ def config_checks(
         Check("batch", training.splits, 60),
         Check("weights", training.pretrained, 120),
         Check("data", training.found, 120),
-        Check("micro batch", training.computes, 600),
+        Check("micro batch", training.computes, _TRIAL, _LATE, training.give_up),
         Check("checkpoint folder", training.saves, 120),
     ]
 
@@ -53,25 +64,40 @@ class _Training:
     config: "Namespace | None" = None
     batch: "BatchPlan | None" = None
     per_node: int = 1
-    weights_are_here: bool = False
-    data_is_here: bool = False
+    blocked: dict[str, str] = field(default_factory=lambda: {_WEIGHTS: "", _DATA: ""})
+    """What keeps a step from being tried, each with what mends it."""
     tried: "Tried | None" = None
     _named: str = field(default="", init=False)
+    _folder: Path | None = field(default=None, init=False)
 
     def parses(self) -> Iterator[Finding]:
         from commands.doctor.config_errors import config_errors
-        from commands.doctor.settings import config_files, parse_fit
+        from commands.doctor.settings import config_files, parse_files, parse_fit
 
         files, with_texts = config_files(self.arguments)
         self._named = " ".join(f"--config {file}" for file in files)
-        wrong = list(config_errors(files, lambda texts: parse_fit(with_texts(texts))))
+        wrong = list(config_errors(files, lambda texts: parse_fit(with_texts(texts)), parse_files))
         if not wrong:
             config = parse_fit(self.arguments)
             wrong = [*self._instantiated(config, "data"), *self._instantiated(config, "model")]
             if not wrong:
                 self.config = config
+                wrong = [*self._trainer_made(config)]
+            if not wrong:
                 yield Finding("config", "ok", f"{', '.join(map(str, files))}: all settings are known and fit together")
         yield from wrong
+
+    def _trainer_made(self, config: "Namespace") -> Iterator[Finding]:
+        """What Lightning says of accelerator and precision; the checks that need neither go on."""
+        from commands.doctor.trial import quiet, trainer_of
+
+        try:
+            with quiet():
+                trainer_of(config.trainer)
+        except Exception as error:
+            mend = f"correct it in the config ({self._named}) or over it: --trainer.KEY VALUE"
+            self.blocked["Lightning refuses the settings of the trainer"] = mend
+            yield Finding("config", "fail", f"trainer: {error}", "a training with this config ends at once", mend)
 
     def _instantiated(self, config: "Namespace", part: str) -> Iterator[Finding]:
         """What a class says of its settings together."""
@@ -127,7 +153,11 @@ class _Training:
 
         model, data = self.config.model.get("init_args") or {}, self.config.data.get("init_args") or {}
         findings = list(pretrained_findings(plain(model), plain(data)))
-        self.weights_are_here = all(finding.status == "ok" for finding in findings)
+        lacking = [finding.remedy for finding in findings if finding.status != "ok"]
+        if lacking:
+            self.blocked[_WEIGHTS] = lacking[0]
+        else:
+            del self.blocked[_WEIGHTS]
         yield from findings
         if plain(model).get("init_from"):
             from commands.run_folder import earlier_stage
@@ -145,48 +175,45 @@ class _Training:
             return
         from commands.doctor.settings import made
 
-        prepare = f"python train.py prepare {self._named}"
+        self.blocked[_DATA] = prepare = f"python train.py prepare {self._named}"
         try:
             due = made(self.config, "data").unprepared()
         except (OSError, ValueError) as error:
             yield Finding("data", "fail", str(error), "there is nothing to train on", prepare)
             return
         if due is None:
-            self.data_is_here = True  # which files it lacks, if some, is told when it is opened
+            del self.blocked[_DATA]  # which files it lacks, if some, is told when it is opened
         else:
             why = "the first process of a training does it at its start, while the others wait"
             yield Finding("data", "warn", due, why, prepare)
 
     def computes(self) -> Iterator[Finding]:
-        if self.config is None or self.batch is None or not (self.weights_are_here and self.data_is_here):
+        if self.config is None or self.batch is None:
             return
-        from commands.doctor.micro_batch import broken, computed
-        from commands.doctor.settings import made, of_one_micro_batch, shards
-        from commands.doctor.trial import BeforeTraining, tried
+        from commands.doctor.first_step import first_step
+        from commands.doctor.micro_batch import not_tried
+        from commands.doctor.settings import shards
 
+        if self.blocked:
+            yield not_tried(" and ".join(self.blocked), "; ".join(filter(None, self.blocked.values())))
+            return
         if self.batch.processes > 1 and shards(self.config.trainer.strategy):
-            words = f"not tried: the weights are to be sharded over {self.batch.processes} processes, and this is one"
-            yield Finding("micro batch", "ok", words)
+            words = f"the weights are to be sharded over {self.batch.processes} processes, and this is one"
+            alone = f"doctor {self._named} --trainer.strategy auto --trainer.devices 1 --trainer.num_nodes 1"
+            size = f"--data.init_args.micro_batch_size {self.batch.micro_batch_size}"
+            yield not_tried(words, f"python train.py {alone} {size}  # where one device has room for all of it")
             return
-        alone = of_one_micro_batch(self.config, self.batch.micro_batch_size)
-        try:
-            model, data = made(alone, "model"), made(alone, "data")
-            self.tried = tried(
-                model, data, alone.trainer, int(self.config.seed_everything), self.config.checkpoints.trainable_only
-            )
-        except BeforeTraining as error:
-            prepare = f"python train.py prepare {self._named}"
-            why = "a training ends where it opens its data or makes its model"
-            yield Finding("data", "fail", str(error), why, prepare)
-            return
-        except Exception as error:
-            yield broken(error, self.batch.micro_batch_size)
-            return
-        if self.tried.samples is not None:
-            yield Finding("data", "ok", f"{self.tried.samples:,} samples to train on")
-        for words in self.tried.warnings:
-            yield Finding("micro batch", "warn", words, "the program warned of it in its first steps", "see docs/")
-        yield computed(self.tried, self.batch, self.per_node)
+        prepare = f"python train.py prepare {self._named}"
+        with tempfile.TemporaryDirectory(prefix="doctor-", ignore_cleanup_errors=True) as folder:
+            self._folder = Path(folder)
+            outcome = first_step(self.config, self.batch, self.per_node, prepare, self._folder)
+        self.tried, self.batch = outcome.tried, outcome.batch
+        yield from outcome.findings
+
+    def give_up(self) -> None:
+        """Nothing is left of a step that is not waited for."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def saves(self) -> Iterator[Finding]:
         if self.config is None:

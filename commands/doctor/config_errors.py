@@ -32,12 +32,16 @@ class Place(NamedTuple):
 
 
 def config_errors(
-    files: Sequence[Path], parse: Callable[[list[str]], object], most: int = _MOST
+    files: Sequence[Path],
+    parse: Callable[[list[str]], object],
+    parse_files: Callable[[list[str]], object],
+    most: int = _MOST,
 ) -> Iterator[Finding]:
     """
     Args:
         files: configs, laid over each other.
         parse: parses texts of configs, and the command line's settings over them; raises what is wrong first.
+        parse_files: the same without the command line's settings: what it does not say is said of those.
     """
     trees: dict[Path, yaml.Node] = {}
     all_read = True
@@ -59,22 +63,35 @@ def config_errors(
         elif tree is not None:
             yield _finding(f"{file}:1", "expected settings, KEY: VALUE")
     for _ in range(most):
-        try:
-            parse([yaml.serialize(trees[file]) if file in trees else "{}" for file in files])
+        texts = [yaml.serialize(trees[file]) if file in trees else "{}" for file in files]
+        error = _error(parse, texts)
+        if error is None:
             return
-        except Exception as error:  # whatever the parser or a type says no with
-            keys, reason = _told(str(error))
-            places = [place for file in reversed(files) if file in trees for place in _find(file, trees[file], keys)]
-            deepest = max((place.key.count(".") for place in places), default=0)
-            places = [place for place in places if place.key.count(".") == deepest]
-            if not places:  # on the command line, or a key that is missing
-                if all_read or keys:
-                    said = f"{'.'.join(keys)}: {reason}" if keys else _once(str(error))
-                    yield _finding("command line" if keys else "config", said)
-                return
-            yield _finding(f"{places[0].file}:{places[0].line}", f"{places[0].key}: {reason}")
-            for place in places:
-                place.parent.value.remove(place.entry)
+        keys, reason = _told(error)
+        said = f"{'.'.join(keys)}: {reason}" if keys else _once(error)
+        if error != _error(parse_files, texts):
+            if all_read or keys:
+                remedy = "correct the option; python train.py fit --help lists the settings"
+                yield _finding("command line", said, remedy)
+            return
+        places = [place for file in reversed(files) if file in trees for place in _find(file, trees[file], keys)]
+        deepest = max((place.key.count(".") for place in places), default=0)
+        places = [place for place in places if place.key.count(".") == deepest]
+        if not places:  # a key that is missing
+            if all_read or keys:
+                yield _finding("config", said)
+            return
+        yield _finding(f"{places[0].file}:{places[0].line}", f"{places[0].key}: {reason}")
+        for place in places:
+            place.parent.value.remove(place.entry)
+
+
+def _error(parse: Callable[[list[str]], object], texts: list[str]) -> str | None:
+    try:
+        parse(texts)
+    except Exception as error:  # whatever the parser or a type says no with
+        return str(error)
+    return None
 
 
 def _finding(where: str, what: str, remedy: str = "") -> Finding:

@@ -44,6 +44,9 @@ def _examine(check: Check) -> list[Finding]:
     thread.join(check.seconds)
     if not thread.is_alive():
         return found
+    check.give_up()
+    if check.late is not None:
+        return [*found, check.late]
     words = f"no answer within {check.seconds:g} s"
     why = "what hangs here will hang in a training; " + UNKNOWN
     return [*found, Finding(check.name, "fail", words, why, "look for a file system or a driver that does not answer")]

@@ -34,3 +34,9 @@ class Check(NamedTuple):
 
     seconds: float = 20.0
     """After that long without an end the check has failed."""
+
+    late: Finding | None = None
+    """What is then to be said; None: that something hangs."""
+
+    give_up: Callable[[], None] = lambda: None
+    """Is then called; takes away what the check has made."""

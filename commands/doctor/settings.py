@@ -8,7 +8,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from commands.cli import LockstepCLI
-from commands.parser import LockstepParser
+from commands.parser import LockstepParser, refuse_lone_values
 
 
 class _Settings(LockstepCLI):
@@ -54,7 +54,14 @@ def parse_fit(arguments: list[str]) -> Namespace:
     Raises:
         ArgumentError, ValueError, KeyError, TypeError: what is wrong with them first.
     """
-    return fit_parser().parse_args(arguments)
+    config = fit_parser().parse_args(arguments)
+    refuse_lone_values(fit_parser(), config)
+    return config
+
+
+def parse_files(texts: Sequence[str]) -> Namespace:
+    """The configs alone, without what the command line lays over them; see `parse_fit`."""
+    return parse_fit([word for text in texts for word in ("--config", text)])
 
 
 def made(config: Namespace, part: str) -> Any:

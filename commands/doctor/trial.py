@@ -6,13 +6,12 @@ Lightning's own loop does it twice: the first step makes the optimizer's state, 
 import gc
 import logging
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import psutil
 import torch
@@ -20,8 +19,10 @@ from lightning.pytorch import Callback, LightningModule, Trainer, seed_everythin
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch import Tensor
 
+from callbacks.memory_room import memory_room
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
+from engine.out_of_memory import is_out_of_memory
 
 _STEPS = 2
 log = logging.getLogger("lockstep")
@@ -41,46 +42,52 @@ class Tried(NamedTuple):
 
 
 class BeforeTraining(Exception):
-    """What went wrong before the first micro-batch: data, or the making of the model."""
+    """What went wrong before the first micro-batch, and with what."""
+
+    def __init__(self, part: Literal["data", "model"], words: str) -> None:
+        super().__init__(words)
+        self.part = part
 
 
-def tried(model: LockstepModule, data: LockstepDataModule, settings: Any, seed: int, trainable_only: bool) -> Tried:
+def tried(
+    model: LockstepModule,
+    data: LockstepDataModule,
+    settings: Any,
+    seed: int,
+    trainable_only: bool,
+    beside: int,
+    folder: Path,
+) -> Tried:
     """
     Args:
         data: whose global batch is one micro-batch.
         settings: `trainer` of a config.
         seed: of the config.
         trainable_only: whether checkpoints leave out what is frozen.
+        beside: processes of a node, each of which takes as much of its memory.
+        folder: for what the model writes; nobody needs it afterwards.
 
     Raises:
         BeforeTraining: from what was wrong with data or model.
-        Exception: whatever the step raised.
+        Exception: whatever the step raised, and memory that ran out at any time.
     """
     probe = _Probe()
     data.prepare_data = lambda: None  # type: ignore[method-assign]  # converts and writes
-    with tempfile.TemporaryDirectory(prefix="doctor-") as folder, _quiet() as warned:
+    with quiet() as warned:
+        seed_everything(seed, verbose=False)
+        trainer = trainer_of(settings, probe, folder)
         try:
-            seed_everything(seed, verbose=False)
-            trainer = Trainer(
-                accelerator=settings.accelerator,
-                devices=_device(settings.accelerator),
-                precision=settings.precision,
-                gradient_clip_val=settings.gradient_clip_val,
-                deterministic=settings.deterministic,
-                plugins=[LightningEnvironment()],  # alone, whatever a launcher has started beside it
-                max_steps=_STEPS, limit_val_batches=0, num_sanity_val_steps=0,
-                logger=False, callbacks=[probe], enable_checkpointing=False, enable_progress_bar=False,
-                enable_model_summary=False, use_distributed_sampler=False, default_root_dir=folder,
-            )  # fmt: skip
-            trainer.fit(model, datamodule=data)
+            with memory_room(trainer.strategy.root_device, beside):  # else the kernel kills, and nothing is said
+                trainer.fit(model, datamodule=data)
         except Exception as error:
-            if not probe.began:
-                raise BeforeTraining(str(error)) from error
-            raise
+            if probe.began or is_out_of_memory(error):
+                raise
+            raise BeforeTraining(probe.made, str(error)) from error
         finally:
             peak = probe.peak()
         if probe.seconds is None:
-            raise BeforeTraining(f"the training data gave {trainer.global_step} micro-batches; expected {_STEPS}")
+            words = f"the training data gave {trainer.global_step} micro-batches; expected {_STEPS}"
+            raise BeforeTraining("data", words)
         train_set = getattr(data, "train_set", None)
         return Tried(
             len(train_set) if hasattr(train_set, "__len__") else None,
@@ -90,9 +97,30 @@ def tried(model: LockstepModule, data: LockstepDataModule, settings: Any, seed: 
         )  # fmt: skip
 
 
+def trainer_of(settings: Any, probe: Callback | None = None, folder: Path | None = None) -> Trainer:
+    """Lightning's Trainer for the trial.
+
+    Raises:
+        MisconfigurationException, ValueError, ...: what it says of `trainer` of a config.
+    """
+    return Trainer(
+        accelerator=settings.accelerator,
+        devices=_device(settings.accelerator),
+        precision=settings.precision,
+        gradient_clip_val=settings.gradient_clip_val,
+        deterministic=settings.deterministic,
+        plugins=[LightningEnvironment()],  # alone, whatever a launcher has started beside it
+        max_steps=_STEPS, limit_val_batches=0, num_sanity_val_steps=0,
+        logger=False, callbacks=probe, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, use_distributed_sampler=False, default_root_dir=folder,
+    )  # fmt: skip
+
+
 class _Probe(Callback):
     """Takes the time of the last step, and the most memory."""
 
+    made: Literal["data", "model"] = "data"
+    """What Lightning is busy with until the first micro-batch: it opens data, makes the model, makes loaders."""
     began = False
     seconds: float | None = None
 
@@ -102,10 +130,14 @@ class _Probe(Callback):
         _forget_peak()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self.made = "model"
         device = trainer.strategy.root_device
         if device.type == "cuda":
             self._cuda = device
             torch.cuda.reset_peak_memory_stats(device)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.made = "data"
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         self.began = True
@@ -159,7 +191,7 @@ def _peak_of_process() -> int:
 
 
 @contextmanager
-def _quiet() -> Iterator[list[str]]:
+def quiet() -> Iterator[list[str]]:
     """Nothing is said meanwhile; what the program warns of is kept."""
     warned: list[str] = []
 
