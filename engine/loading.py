@@ -94,11 +94,7 @@ class MeasuredLoader(DataLoader):
         except StopIteration:
             raise
         except Exception as error:
-            place = self.lost() or self._first_pending()
-            text = f"{type(error).__name__}: {error}".strip()
-            # Of a worker's exception the text is its whole traceback, which the chain of exceptions shows as well.
-            reason = text.splitlines()[-1] if "in DataLoader worker process" in text else text
-            raise LoadingError(f"loading {place} failed: {reason}") from error
+            raise self._told(error) from error
         draw = self.sampler.deliver()
         if isinstance(batch, Loaded):
             self._left_out.append(tuple(batch.left_out))
@@ -109,6 +105,18 @@ class MeasuredLoader(DataLoader):
         if self.ends is not None and self.ends(draw, batch.count):
             raise StopIteration
         return batch.batch
+
+    def _told(self, error: Exception) -> LoadingError:
+        try:
+            place = self.lost() or self._first_pending()
+        except RuntimeError as news:  # PyTorch tells of a dead worker from a signal's handler, whatever runs then
+            error, place = news, self.lost() or self._first_pending()
+        text = f"{type(error).__name__}: {error}".strip()
+        # Of a worker's exception the text is its whole traceback, which the chain of exceptions shows as well.
+        reason = text.splitlines()[-1] if "in DataLoader worker process" in text else text
+        if isinstance(error, (ConnectionError, EOFError)) and self.lost():  # it died while it handed over a batch
+            reason = f"DataLoader worker exited unexpectedly ({reason})"
+        return LoadingError(f"loading {place} failed: {reason}")
 
     def left_out_of_next(self) -> tuple[LeftOut, ...]:
         """To be called once for each batch, when work on it begins: the samples that were left out of it.

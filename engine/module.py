@@ -261,8 +261,8 @@ class LockstepModule(LightningModule):
         return [group for group in groups if group["params"]]
 
     def hidden_matrices(self) -> set[torch.nn.Parameter]:
-        """Matrices between the network's ends, which `muon` turns: linear layers, but for those whose outputs are scores
-        of classes or tokens, which a family leaves out."""
+        """Matrices between the network's ends, which `muon` turns: linear layers. Those whose outputs are scores of
+        classes or tokens a family leaves out."""
         return {part.weight for part in self.modules() if isinstance(part, torch.nn.Linear)}
 
     # -- other forms -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import NamedTuple
 
 import psutil
@@ -54,6 +55,9 @@ class Listener:
                 connection.sendall(self.offer.token.encode())
 
     def close(self) -> None:
+        # Closing alone leaves the port open for as long as the thread waits at it.
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 

@@ -52,6 +52,8 @@ class MultimodalDataModule(LockstepDataModule):
         max_unusable: int = 0,
         **batches: Any,
     ) -> None:
+        if max_unusable < 0:
+            raise ValueError(f"data.init_args.max_unusable is a number of samples, 0 for none; got {max_unusable}")
         if max_unusable:
             batches |= {"on_bad_sample": "skip", "max_bad_samples": max_unusable}
             self.limit_of_bad_samples = "max_unusable"
@@ -61,8 +63,6 @@ class MultimodalDataModule(LockstepDataModule):
                 raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
         if too_long == "drop" and max_length is None:
             raise ValueError("data.init_args.too_long is drop, but max_length is null, so no chat is too long")
-        if max_unusable < 0:
-            raise ValueError(f"data.init_args.max_unusable is a number of samples, 0 for none; got {max_unusable}")
         self.tokenizer_source, self.row_tokens = tokenizer, row_tokens
         self.length_groups, self.max_length = length_groups, max_length
         self.too_long: TooLong = too_long

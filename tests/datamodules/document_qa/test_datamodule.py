@@ -33,7 +33,7 @@ def data(stage: str = "fit", loss: str = "answer", evidence_questions: int = 0, 
     module = SimpleNamespace(image_layout=LAYOUT, loss=loss, evidence_questions=evidence_questions)
     made.trainer = SimpleNamespace(  # type: ignore[assignment]
         lightning_module=module, state=SimpleNamespace(fn=stage, stage=SimpleNamespace(value=stage)), global_rank=0,
-        world_size=1, strategy=SimpleNamespace(root_device=torch.device("cpu")), limit_test_batches=1.0,
+        world_size=1, num_devices=1, strategy=SimpleNamespace(root_device=torch.device("cpu")), limit_test_batches=1.0,
         limit_val_batches=1.0, limit_predict_batches=1.0, overfit_batches=0.0, ckpt_path=None,
         fit_loop=SimpleNamespace(
             epoch_loop=SimpleNamespace(batch_progress=SimpleNamespace(total=SimpleNamespace(ready=0)))
