@@ -43,8 +43,21 @@ def cores(plan: Plan, machine: int, affinity: int, usable: float) -> Iterator[Fi
         yield Finding("cores", "ok", found)
 
 
+def threads_started(processes: int, affinity: int, environ: Mapping[str, str]) -> int:
+    """Threads with which each of the training processes of this node computes.
+
+    Where OMP_NUM_THREADS is not set Lightning shares the cores out, whoever has started the processes
+    (`_set_num_threads_if_needed` of its launchers); it knows of affinity, but of no control group's quota.
+    """
+    first = environ.get("OMP_NUM_THREADS", "").strip().split(",")[0]
+    return int(first) if first.isdigit() and int(first) else max(1, affinity // processes)
+
+
 def threads(plan: Plan, affinity: int, usable: float, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """OMP_NUM_THREADS against cores and processes: PyTorch starts so many threads, in each process."""
+    """OMP_NUM_THREADS against cores and processes: PyTorch starts so many threads, in each process.
+
+    More processes than cores are the business of `cores`: fewer than one thread cannot be had.
+    """
     processes = plan.processes()
     each = max(1, int(usable) // processes)
     remedy = f"export OMP_NUM_THREADS={each}"
@@ -52,21 +65,18 @@ def threads(plan: Plan, affinity: int, usable: float, environ: Mapping[str, str]
     shared = f"{processes} process{'es' if processes > 1 else ''} on {usable:g} cores"
     crowded = "more threads than cores take turns, and an operation waits for its slowest thread: several times slower"
     if not given:
-        # torchrun sets it to 1 where there are several processes; nobody else sets it.
-        if processes > 1 and "TORCHELASTIC_RUN_ID" not in environ:
-            found = f"OMP_NUM_THREADS is not set: each of {shared} starts {affinity} threads"
-            yield Finding("threads", "warn", found, crowded, remedy)
-        elif affinity > usable:
-            found = f"OMP_NUM_THREADS is not set: {affinity} threads are started on {usable:g} cores"
+        started = threads_started(processes, affinity, environ)
+        found = f"OMP_NUM_THREADS is not set: {started} thread{'s' if started > 1 else ''} in each of {shared}"
+        if started > each:
             yield Finding("threads", "warn", found, crowded, remedy)
         else:
-            yield Finding("threads", "ok", f"OMP_NUM_THREADS is not set: {affinity} threads, {shared}")
+            yield Finding("threads", "ok", found)
         return
     first = given.split(",")[0]  # a list gives the threads of nested regions
     if not first.isdigit() or int(first) == 0:
         why = "it is no number from 1 on: it is passed over, and every core gets a thread in every process"
         yield Finding("threads", "warn", f"OMP_NUM_THREADS={given!r}", why, remedy)
-    elif int(first) * processes > usable:
+    elif int(first) > each:
         yield Finding("threads", "warn", f"OMP_NUM_THREADS={given} with {shared}", crowded, remedy)
     elif plan.accelerator == "cpu" and int(first) * processes * 2 <= usable:
         why = "on the CPU the threads compute: the other cores idle"

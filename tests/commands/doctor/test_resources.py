@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from lightning.fabric.utilities.distributed import _suggested_max_num_threads
 
-from commands.doctor.cores import cores, threads
+from commands.doctor.cores import allowed_cores, cores, threads, threads_started
 from commands.doctor.limits import limits
 from commands.doctor.memory import memory, shared_memory
 from commands.doctor.plan import Plan
@@ -51,12 +52,13 @@ def test_loaders_beyond_the_cores_and_a_quota():
 @pytest.mark.parametrize(
     ("plan", "variables", "status", "words"),
     [
-        (TWO, {}, "warn", "each of 2 processes on 8 cores starts 8 threads"),
-        (TWO, {"TORCHELASTIC_RUN_ID": "x"}, "ok", "not set"),  # torchrun sets it
+        (TWO, {}, "ok", "OMP_NUM_THREADS is not set: 4 threads in each of 2 processes on 8 cores"),
         (Plan(), {}, "ok", "8 threads"),
         (TWO, {"OMP_NUM_THREADS": "8"}, "warn", "OMP_NUM_THREADS=8"),
         (TWO, {"OMP_NUM_THREADS": "4"}, "ok", "OMP_NUM_THREADS=4"),
         (TWO, {"OMP_NUM_THREADS": "4,1"}, "ok", "OMP_NUM_THREADS=4,1"),
+        (Plan(devices=16), {"OMP_NUM_THREADS": "1"}, "ok", "OMP_NUM_THREADS=1"),  # `cores` tells it
+        (Plan(devices=16), {"OMP_NUM_THREADS": "2"}, "warn", "OMP_NUM_THREADS=2"),
         (TWO, {"OMP_NUM_THREADS": "four"}, "warn", "'four'"),
         (Plan(accelerator="cpu"), {"OMP_NUM_THREADS": "1"}, "warn", "OMP_NUM_THREADS=1"),
     ],
@@ -65,12 +67,19 @@ def test_threads_against_cores_and_processes(plan, variables, status, words):
     (finding,) = threads(plan, 8, 8.0, variables)
     assert finding.status == status and words in finding.found
     if status == "warn":
-        assert finding.remedy == f"export OMP_NUM_THREADS={8 // plan.processes()}"
+        assert finding.remedy == f"export OMP_NUM_THREADS={max(1, 8 // plan.processes())}"
+
+
+def test_lightning_shares_the_cores_out_where_nobody_says_how_many_threads():
+    for processes in (1, 2, 3 * os.cpu_count()):
+        assert threads_started(processes, allowed_cores(), {}) == _suggested_max_num_threads(processes)
 
 
 def test_a_container_with_a_quota_starts_a_thread_for_each_core_of_the_machine():
     (finding,) = threads(Plan(), 64, 2.0, {})
-    assert finding.status == "warn" and "64 threads are started on 2 cores" in finding.found
+    assert finding.status == "warn" and "64 threads in each of 1 process on 2 cores" in finding.found
+    (finding,) = threads(TWO, 64, 8.0, {})
+    assert finding.status == "warn" and finding.remedy == "export OMP_NUM_THREADS=4"
 
 
 def test_processes_bound_to_the_same_cores():
