@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from commands.doctor.finding import Finding
 from commands.doctor.nvidia import Driver, Gpu
-from commands.doctor.plan import Plan
+from commands.doctor.plan import WITHOUT_CUDA, Plan
 
 _OWN = 500
 """MiB that driver and display may hold on a GPU that is free."""
@@ -17,9 +17,9 @@ def gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Fin
     Args:
         plan: how many processes are to be started on this node, each for one GPU, and on what.
         driver: what nvidia-smi says.
-        environ: of which CUDA_VISIBLE_DEVICES is read.
+        environ: of which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
     """
-    on_cpu, asked = plan.accelerator in ("cpu", "mps", "tpu"), plan.accelerator in ("gpu", "cuda")
+    on_cpu, asked = plan.accelerator in WITHOUT_CUDA, plan.accelerator in ("gpu", "cuda")
     if driver.complaint:
         why = "there is a driver, but it does not answer: no GPU can be used"
         remedy = "sudo modprobe nvidia, or restart the machine, as after an update of the driver; dmesg | grep -i xid"
@@ -43,16 +43,24 @@ def gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Fin
         else:
             yield Finding("gpus", "ok", found)
         return
-    problems = [] if on_cpu else list(_problems(plan, driver, seen))
+    problems = [] if on_cpu else list(_problems(plan, driver, seen, environ))
     yield from problems
     if not any(finding.status == "fail" for finding in problems):
         kinds = {gpu.name: sum(each.name == gpu.name for each in seen) for gpu in seen}
-        room = min(gpu.total - gpu.used for gpu in seen)
         words = ", ".join(f"{count} x {name}" for name, count in kinds.items())
-        yield Finding("gpus", "ok", f"{words}; at least {room / 1024:.1f} GiB free on each")
+        room = [gpu.total - gpu.used for gpu in seen if gpu.total]
+        yield Finding("gpus", "ok", words + (f"; at least {min(room) / 1024:.1f} GiB free on each" if room else ""))
 
 
-def _problems(plan: Plan, driver: Driver, seen: list[Gpu]) -> Iterator[Finding]:
+def shown(driver: Driver, environ: Mapping[str, str]) -> int:
+    """How many CUDA shows to this process; 0 where CUDA_VISIBLE_DEVICES is wrong, which `gpus` tells."""
+    try:
+        return len(_visible(driver, environ))
+    except ValueError:
+        return 0
+
+
+def _problems(plan: Plan, driver: Driver, seen: list[Gpu], environ: Mapping[str, str]) -> Iterator[Finding]:
     if plan.devices and plan.devices > len(seen):
         found = f"{len(seen)} to be seen, {plan.devices} processes are to use one each"
         yield Finding("gpus", "fail", found, "a process without a GPU of its own ends with `invalid device ordinal`",
@@ -62,7 +70,15 @@ def _problems(plan: Plan, driver: Driver, seen: list[Gpu]) -> Iterator[Finding]:
         first = [str(gpu.index) for gpu in seen if gpu.name == names[0]]
         yield Finding("gpus", "warn", f"of different kinds: {', '.join(names)}",
                       "all wait for the slowest in every step, and the smallest limits the micro-batch",
-                      f"export CUDA_VISIBLE_DEVICES={','.join(first)}")  # fmt: skip
+                      f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(first)}")  # fmt: skip
+    given = environ.get("CUDA_VISIBLE_DEVICES")
+    numbered = given is None or any(word.strip().isdigit() for word in given.split(","))
+    kinds = {gpu.name for gpu in driver.gpus}
+    if numbered and len(kinds) > 1 and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        yield Finding("gpus", "warn", "GPUs of different kinds are here, and CUDA_DEVICE_ORDER is not PCI_BUS_ID",
+                      "CUDA then counts the fastest one first: its number of a GPU, as in CUDA_VISIBLE_DEVICES, need "
+                      "not be nvidia-smi's, by which they are called here",
+                      "export CUDA_DEVICE_ORDER=PCI_BUS_ID")  # fmt: skip
     for gpu in seen:
         yield from _problems_of(gpu, driver)
     seen_indices = {gpu.index for gpu in seen}
@@ -87,7 +103,7 @@ def _problems_of(gpu: Gpu, driver: Driver) -> Iterator[Finding]:
         found = f"GPU {gpu.index} is in compute mode {gpu.mode}" + (f", used by {others}" if who else "")
         yield Finding("gpus", "fail", found, "no further process may use it: `CUDA-capable device(s) is/are busy`",
                       f"{remedy}; sudo nvidia-smi -i {gpu.index} -c DEFAULT")  # fmt: skip
-    elif who or gpu.used > _OWN:
+    elif gpu.total and (who or gpu.used > _OWN):
         found = f"GPU {gpu.index}: {gpu.used} of {gpu.total} MiB used, {gpu.busy} % busy, by {others}"
         why = "what they hold is missing for the micro-batch, and what they compute slows all processes of the run"
         yield Finding("gpus", "warn", found, why, remedy)
@@ -103,7 +119,7 @@ def _problems_of(gpu: Gpu, driver: Driver) -> Iterator[Finding]:
 
 
 def _visible(driver: Driver, environ: Mapping[str, str]) -> list[Gpu]:
-    """Those that CUDA shows, in the order of the variable; all where it is not set.
+    """Those that CUDA shows, in the order of the variable; all where it is not set. Of parts it shows the first alone.
 
     Raises:
         ValueError: it names one that is not there.
@@ -113,11 +129,29 @@ def _visible(driver: Driver, environ: Mapping[str, str]) -> list[Gpu]:
         return list(driver.gpus)
     seen: list[Gpu] = []
     for word in filter(None, (word.strip() for word in given.split(","))):
-        if word.startswith("MIG-") or word == "-1":
+        if word == "-1":
             break
+        if word.startswith("MIG-"):
+            return [_part(driver, word)]
         fitting = [gpu for gpu in driver.gpus if str(gpu.index) == word or gpu.uuid.startswith(word)]
         if driver.gpus and not fitting:
             there = ", ".join(str(gpu.index) for gpu in driver.gpus)
             raise ValueError(f"CUDA_VISIBLE_DEVICES={given}: there is no GPU {word}, only {there}")
         seen += fitting[:1]
     return seen
+
+
+def _part(driver: Driver, uuid: str) -> Gpu:
+    """A part as a GPU whose memory is not known.
+
+    Raises:
+        ValueError: it is not there.
+    """
+    for part in driver.parts:
+        if part.uuid.startswith(uuid):
+            whole = next(gpu for gpu in driver.gpus if gpu.index == part.gpu)
+            return whole._replace(
+                uuid=part.uuid, name=f"{whole.name} (its part {part.profile})", total=0, used=0, mig=False
+            )
+    there = ", ".join(part.uuid for part in driver.parts) or "none"
+    raise ValueError(f"CUDA_VISIBLE_DEVICES={uuid}: there is no such part of a GPU; nvidia-smi -L names {there}")

@@ -32,22 +32,27 @@ def machine_checks(plan: Plan, environ: Mapping[str, str]) -> list[Check]:
             answers.append(nvidia.driver())
         return answers[0]
 
+    def here() -> Plan:
+        """With what is chosen at the start: by then the GPUs are known."""
+        seen = gpus.shown(driver(), environ)
+        return plan.on(seen, usable, lambda processes: cores.threads_started(processes, affinity, environ))
+
     checks = [
         Check("python", versions.python),
         Check("packages", versions.packages),
         Check("torch", lambda: versions.torch_and_driver(driver()), 90),
         Check("communication", versions.communication, 60),
         Check("gpus", lambda: gpus.gpus(plan, driver(), environ), 60),
-        Check("cores", lambda: cores.cores(plan, os.cpu_count() or 1, affinity, usable)),
-        Check("threads", lambda: cores.threads(plan, affinity, usable, environ)),
-        Check("memory", lambda: memory.memory(plan)),
+        Check("cores", lambda: cores.cores(here(), os.cpu_count() or 1, affinity, usable)),
+        Check("threads", lambda: cores.threads(here(), affinity, usable, environ)),
+        Check("memory", lambda: memory.memory(here())),
     ]
     if platform.system() == "Linux":  # elsewhere shared memory is no folder
-        checks.append(Check("shared memory", lambda: memory.shared_memory(plan)))
+        checks.append(Check("shared memory", lambda: memory.shared_memory(here())))
     if platform.system() != "Windows":
         from commands.doctor import limits
 
-        checks.append(Check("limits", lambda: limits.limits(plan)))
+        checks.append(Check("limits", lambda: limits.limits(here())))
     return [
         *checks,
         Check("port", lambda: port.port(plan, environ)),

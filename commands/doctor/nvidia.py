@@ -38,6 +38,14 @@ class Occupant(NamedTuple):
     used: int  # MiB
 
 
+class Part(NamedTuple):
+    """A part of a GPU (Multi-Instance GPU)."""
+
+    uuid: str
+    profile: str  # "1g.5gb": how much of it computes, and its memory
+    gpu: int  # index of the GPU
+
+
 class Driver(NamedTuple):
     """What there is; `complaint` is nvidia-smi's, where it can say nothing else."""
 
@@ -48,6 +56,7 @@ class Driver(NamedTuple):
     occupants: tuple[Occupant, ...] = ()
     apart: tuple[tuple[int, int], ...] = ()
     """Pairs of GPUs that cannot read each other's memory."""
+    parts: tuple[Part, ...] = ()
     complaint: str = ""
 
 
@@ -89,12 +98,17 @@ def driver(ask: Ask = nvidia_smi) -> Driver:
         apart = _apart(ask("topo", "-p2p", "r")) if len(rows) > 1 else ()
     except Unanswered:  # an old driver does not know the question
         apart = ()
+    try:
+        parts = _parts(ask("-L")) if any(gpu.mig for gpu in map(_gpu, rows)) else ()
+    except Unanswered:
+        parts = ()
     return Driver(
         _after("Driver Version", head),
         _after("CUDA Version", head),
         tuple(map(_gpu, rows)),
         tuple(Occupant(r[0], _number(r[1]), r[2], _number(r[3])) for r in there),
         apart,
+        parts,
     )
 
 
@@ -105,6 +119,17 @@ def _gpu(row: list[str]) -> Gpu:
 
 def _rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if row]
+
+
+def _parts(listed: str) -> tuple[Part, ...]:
+    """From `nvidia-smi -L`: the parts of a GPU are indented below it."""
+    parts, gpu = [], 0
+    for line in listed.splitlines():
+        if of := re.match(r"GPU (\d+):", line):
+            gpu = int(of.group(1))
+        elif part := re.match(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)", line):
+            parts.append(Part(part.group(2), part.group(1), gpu))
+    return tuple(parts)
 
 
 def _after(label: str, text: str) -> str:

@@ -1,10 +1,15 @@
 """What is to be started: how many processes on how many nodes, as far as config, command line and launcher say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+
+from engine.cores import workers_for
+
+WITHOUT_CUDA = ("cpu", "mps", "tpu")
+"""Values of `trainer.accelerator` with which NVIDIA's GPUs are not used."""
 
 
 class Plan(NamedTuple):
@@ -24,6 +29,22 @@ class Plan(NamedTuple):
     def loaders(self) -> int:
         """Loader processes of each training process, as far as they are known."""
         return self.workers if isinstance(self.workers, int) else 0
+
+    def on(self, gpus: int, cores: float, threads: Callable[[int], int]) -> "Plan":
+        """The same where what is left open is chosen as it will be at the start: a process for each GPU, and loaders.
+
+        Args:
+            gpus: that CUDA shows here.
+            cores: that all processes of this node may use together.
+            threads: with which each of so many processes computes.
+        """
+        gpus = 0 if self.accelerator in WITHOUT_CUDA else gpus
+        devices = self.devices or gpus or None
+        workers = self.workers
+        if workers == "auto":
+            computing = 1 if gpus else threads(devices or 1)
+            workers = workers_for(cores, devices or 1, computing)
+        return self._replace(devices=devices, workers=workers)
 
 
 def planned(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
@@ -68,6 +89,11 @@ def _count(devices: Any) -> int | None:
 
 def _launched_on_node(environ: Mapping[str, str]) -> int | None:
     given = environ.get("LOCAL_WORLD_SIZE") or environ.get("SLURM_NTASKS_PER_NODE", "")
+    tasks, nodes = environ.get("SLURM_NTASKS", ""), environ.get("SLURM_NNODES", "1")
+    if not given and tasks.isdigit() and nodes.isdigit() and int(tasks) % int(nodes) == 0:
+        given = str(int(tasks) // int(nodes))
+    if not given and "RANK" in environ:  # Kubernetes' PyTorchJob: one process a pod, and no LOCAL_RANK
+        given = environ.get("WORLD_SIZE", "") if "LOCAL_RANK" in environ else "1"
     return int(given) if given.isdigit() else None
 
 

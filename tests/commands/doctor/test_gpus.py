@@ -1,10 +1,13 @@
 """GPUs, by a program that answers as nvidia-smi does; there need not be one."""
 
+import os
+
 import pytest
 
-from commands.doctor.gpus import gpus
+from commands.doctor.gpus import gpus, shown
+from commands.doctor.machine import machine_checks
 from commands.doctor.nvidia import driver
-from commands.doctor.plan import Plan
+from commands.doctor.plan import Plan, planned
 from commands.doctor.versions import judge_torch
 
 HEAD = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4     |"
@@ -21,14 +24,15 @@ def nvidia_smi(tmp_path, monkeypatch):
     """Puts a program of that name first on the PATH: ``nvidia_smi(cards, occupants=[], matrix=...)``."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
-    def put(cards, occupants=(), matrix=OK_MATRIX, head=HEAD, fails=0):
-        for name, text in (("head", head), ("gpus", "\n".join(cards)), ("apps", "\n".join(occupants)), ("p2p", matrix)):
+    def put(cards, occupants=(), matrix=OK_MATRIX, head=HEAD, fails=0, listed=""):
+        answers = {"head": head, "gpus": "\n".join(cards), "apps": "\n".join(occupants), "p2p": matrix, "list": listed}
+        for name, text in answers.items():
             (tmp_path / name).write_text(text + "\n")
         program = tmp_path / "nvidia-smi"
         program.write_text(
             f"#!/bin/sh\n[ {fails} = 0 ] || {{ cat {tmp_path}/head; exit {fails}; }}\n"
             f'case "$1" in --query-gpu*) cat {tmp_path}/gpus;; --query-compute*) cat {tmp_path}/apps;; '
-            f"topo) cat {tmp_path}/p2p;; *) cat {tmp_path}/head;; esac\n"
+            f"topo) cat {tmp_path}/p2p;; -L) cat {tmp_path}/list;; *) cat {tmp_path}/head;; esac\n"
         )
         program.chmod(0o755)
         return driver()
@@ -99,6 +103,54 @@ def test_gpus_of_different_kinds_broken_memory_and_parts(nvidia_smi):
     assert the_worst(Plan(), nvidia_smi([card(0, broken="[N/A]")])).status == "ok"
     finding = the_worst(Plan(), nvidia_smi([card(0).replace("Disabled", "Enabled")]))
     assert finding.status == "warn" and "MIG" in finding.found
+
+
+def test_a_process_for_each_gpu_where_the_config_says_auto(nvidia_smi, tmp_path):
+    nvidia_smi([card(index) for index in range(os.cpu_count() + 1)])
+    (tmp_path / "gpu.yaml").write_text("trainer: {devices: auto}\n")
+    plan = planned(["--config", str(tmp_path / "gpu.yaml")], {})
+
+    def cores(plan, environ):
+        (check,) = (check for check in machine_checks(plan, environ) if check.name == "cores")
+        return next(iter(check.examine()))
+
+    finding = cores(plan, {})
+    assert finding.status == "warn" and f"{os.cpu_count() + 1} processes are to share them" in finding.found
+    assert cores(plan, {"CUDA_VISIBLE_DEVICES": "0"}).status == "ok"
+    assert cores(plan._replace(accelerator="cpu"), {}).status == "ok"
+
+
+LISTED = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-0000)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-1111)
+  MIG 1g.5gb      Device  0: (UUID: MIG-aaaa-1)
+  MIG 3g.20gb     Device  1: (UUID: MIG-bbbb-2)
+"""
+
+
+def test_a_part_of_a_gpu_is_a_device_and_one_alone_is_seen(nvidia_smi):
+    cards = [card(0, broken="3"), card(1, used=30000, busy=97).replace("Disabled", "Enabled")]
+    found = nvidia_smi(cards, listed=LISTED)
+    (there,) = gpus(Plan(), found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"})
+    assert (there.status, there.found) == ("ok", "1 x NVIDIA A100-SXM4-40GB (its part 3g.20gb)")
+    assert shown(found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"}) == 1
+    finding = the_worst(Plan(devices=2), found, CUDA_VISIBLE_DEVICES="MIG-bbbb-2,MIG-aaaa-1")
+    assert finding.status == "fail" and "--trainer.devices 1" in finding.remedy
+    finding = the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="MIG-cccc-3")
+    assert finding.status == "fail" and "nvidia-smi -L names MIG-aaaa-1, MIG-bbbb-2" in finding.found
+    old = LISTED.replace("MIG-bbbb-2", "MIG-GPU-1111/2/0")
+    (there,) = gpus(Plan(), nvidia_smi(cards, listed=old), {"CUDA_VISIBLE_DEVICES": "MIG-GPU-1111/2/0"})
+    assert there.status == "ok"
+
+
+def test_numbers_of_different_gpus_need_not_be_those_of_nvidia_smi(nvidia_smi):
+    found = nvidia_smi([card(0), card(1).replace("A100", "V100")])
+    finding = the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="1")
+    assert finding.status == "warn" and finding.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    assert the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID").status == "ok"
+    assert the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="GPU-1111").status == "ok"
+    both = the_worst(Plan(), found)  # the one kind is chosen by number
+    assert both.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,30 @@ def test_the_launcher_says_what_the_config_leaves_open(config):
     assert planned([], {"SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "2"})[:2] == (4, 2)
 
 
+@pytest.mark.parametrize(
+    ("variables", "count"),
+    [
+        ({"SLURM_NTASKS": "1"}, 1),
+        ({"SLURM_NTASKS": "8", "SLURM_NNODES": "4"}, 2),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, 1),
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"}, 4),
+        ({}, None),
+    ],
+)
+def test_a_launcher_that_names_no_number_for_a_node(variables, count):
+    assert planned([], variables).devices == count
+
+
+def test_a_process_for_each_gpu_and_loaders_by_the_cores_where_nothing_is_said(tmp_path):
+    threads = {1: 16, 2: 8}.get
+    assert Plan().on(8, 64.0, threads) == Plan(8)
+    assert Plan(accelerator="cpu").on(8, 64.0, threads) == Plan(accelerator="cpu")
+    assert Plan(2, accelerator="gpu", workers="auto").on(8, 16.0, threads).loaders() == 7  # of 8 cores each
+    assert Plan(2, accelerator="cpu", workers="auto").on(8, 32.0, threads).loaders() == 8
+    assert Plan(1, accelerator="cpu", workers="auto").on(8, 16.0, threads).loaders() == 0  # all 16 compute
+    assert Plan(1, workers=3).on(0, 16.0, threads) == Plan(1, workers=3)
+
+
 def test_a_config_that_is_missing_or_broken_is_the_business_of_another_check(config, tmp_path):
     (tmp_path / "broken.yaml").write_text("trainer: [")
     (tmp_path / "list.yaml").write_text("- 1\n")
