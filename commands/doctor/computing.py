@@ -54,7 +54,6 @@ class Computing:
             )  # fmt: skip
             for device in devices:
                 yield from self._computed_on(device)
-            dist.destroy_process_group()
         except (RuntimeError, ValueError) as error:
             words = (str(error).splitlines() or [type(error).__name__])[0]
             yield Finding(
@@ -62,6 +61,9 @@ class Computing:
                 "this is what a training does in every step",
                 "run it again with TORCH_DISTRIBUTED_DEBUG=DETAIL and NCCL_DEBUG=INFO, which say more",
             )  # fmt: skip
+        finally:
+            if dist.is_initialized():  # a trial of a micro-batch, which is of one process, must not find it
+                dist.destroy_process_group()
 
     def _computed_on(self, device: torch.device) -> Iterator[Finding]:
         backend = "nccl" if device.type == "cuda" else "gloo"

@@ -6,9 +6,11 @@ import sys
 import time
 
 import pytest
-from torch.distributed import TCPStore
+from torch import distributed as dist
+from torch.distributed import HashStore, TCPStore
 
 from commands.doctor import meeting as meeting_module
+from commands.doctor.computing import Computing
 from commands.doctor.finding import Finding
 from commands.doctor.group import tournament
 from commands.doctor.meeting import Meeting, NoMeeting
@@ -55,6 +57,26 @@ def test_nothing_is_lost_of_processes_that_have_come_in_any_order():
         ("memory", "warn", "process 2 on b: 2 GiB"),
         ("shared memory", "fail", "process 3 on b: full"),
     ]
+
+
+def test_no_process_group_is_left_where_computing_together_fails():
+    class Lost:
+        """A meeting of one process, whose store is lost when all say whether their sums are right."""
+
+        rank, processes, present = 0, 1, [0]
+
+        def store_for(self, purpose):
+            return HashStore()
+
+        def gather(self, topic, word):
+            if topic == "gpus":
+                return {0: word}
+            assert dist.is_initialized()
+            raise RuntimeError("connection reset by peer")
+
+    (finding,) = Computing(Lost(), {0: NAMES[0]}, 1).findings()
+    assert finding.status == "fail" and finding.found.endswith(": connection reset by peer")
+    assert not dist.is_initialized()
 
 
 def test_one_changed_file_of_a_copy_is_named(tmp_path):
