@@ -45,11 +45,15 @@ ORIGINAL = (
 
 @cache
 def texts() -> list[str]:
-    """Every text in the source, what is filled in left out."""
+    """Every text that the source may say, without docstrings; what is filled in left out."""
     found = []
     for part in ("engine", "callbacks", "commands", "datamodules", "lightning_modules"):
         for path in (REPOSITORY / part).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            for node in ast.walk(tree):
+                if node in documentation:
+                    continue
                 if isinstance(node, ast.JoinedStr):
                     found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "\0" for p in node.values))
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
