@@ -11,13 +11,20 @@ from commands.doctor.finding import Finding
 
 _WRITTEN = 32 * 2**20
 """Bytes that are written to measure."""
+_TRIED = 2**12
+"""Bytes that are written to try whether one can."""
 _SHARE = 0.1
 """Of the training time that may go into writing."""
 _CHECK = "checkpoint folder"
 
 
 def checkpoint_findings(
-    folder: Path, size: int | None, kept: int, step: float | None = None, steps_between: int | None = None
+    folder: Path,
+    size: int | None,
+    kept: int,
+    step: float | None = None,
+    steps_between: int | None = None,
+    measures: bool = True,
 ) -> Iterator[Finding]:
     """
     Args:
@@ -26,13 +33,18 @@ def checkpoint_findings(
         kept: checkpoints that are on the disk at most.
         step: seconds of an optimizer step, if it is known.
         steps_between: optimizer steps between two checkpoints.
+        measures: whether this process measures for all, which would take the disk from each other; else it only
+            tries whether the folder can be written to from here.
     """
     place = folder.absolute()
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
+    written = min(_WRITTEN if measures else _TRIED, free)
     try:
-        seconds = _write(place, min(_WRITTEN, free))
+        if free < 2**20:
+            raise OSError(28, "No space left on device")
+        seconds = _write(place, written)
     except OSError as error:
         full = "No space" in str(error) or "quota" in str(error).lower()
         yield Finding(
@@ -41,7 +53,10 @@ def checkpoint_findings(
             f"df -h {place}; make room" if full else f"ls -ld {place}; make it writable, or train in another folder",
         )  # fmt: skip
         return
-    speed = min(_WRITTEN, free) / seconds
+    if not measures:
+        yield Finding(_CHECK, "ok", f"{place} can be written to; {_human(free)} free")
+        return
+    speed = written / seconds
     if size is None:
         told = f"{place} takes {_human(speed)}/s with fsync; {_human(free)} free; a checkpoint's size is not known"
         yield Finding(
@@ -77,9 +92,7 @@ def _write(place: Path, size: int) -> float:
     Raises:
         OSError: it does not take them.
     """
-    if size < 2**20:
-        raise OSError(28, "No space left on device")
-    block = os.urandom(2**20)  # a file system that compresses would be too fast with zeros
+    block = os.urandom(min(size, 2**20))  # a file system that compresses would be too fast with zeros
     with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-") as file:
         began = time.perf_counter()
         for _ in range(size // len(block)):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.doctor.finding import Check, Finding
-from commands.doctor.plan import Plan
+from commands.doctor.plan import Plan, is_first
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
@@ -225,4 +225,6 @@ class _Training:
         size, step = (self.tried.checkpoint, self.tried.seconds) if self.tried else (None, None)
         if step is not None and self.batch is not None:
             step *= self.batch.accumulation
-        yield from checkpoint_findings(self.runs, size, kept, step, self.config.last_checkpoint.every_n_steps)
+        between = self.config.last_checkpoint.every_n_steps
+        # All processes of all nodes at once would take a shared disk from each other.
+        yield from checkpoint_findings(self.runs, size, kept, step, between, measures=is_first(self.environ))

@@ -77,6 +77,11 @@ def planned(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
     )
 
 
+def is_first(environ: Mapping[str, str]) -> bool:
+    """Whether this is the first process of all that a launcher has started, or was started alone."""
+    return (environ.get("RANK") or environ.get("SLURM_PROCID") or "0") == "0"
+
+
 def _count(devices: Any) -> int | None:
     """2, "2", [0, 1] and "0,1" are two devices; "auto" and -1 say nothing."""
     if isinstance(devices, list):

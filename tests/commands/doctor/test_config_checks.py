@@ -11,7 +11,7 @@ import pytest
 from commands.doctor.config_checks import config_checks
 from commands.doctor.config_errors import config_errors
 from commands.doctor.examination import examine
-from commands.doctor.plan import planned
+from commands.doctor.plan import is_first, planned
 from tests.conftest import REPOSITORY
 from tests.distributed.tiny import TINY_FAMILY
 
@@ -194,6 +194,19 @@ def test_a_folder_that_is_read_only_too_small_or_full(doctor, tmp_path):
         assert error.status == "fail" and "Read-only file system" in error.found
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_one_process_of_a_run_measures_the_disk_and_the_others_try_whether_they_can_write(doctor, tmp_path):
+    two = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    only = ["config", "checkpoint folder"]
+    (first,) = doctor(*TINY, only=only, RANK="0", LOCAL_RANK="0", **two)["checkpoint folder"]
+    (second,) = doctor(*TINY, only=only, RANK="1", LOCAL_RANK="1", **two)["checkpoint folder"]
+    assert "/s with fsync" in first.found
+    assert second.status == "ok" and second.found.startswith(f"{tmp_path} can be written to; ")
+    assert [is_first({"SLURM_PROCID": number}) for number in "012"] == [True, False, False] and is_first({})
+    (tmp_path / "runs").write_text("no folder\n")
+    (error,) = doctor(*TINY, only=only, RANK="1", LOCAL_RANK="1", **two)["checkpoint folder"]
+    assert error.status == "fail" and "cannot be written to: Not a directory" in error.found
 
 
 def test_a_disk_that_is_slower_than_the_training(tmp_path):
