@@ -15,12 +15,13 @@ class BadSamples(Callback):
 
     In training the count of all processes is at hand after every step, and looked at where metrics are written and at
     the end of an epoch, so that no other step waits for the device. Only then, and only if there are new ones, the
-    processes tell each other which they are, and the first one writes them down.
+    processes tell each other which they are, and the first one writes them down. The limit is of different samples:
+    one that is drawn in every epoch counts once.
     """
 
     def __init__(self) -> None:
         self._names = Names()
-        self._before: dict[str, int] = {}
+        self._before: dict[str, Any] = {}
         self._unlisted: list[LeftOut] = []
 
     # -- training ----------------------------------------------------------------------------------------------------
@@ -50,9 +51,9 @@ class BadSamples(Callback):
         totals, data = self._training.totals, pl_module.data
         if totals["unusable"] > self._listed:
             self._listed = totals["unusable"]
-            self._list(trainer, "train")
+            self._training.tell(self._list(trainer, "train"))
         if data.leaves_out_bad:
-            require_few(totals["unusable"], data.max_bad_samples, "the training", data.limit_of_bad_samples)
+            require_few(len(self._training.different), data.max_bad_samples, "the training", data.limit_of_bad_samples)
         return totals
 
     # -- evaluation --------------------------------------------------------------------------------------------------
@@ -108,19 +109,20 @@ class BadSamples(Callback):
         self._unlisted += [one for one in left_out if one.reason == "unusable"]
         return left_out
 
-    def _list(self, trainer: Trainer, stage: str) -> None:
-        """On every process."""
+    def _list(self, trainer: Trainer, stage: str) -> list[list[LeftOut]]:
+        """On every process; returns what was new, of each of them."""
         everywhere = gathered_objects(self._unlisted)
         self._unlisted = []
         if trainer.is_global_zero:
             listing = BadSampleList(trainer.default_root_dir)
             listing.add(stage, trainer.current_epoch, trainer.global_step, everywhere)
+        return everywhere
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         if trainer.state.fn == "fit":
-            checkpoint["left_out"] = self._training.totals
+            checkpoint["left_out"] = self._training.state()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._before = checkpoint.get("left_out", {})

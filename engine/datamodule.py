@@ -55,7 +55,7 @@ class LockstepDataModule(LightningDataModule):
         worker_start: how they are started: `fork`, `forkserver` or `spawn`; null: as Python does it on the platform.
         worker_timeout: seconds after which a batch that has not come ends the run, with the batch and its samples named; 0: the watchdog's timeout alone.
         on_bad_sample: what becomes of a sample that cannot be used (its file is damaged, its row malformed): `stop` ends the run and names it; `skip` leaves it out on whatever process has it, counts it and lists it in bad_samples.jsonl.
-        max_bad_samples: with `skip`, how many a whole training, or one evaluation, may leave out (again each time they are drawn: a bad sample counts once an epoch). One more, and the run stops.
+        max_bad_samples: with `skip`, how many different ones a whole training, or one evaluation, may leave out (a stream's are told by their places and count once an epoch). One more, and the run stops.
     """  # noqa: E501
 
     train_set: BatchedDataset | Stream[Any]

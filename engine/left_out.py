@@ -1,5 +1,6 @@
 """Samples that were drawn and are in no batch: named where they were met, counted over all processes."""
 
+import hashlib
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -28,15 +29,19 @@ def left_out_of(batch: Any) -> list[LeftOut]:
 
 
 class LeftOutSamples:
-    """The samples that a training has left out. A sample is counted each time that it is drawn.
+    """The samples that a training has left out. In the totals a sample is counted each time that it is drawn.
 
     The counts travel with the step's votes, so they are at hand on every process and cost no collective; reading them
     waits for the device.
+
+    Attributes:
+        different: a digest of each unusable sample of which all processes have been told, see `tell`.
     """
 
     def __init__(self, votes: Votes) -> None:
         self._votes = votes
         self._before = dict.fromkeys(REASONS, 0)
+        self.different: set[str] = set()
 
     def open(self) -> None:
         """On every process, before training."""
@@ -53,9 +58,19 @@ class LeftOutSamples:
         """Of all processes since the beginning of the training, before a resume, too; equal on all processes."""
         return {reason: self._before[reason] + int(self._votes.total(_vote(reason))) for reason in REASONS}
 
-    def go_on_from(self, totals: Mapping[str, int]) -> None:
-        """Those that the checkpoint had when it was written."""
-        self._before = {reason: totals.get(reason, 0) for reason in REASONS}
+    def tell(self, everywhere: Iterable[Iterable[LeftOut]]) -> None:
+        """Unusable samples of all processes; the same on each of them."""
+        for one in (one for of_a_process in everywhere for one in of_a_process):
+            self.different.add(hashlib.blake2b(f"{one.sample} {one.what}".encode(), digest_size=8).hexdigest())
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {**self.totals, "different": sorted(self.different)}
+
+    def go_on_from(self, state: Mapping[str, Any]) -> None:
+        """What the checkpoint had when it was written."""
+        self._before = {reason: state.get(reason, 0) for reason in REASONS}
+        self.different = set(state.get("different", ()))
 
 
 class LeftOutOfEvaluation:

@@ -21,7 +21,7 @@ class MultimodalDataModule(LockstepDataModule):
         length_groups: unpacked, a micro-batch is computed in so many parts of similar length.
         max_length: tokens of the longest chat to train on; null for any.
         too_long: what becomes of a longer one: `stop` (an error that names its sample) or `drop` (it is left out and counted). It is never cut.
-        max_unusable: samples that may turn out unusable (a malformed row, an image that cannot be decoded) in a whole training, or in one evaluation: they are named, counted (again each time they are drawn: a bad sample counts once an epoch), and left out. One more, and the run stops. The same as `on_bad_sample: skip` with `max_bad_samples`; 0: what these say.
+        max_unusable: samples that may turn out unusable (a malformed row, an image that cannot be decoded) in a whole training, or in one evaluation: they are named, counted (each once, however often it is drawn; a stream's once an epoch), and left out. One more, and the run stops. The same as `on_bad_sample: skip` with `max_bad_samples`; 0: what these say.
         batches: see LockstepDataModule.
     """  # noqa: E501
 

@@ -111,15 +111,16 @@ def test_the_limit_is_looked_at_where_metrics_are_written_and_at_the_end_of_an_e
 
 
 def test_what_was_left_out_before_a_resume_counts(options, lockstep, team):
-    """On another number of processes."""
+    """On another number of processes; a sample that is drawn in every epoch is one, and in the metric one more."""
     enough = data(max_unusable=len(BROKEN))
     lockstep("fit", *options, *enough, "--trainer.max_epochs", "1", name="a")
-    pair = team("fit", *options, *data(max_unusable=100), "--ckpt_path", "last", name="a", processes=2)
+    pair = team("fit", *options, *enough, "--ckpt_path", "last", name="a", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     assert pair.series("train/unusable_samples") == steps_of(BROKEN)
-    again = team("fit", *options, *enough, "--trainer.max_epochs", "3", "--ckpt_path", "last", name="a", processes=2)
+    fewer = [*data(max_unusable=len(BROKEN) - 1), "--trainer.max_epochs", "3", "--ckpt_path", "last"]
+    again = team("fit", *options, *fewer, name="a", processes=2)
     assert again.end(120) == [1, 1], again.output
-    assert "8 samples of the training cannot be used, but data.init_args.max_unusable is 4" in again.output
+    assert "4 samples of the training cannot be used, but data.init_args.max_unusable is 3" in again.output
     assert again.survivors == []
 
 
