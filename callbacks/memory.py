@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from callbacks.memory_advice import BACKWARD, FORWARD, LOADING, PREDICTION, START, STEP, TEST, VALIDATION, advice
+from callbacks.trends import Growth
 from engine import host_memory
 from engine.gather import gathered
 from engine.out_of_memory import is_out_of_memory
@@ -23,17 +24,17 @@ class Memory(Callback):
 
     On a GPU what tensors take at their most, on a CPU what the process has (loader workers not counted). Names a
     process that has much more than others: that one decides how large a micro-batch may be. Comparing is one small
-    all-gather in steps that log alone.
+    all-gather in steps that log alone. Warns once when the fullest process's goes on rising from log to log.
 
     When memory runs out it knows what was being computed: see `told`.
     """
 
     def __init__(self) -> None:
         self._phase, self._batch = START, None
-        self._told_uneven = False
+        self._told_uneven = self._told_growth = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._phase = LOADING
+        self._phase, self._growth = LOADING, Growth()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         self._phase, self._batch = FORWARD, batch
@@ -74,6 +75,15 @@ class Memory(Callback):
         pl_module.log("train/memory_gib", max(everywhere) / _GIB, on_step=True, on_epoch=False, batch_size=1)
         if not self._told_uneven and trainer.is_global_zero:
             self._told_uneven = self._tell_uneven(everywhere)
+        if self._growth.seen_with(max(everywhere)) and trainer.is_global_zero and not self._told_growth:
+            self._told_growth = True
+            log.warning(
+                "WARNING: memory grows: that of process %d has risen in each of the last %d logs, from %.2f to %.2f "
+                "GiB; something is kept from step to step (losses with their graphs, a list that nobody empties). "
+                "--config configs/overlays/profile.yaml draws its course above the operators",
+                everywhere.index(max(everywhere)), self._growth.logs, self._growth.first / _GIB,
+                max(everywhere) / _GIB,
+            )  # fmt: skip
 
     @staticmethod
     def _tell_uneven(everywhere: list[int]) -> bool:

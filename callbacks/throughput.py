@@ -7,6 +7,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from callbacks.peak_flops import peak_flops
+from callbacks.trends import LongWaits
 
 log = logging.getLogger("lockstep")
 
@@ -22,6 +23,8 @@ class Throughput(Callback):
       `train/mfu`, their share of what the devices could do (model FLOPs utilization, PaLM, arXiv 2204.02311, app. B);
     - `train/data_wait`, the share of the time that the processes waited for their loaders, in the mean.
 
+    When the processes go on waiting for more than a fifth of the time it warns once, with what to change.
+
     Validation is not counted, saving checkpoints is. The amounts travel in the all-reduce that the exact mean needs
     anyway, and the device is waited for in steps that log alone.
 
@@ -34,9 +37,10 @@ class Throughput(Callback):
             raise ValueError(f"throughput.peak_tflops must be more than 0, got {peak_tflops}")
         self.peak_tflops = peak_tflops
         self._names: list[str] = []
+        self._told_waits = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._names = []
+        self._names, self._waits = [], LongWaits()
         pl_module.votes.open(WAITED)
         self._told = trainer.train_dataloader.waited
         self._totals = {WAITED: pl_module.votes.total(WAITED)}
@@ -81,6 +85,10 @@ class Throughput(Callback):
             figures["train/real_tokens"] = since["tokens"] / max(since.pop("positions"), 1)
         figures |= {f"train/{name}_per_second": amount / elapsed for name, amount in since.items()}
         pl_module.log_dict(figures, batch_size=1)
+        share = figures["train/data_wait"]
+        if self._waits.seen_with(share, elapsed) and trainer.is_global_zero and not self._told_waits:
+            self._told_waits = True
+            log.warning("%s", _waiting(share, trainer.datamodule))  # type: ignore[attr-defined]
         self._restart(trainer)
 
     def _open(self, trainer: Trainer, pl_module: LightningModule, names: list[str]) -> None:
@@ -102,6 +110,17 @@ class Throughput(Callback):
 
     def _restart(self, trainer: Trainer) -> None:
         self._start, self._steps = time.perf_counter(), trainer.global_step
+
+
+def _waiting(share: float, datamodule: Any) -> str:
+    if datamodule.num_workers == "auto":
+        change = f"num_workers auto is {datamodule.workers} on the cores that there are: give the job more of them"
+    else:
+        change = f"--data.init_args.num_workers auto, or more than {datamodule.num_workers}"
+    return (
+        f"WARNING: the processes wait for data: {share:.0%} of the time, and a fifth and more in each of the last logs "
+        f"(train/data_wait). First change: {change}; then the data on a local disk"
+    )
 
 
 def _vote(name: str) -> str:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from callbacks.memory import Memory
 from callbacks.memory_advice import shapes
+from callbacks.trends import Growth
 from tests.conftest import TINY
 from tests.distributed.memory_faults import memory_fault
 
@@ -92,6 +93,27 @@ def test_uneven_memory_is_named(said):
     assert not Memory._tell_uneven([4 * gib, 5 * gib]) and not Memory._tell_uneven([gib // 8, gib])
     assert Memory._tell_uneven([4 * gib, 8 * gib]) and len(said) == 1
     assert "process 1 has 8.0 GiB, process 0 has 4.0 GiB" in said[0]
+
+
+def test_memory_that_grows_is_named_once(lockstep, said):
+    options = ["--trainer.max_steps", "40", "--trainer.limit_val_batches", "0", "--trainer.max_epochs", "-1"]
+    run = lockstep("fit", *SHORT, *options, *memory_fault("Leak"), name="a")
+    (line,) = [line for line in said if "memory grows" in line]
+    assert line.startswith("WARNING: memory grows: that of process 0 has risen in each of the last ")
+    assert "configs/overlays/profile.yaml" in line
+    memory = run.series("train/memory_gib")
+    assert memory[40] > 1.2 * memory[4]
+
+
+def test_memory_that_rises_now_and_then_does_not_grow():
+    def told(sizes):
+        growth = Growth()
+        return [growth.seen_with(size) for size in sizes].count(True)
+
+    assert told(range(1000, 2000, 20)) == 50 - 22, "from the twentieth rise after the start on"
+    assert told([1000 + 20 * log - 30 * (log % 19 == 0) for log in range(200)]) == 0
+    assert told(range(1000, 1190, 2)) == 0, "less than a fifth"
+    assert told([1000] * 200) == 0
 
 
 def test_memory_is_logged(lockstep):

@@ -33,7 +33,8 @@ class Watched:
         self.trainer = SimpleNamespace(
             global_step=0,
             log_every_n_steps=5,
-            datamodule=SimpleNamespace(plan=plan),
+            datamodule=SimpleNamespace(plan=plan, num_workers=0),
+            is_global_zero=True,
             train_dataloader=SimpleNamespace(waited=0.0),
             strategy=SimpleNamespace(root_device=torch.device("cpu")),
             precision="bf16-mixed",
@@ -75,6 +76,28 @@ def test_samples_of_all_processes_and_the_share_of_waiting(watched):
     one.train(steps=10, seconds=0.5, waited=0.1)
     expected = {"train/samples_per_second": 64 / 0.5, "train/data_wait": 0.2}
     assert one.logged == [pytest.approx(expected)] * 2
+
+
+def test_long_waits_for_data_are_told_once_with_what_to_change(watched, said):
+    one = watched()
+    one.start()
+    one.train(steps=3 * 5, seconds=2.0, waited=1.5)  # the first logs, while workers start
+    for _ in range(3):
+        one.train(steps=4 * 5, seconds=2.0, waited=1.0)
+        one.train(steps=5, seconds=2.0, waited=0.2)
+    one.train(steps=40 * 5, seconds=0.01, waited=0.005)
+    assert said == [], "now and then, or hardly a second in all"
+    one.train(steps=5 * 5, seconds=2.0, waited=1.0)
+    (line,) = said
+    assert line.startswith("WARNING: the processes wait for data: 50% of the time") and "train/data_wait" in line
+    assert "First change: --data.init_args.num_workers auto, or more than 0" in line
+    one.train(steps=20 * 5, seconds=2.0, waited=1.0)
+    assert len(said) == 1
+    other = watched()
+    other.trainer.datamodule.num_workers, other.trainer.datamodule.workers = "auto", 2
+    other.start()
+    other.train(steps=8 * 5, seconds=2.0, waited=1.0)
+    assert "num_workers auto is 2 on the cores that there are: give the job more of them" in said[-1]
 
 
 def test_optimizer_steps_count_and_not_micro_batches(watched):

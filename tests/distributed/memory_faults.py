@@ -51,6 +51,16 @@ class Hungry(Callback):
         pl_module.training_loss = hungry
 
 
+class Leak(Callback):
+    """Of every step 16 MB are kept."""
+
+    def __init__(self) -> None:
+        self.kept: list[Tensor] = []
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        self.kept.append(torch.ones(1 << 22))
+
+
 class KilledFor(At):
     """The process takes memory without end in a control group of its own, and the kernel kills it.
 
