@@ -1,4 +1,4 @@
-"""What logs in a row tell and a single one does not: processes that go on waiting for data, memory that goes on rising."""
+"""What several logs in a row tell and one does not: waiting for data that goes on, memory that goes on rising."""
 
 _START = 3
 """Logs in the beginning that tell nothing: workers start, allocators fill."""
