@@ -133,3 +133,22 @@ def launch(tmp_path):
         return Run(tmp_path / "runs" / name, output)
 
     return run
+
+
+@pytest.fixture
+def small_group():
+    """A control group with room for 400 MB, beside this process's own."""
+    from engine import host_memory
+
+    own = next(host_memory.memory_groups(), None)
+    if own is None or os.geteuid() != 0:
+        pytest.skip("no control group for memory, or not root")
+    folder = own / f"lockstep-test-{os.getpid()}"
+    limit = "memory.max" if (own / "memory.events").exists() else "memory.limit_in_bytes"
+    try:
+        folder.mkdir()
+        (folder / limit).write_text(str(400 << 20))
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    yield folder
+    folder.rmdir()

@@ -65,4 +65,4 @@ def _once(
         if smaller is not None and is_out_of_memory(error):
             return smaller
         savers = [option for option, _ in model.memory_savers()]
-        return broken(error, batch.micro_batch_size if model.splits_batches else 1, beside, savers)
+        return broken(error, batch.micro_batch_size, beside, model.splits_batches, savers)

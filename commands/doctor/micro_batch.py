@@ -30,7 +30,7 @@ def computed(tried: Tried, batch: BatchPlan, beside: int, asked: int) -> Finding
         "gradients"
     )
     if batch.micro_batch_size < asked:
-        words += f"; {asked} do not fit, so trainer.auto_micro_batch will take fewer, as here"
+        words += f"; {asked} do not fit: trainer.auto_micro_batch comes to about these"
     if tried.loss != tried.loss or abs(tried.loss) == float("inf"):
         why = "the first step would be left out, and the training would stop soon"
         return Finding("micro batch", "fail", words, why, "--config configs/overlays/debug.yaml finds where it begins")
@@ -40,20 +40,21 @@ def computed(tried: Tried, batch: BatchPlan, beside: int, asked: int) -> Finding
     return Finding("micro batch", "ok", words)
 
 
-def broken(error: Exception, size: int, beside: int, savers: Sequence[str] = ()) -> Finding:
+def broken(error: Exception, size: int, beside: int, divides: bool = True, savers: Sequence[str] = ()) -> Finding:
     """
     Args:
         error: that the step raised.
-        size: samples of the micro-batch; 1 where no smaller one can be had.
+        size: samples of the micro-batch.
         beside: processes of a node.
-        savers: options with which the model needs less memory.
+        divides: whether the model computes smaller ones as well.
+        savers: options with which it needs less memory.
     """
     words = f"{size} samples: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     if is_out_of_memory(error):
         if not torch.cuda.is_initialized():
             most, source = host_memory.limit()
             words += f"; {most / 2**30:.2f} GiB ({source})" + f" for {beside} processes" * (beside > 1)
-        remedy = savers[0] if size == 1 and savers else _smaller(size)
+        remedy = savers[0] if savers and (size == 1 or not divides) else _smaller(size)
         return Finding("micro batch", "fail", words, "memory runs out in the first step of a training", remedy)
     remedy = "LOCKSTEP_DEBUG=1 python train.py fit with the same config shows where"
     return Finding("micro batch", "fail", words, "a training ends in its first step", remedy)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from engine import host_memory
 from tests.conftest import REPOSITORY, TINY
 from tests.distributed.memory_faults import memory_fault
 
@@ -35,23 +34,6 @@ def test_all_processes_take_the_micro_batch_that_fits_the_one_with_least(team):
     assert run.end(240) == [0, 0], run.output
     assert "global batch 16 = 2 processes x 2 samples x 4 accumulation steps" in run.output
     assert sorted(run.series("train/loss")) == [1, 2, 3]
-
-
-@pytest.fixture
-def small_group():
-    """A control group with room for 400 MB, beside this process's own."""
-    own = next(host_memory.memory_groups(), None)
-    if own is None or os.geteuid() != 0:
-        pytest.skip("no control group for memory, or not root")
-    folder = own / f"lockstep-test-{os.getpid()}"
-    limit = "memory.max" if (own / "memory.events").exists() else "memory.limit_in_bytes"
-    try:
-        folder.mkdir()
-        (folder / limit).write_text(str(400 << 20))
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    yield folder
-    folder.rmdir()
 
 
 def test_a_process_that_the_kernel_killed_for_its_memory_is_said_to_be(team, small_group: Path):

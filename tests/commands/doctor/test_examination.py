@@ -61,3 +61,16 @@ def test_a_check_that_hangs_is_left_behind_with_what_it_had_found():
         if thread.name == "doctor: driver":
             thread.join(60)
     assert not left_behind()
+
+
+def test_a_check_that_is_late_says_what_that_means_and_takes_away_what_it_has_made():
+    go_on, given_up = threading.Event(), []
+    late = Finding("slow", "warn", "not done")
+    try:
+        slow = Check("slow", lambda: [FINE] * go_on.wait(60), 0.01, late, lambda: given_up.append(1))
+        assert examine([slow]) == [late] and given_up == [1]
+    finally:
+        go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "doctor: slow":
+            thread.join(60)

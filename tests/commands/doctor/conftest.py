@@ -1,0 +1,24 @@
+"""The checks of a config, in an empty folder."""
+
+import pytest
+
+from commands.doctor.config_checks import config_checks
+from commands.doctor.examination import examine
+from commands.doctor.plan import planned
+
+
+@pytest.fixture
+def doctor(tmp_path, monkeypatch):
+    """What the checks of a config find, in an empty folder: {check: [finding, ...]}."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PL_GLOBAL_SEED", "")
+    monkeypatch.setenv("LOCKSTEP_DEBUG", "")
+
+    def look(*arguments, only=None, **environ):
+        checks = config_checks(arguments, planned(arguments, environ), environ)
+        by_check = {}
+        for finding in examine(check for check in checks if only is None or check.name in only):
+            by_check.setdefault(finding.check, []).append(finding)
+        return by_check
+
+    return look
