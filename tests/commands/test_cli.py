@@ -87,6 +87,12 @@ def test_refused_commands(capsys):
     assert re.search(r"required: .*; a config gives them: --config configs/", refusal(capsys, "fit"))
 
 
+def test_settings_that_are_a_lone_value(capsys, tmp_path):
+    (tmp_path / "lone.yaml").write_text("trainer: 5\n")
+    said = refusal(capsys, "fit", *TINY, "--config", str(tmp_path / "lone.yaml"))
+    assert 'Parser key "trainer": expected settings, KEY: VALUE; found 5' in said
+
+
 def test_a_run_that_is_not_there(lockstep, done, said, monkeypatch):
     monkeypatch.delenv("LOCKSTEP_DEBUG")
     with pytest.raises(SystemExit) as end:
