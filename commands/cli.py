@@ -263,6 +263,7 @@ class LockstepCLI(LightningCLI):
             plugins = config.get("plugins") or []
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), VariablesEnvironment()]
         trainer = super().instantiate_trainer(**kwargs)
+        trainer.checkpoint_to_load = self.config[self.subcommand].get("ckpt_path")
         refuse_no_batches(trainer, self.subcommand)
         trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
         add_own_callbacks(trainer, keep_config=lambda: write_config(self._config_text, folder))

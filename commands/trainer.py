@@ -27,6 +27,9 @@ class LockstepTrainer(Trainer):
         lightning: see Lightning's Trainer.
     """  # noqa: E501
 
+    checkpoint_to_load: str | None = None
+    """The file that the command begins with, for modules that ask before Lightning loads it."""
+
     def __init__(self, *, auto_micro_batch: bool | Literal["if_possible"] = False, **lightning: Any) -> None:
         super().__init__(**lightning)
         self.auto_micro_batch = auto_micro_batch

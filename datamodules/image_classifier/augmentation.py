@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
 from datamodules.image_classifier.batch import Images
-from datamodules.image_classifier.samples import RawImages
+from datamodules.image_classifier.samples import RANDOM_BITS, RawImages
 
 
 def prepared(raw: RawImages, classes: int, crop_padding: int, flip: bool) -> Images:
@@ -14,13 +14,15 @@ def prepared(raw: RawImages, classes: int, crop_padding: int, flip: bool) -> Ima
     Mixup is that of Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018: one share for a batch.
     """
     pixels, labels = raw.pixels.flatten(0, 1), raw.labels
-    if raw.uniform is not None:
-        pixels = cropped(pixels, raw.uniform.flatten(0, 1), crop_padding, flip)
+    if raw.random is not None:
+        uniform = raw.random.flatten(0, 1).float() / 2**RANDOM_BITS
+        pixels = cropped(pixels, uniform, crop_padding, flip)
     pixels = pixels.unflatten(0, labels.shape).float() / 127.5 - 1
     targets = one_hot(labels.clamp(min=0), classes) * (labels >= 0)[..., None]
+    shares = raw.shares.float() / raw.shares.float().sum()  # Lightning may have rounded them to bfloat16
     return Images(
-        torch.einsum("bvchw,v->bchw", pixels, raw.shares),
-        torch.einsum("bvk,v->bk", targets.float(), raw.shares),
+        torch.einsum("bvchw,v->bchw", pixels, shares),
+        torch.einsum("bvk,v->bk", targets.float(), shares),
         labels[:, 0],
         raw.samples,
     )

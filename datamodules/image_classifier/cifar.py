@@ -46,7 +46,7 @@ _ARCHIVES = {
 
 
 def download_cifar(dataset: str, root: Path, *, base_url: str = BASE_URL, wait: float = 1.0) -> None:
-    """Downloads and unpacks a data set into the folder `root`, unless it is there.
+    """Downloads and unpacks a data set into the folder `root`, unless it has it.
 
     Args:
         dataset: `cifar10` or `cifar100`.
@@ -55,10 +55,17 @@ def download_cifar(dataset: str, root: Path, *, base_url: str = BASE_URL, wait: 
 
     Raises:
         DownloadError: no connection, a wrong checksum, or an archive that is not what it should be.
+        FileExistsError: the folder is there with something else in it.
     """
     archive = _ARCHIVES[dataset]
-    if root.is_dir():
+    missing = _missing(archive, root)
+    if not missing:
         return
+    if root.exists() and any(root.iterdir()):
+        raise FileExistsError(
+            f"data.init_args.root: {root} is there but has no {missing[0]}; expected a folder that is not there, or "
+            f"is empty, to download {dataset} into"
+        )
     packed = download(f"{base_url}/{archive.name}", root.parent / archive.name, f"md5:{archive.md5}", wait=wait)
     _unpack(packed, archive, root)
     packed.unlink()
@@ -67,19 +74,25 @@ def download_cifar(dataset: str, root: Path, *, base_url: str = BASE_URL, wait: 
 def read_cifar(dataset: str, root: Path, validation_share: float) -> Splits:
     """
     Raises:
-        FileNotFoundError: it has not been downloaded.
+        FileNotFoundError: it has not been downloaded, or not all of it is there.
         ValueError: a file does not consist of whole records of known classes.
     """
     archive = _ARCHIVES[dataset]
-    if not root.is_dir():
+    if missing := _missing(archive, root):
+        found = f"has no {missing[0]}" if root.is_dir() else "does not exist"
         raise FileNotFoundError(
-            f"data.init_args.root: {root} does not exist; `python train.py prepare --config ...` downloads {dataset}"
+            f"data.init_args.root: {root} {found}; `python train.py prepare --config ...` downloads {dataset}"
         )
     classes = (root / archive.classes).read_text(encoding="ascii").split()
     train = [_records(root / name, archive.labels, len(classes)) for name in archive.train]
     everything = ArrayImages(*(np.concatenate(parts) for parts in zip(*train, strict=True)), f"{dataset} train")
     test = ArrayImages(*_records(root / archive.test, archive.labels, len(classes)), f"{dataset} test")
     return Splits(classes, *hold_out(everything, validation_share), test)
+
+
+def _missing(archive: _Archive, root: Path) -> list[str]:
+    """The files of the data set that are not in the folder `root`."""
+    return [name for name in (*archive.train, archive.test, archive.classes) if not (root / name).is_file()]
 
 
 def _records(path: Path, labels: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -119,4 +132,6 @@ def _unpack(packed: Path, archive: _Archive, root: Path) -> None:
         shutil.rmtree(beside)
         raise DownloadError(f"{packed}: not the archive that was expected: it has no {', '.join(wanted)}; delete it")
     beside.chmod(0o755)
+    if root.is_dir():
+        root.rmdir()  # it is empty
     beside.rename(root)

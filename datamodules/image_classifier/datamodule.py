@@ -73,19 +73,21 @@ class LabelledImages(LockstepDataModule):
             return read_folder(self.root, self.shape, self.validation_share)
         return read_cifar(self.dataset, self.root, self.validation_share)
 
-    @property
+    @cached_property
     def classes(self) -> list[str]:
-        """Name of class k at k."""
+        """Name of class k at k; to predict a folder, a module gives those of its checkpoint instead."""
         return self.splits.classes
 
     def setup(self, stage: str) -> None:
+        if stage == "predict" and self.predict_folder is not None:  # the other images need not be there
+            images = unlabelled(Path(self.predict_folder), self.shape)
+            self.predict_set, self.name = ImageSamples(images), images.name
+            log.info("%s: %d images to predict", self.predict_folder, len(images.labels))
+            return
         splits = self.splits
         self.train_set = ImageSamples(splits.train, random=self.crop_padding > 0 or self.flip, mixup=self.mixup)
         self.validation_set, self.test_set = ImageSamples(splits.validation), ImageSamples(splits.test)
-        to_predict = splits.test
-        if stage == "predict" and self.predict_folder is not None:
-            to_predict = unlabelled(Path(self.predict_folder), self.shape)
-        self.predict_set, self.name = ImageSamples(to_predict), to_predict.name
+        self.predict_set, self.name = ImageSamples(splits.test), splits.test.name
         counts = (len(part.labels) for part in (splits.train, splits.validation, splits.test))
         log.info("%s: %d classes; %d images to train, %d to validate, %d to test",
                  self.dataset, len(splits.classes), *counts)  # fmt: skip

@@ -14,7 +14,7 @@ def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float
 
     Raises:
         FileNotFoundError: there is no train/, or nothing in it.
-        ValueError: val/ or test/ has a class that train/ does not have.
+        ValueError: val/ or test/ has a class that train/ does not have, or train/ too few images.
     """
     if not (root / "train").is_dir():
         raise FileNotFoundError(
@@ -40,7 +40,7 @@ def unlabelled(folder: Path, shape: tuple[int, int, int]) -> FileImages:
         FileNotFoundError: there is no such folder, or no image in it.
     """
     files = _images(folder)
-    return FileImages(files, np.full(len(files), -1), shape)
+    return FileImages(files, np.full(len(files), -1), shape, folder)
 
 
 def _labelled(folder: Path, classes: list[str], shape: tuple[int, int, int]) -> FileImages:
@@ -49,7 +49,7 @@ def _labelled(folder: Path, classes: list[str], shape: tuple[int, int, int]) -> 
     if strange:
         raise ValueError(f"{folder}: found class {strange[0]!r}, which {folder.parent / 'train'} does not have")
     files = [(file, classes.index(name)) for name in found for file in _images(folder / name)]
-    return FileImages([file for file, _ in files], np.array([label for _, label in files], np.int64), shape)
+    return FileImages([file for file, _ in files], np.array([label for _, label in files], np.int64), shape, folder)
 
 
 def _images(folder: Path) -> list[Path]:

@@ -9,8 +9,11 @@ from torch import Tensor
 
 from datamodules.image_classifier.sources import ImageSource
 from engine.bad_sample import BadSample
-from engine.randomness import global_seed, hash_bits, hash_integers, hash_uniform
+from engine.randomness import global_seed, hash_bits, hash_integers
 from engine.sampling import FILLER, Draw
+
+RANDOM_BITS = 24
+"""Bits of a number that crops and flips are drawn by: as many as float32 holds without rounding up to 1."""
 
 _CROP, _PARTNER, _SHARE = 0xC409, 0x9A47, 0x54A4  # names of what is drawn, beside others that hash the same seed
 
@@ -24,7 +27,8 @@ class RawImages(NamedTuple):
     pixels: Tensor  # [B, V, C, H, W] uint8
     labels: Tensor  # [B, V] int64
     shares: Tensor  # [V] float32: how much of each image a sample consists of; they sum to 1
-    uniform: Tensor | None  # [B, V, 3] float32 in [0, 1): for crop and flip; None where nothing is to be random
+    # For crop and flip; None where nothing is to be random. Integers, as Lightning rounds fractions to bfloat16.
+    random: Tensor | None  # [B, V, 3] int64 in [0, 2 ** RANDOM_BITS)
     samples: Tensor  # [B] int64
 
 
@@ -58,15 +62,16 @@ class ImageSamples:
             seed = int(hash_bits(*coordinates, draw.number, _SHARE))
             share = np.random.default_rng(seed).beta(self.mixup, self.mixup)
             shares = [share, 1 - share]
-        uniform = None
+        random = None
         if self.random:
             places = draw.indices[:, None, None], np.arange(len(shares))[:, None], np.arange(3)
-            uniform = torch.from_numpy(hash_uniform(*coordinates, *places, _CROP).astype(np.float32))
+            bits = hash_bits(*coordinates, *places, _CROP) >> np.uint64(64 - RANDOM_BITS)
+            random = torch.from_numpy(bits.astype(np.int64))
         return RawImages(
             torch.from_numpy(_with_fillers(pixels, real, 0)),
             torch.from_numpy(_with_fillers(labels, real, -1)),
             torch.tensor(shares),
-            uniform,
+            random,
             torch.from_numpy(draw.indices),
         )
 

@@ -1,6 +1,7 @@
 """Where images come from: arrays in memory, or files that are decoded when they are needed."""
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.multimodal.image_decoding import MAX_PIXELS, decode
-from engine.randomness import hash_permutation
+from engine.randomness import hash_bits
 from engine.workers import at
 
 _SPLIT = 0x5917  # the split is the same for every seed: it belongs to the data
@@ -18,6 +19,10 @@ class ImageSource(Protocol):
     """N images of one size."""
 
     labels: NDArray[np.int64]  # [N], -1 where the class is not known
+
+    @property
+    def identities(self) -> NDArray[np.int64]:
+        """[N] what tells an image from others when a part of them is held out."""
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """[n, C, H, W]"""
@@ -56,6 +61,10 @@ class ArrayImages:
         self.pixels, self.labels, self.title = pixels, labels, title
         self.numbers = np.arange(len(labels)) if numbers is None else numbers
 
+    @property
+    def identities(self) -> NDArray[np.int64]:
+        return np.arange(len(self.labels))  # nobody adds an image to these
+
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         return self.pixels[rows]
 
@@ -73,10 +82,19 @@ class FileImages:
         files: N of them, of any size and of the formats of `image_decoding`.
         labels: [N] int64.
         shape: C (1 for grey, 3 for colour), H, W.
+        folder: in which they lie; their paths in it tell them apart, wherever it is.
     """
 
-    def __init__(self, files: Sequence[Path], labels: NDArray[np.int64], shape: tuple[int, int, int]) -> None:
-        self.files, self.labels, self.shape = files, labels, shape
+    def __init__(
+        self, files: Sequence[Path], labels: NDArray[np.int64], shape: tuple[int, int, int], folder: Path
+    ) -> None:
+        self.files, self.labels, self.shape, self.folder = files, labels, shape, folder
+
+    @property
+    def identities(self) -> NDArray[np.int64]:
+        names = (file.relative_to(self.folder).as_posix().encode(errors="surrogateescape") for file in self.files)
+        hashes = [int.from_bytes(blake2b(name, digest_size=8).digest(), "little", signed=True) for name in names]
+        return np.array(hashes, np.int64)
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         pixels = np.empty((len(rows), *self.shape), np.uint8)
@@ -99,13 +117,22 @@ class FileImages:
         return str(self.files[row])
 
     def part(self, rows: NDArray[np.int64]) -> "FileImages":
-        return FileImages([self.files[row] for row in rows], self.labels[rows], self.shape)
+        return FileImages([self.files[row] for row in rows], self.labels[rows], self.shape, self.folder)
 
 
 def hold_out(source: ImageSource, share: float) -> tuple[ImageSource, ImageSource]:
-    """(what is left, a random `share` of it), the same ones in every run."""
-    order = hash_permutation(len(source.labels), _SPLIT)
-    held = round(share * len(order))
+    """(what is left, a random `share` of it, one image at least), the same ones in every run.
+
+    Who is held out follows from a hash of each image's identity, so for an image that is added one other, at most,
+    changes sides.
+
+    Raises:
+        ValueError: there are not two images.
+    """
+    number = len(source.labels)
+    if number < 2:
+        raise ValueError(f"found {number} training images to hold some of out, expected two at least")
+    order, held = np.argsort(hash_bits(_SPLIT, source.identities), kind="stable"), max(1, round(share * number))
     return source.part(np.sort(order[held:])), source.part(np.sort(order[:held]))
 
 

@@ -1,5 +1,6 @@
 """The image classifier's LightningModule: a ResNet-18 or a small Vision Transformer."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -11,6 +12,7 @@ from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
 
 from datamodules.image_classifier.batch import Images
+from engine.checkpoint_file import head
 from engine.exact_mean import LossSum
 from engine.module import LockstepModule
 from lightning_modules.image_classifier.confusion_picture import confusion_picture, require_matplotlib
@@ -63,8 +65,21 @@ class ImageClassifier(LockstepModule):
     def setup(self, stage: str) -> None:
         super().setup(stage)
         require_matplotlib()
-        if self.ema_decay is not None and isinstance(self.trainer.strategy, (FSDPStrategy, ModelParallelStrategy)):
+        if self.ema_decay is not None:
+            self._require_average()
+        checkpoint = getattr(self.trainer, "checkpoint_to_load", None)
+        if stage == "predict" and self.data.predict_folder is not None and checkpoint is not None:
+            # Whoever predicts has the checkpoint, and not always the training images.
+            self.data.classes = head(Path(checkpoint)).get("classes") or self.data.classes
+
+    def _require_average(self) -> None:
+        if isinstance(self.trainer.strategy, (FSDPStrategy, ModelParallelStrategy)):
             raise ValueError("model.init_args.ema_decay averages whole weights and FSDP has shards: null, or ddp")
+        if self.trainer.precision in ("bf16-true", "16-true"):
+            raise ValueError(
+                f"model.init_args.ema_decay is {self.ema_decay}, but with trainer.precision {self.trainer.precision} "
+                "what a step adds to the average rounds to nothing: ema_decay null, or precision bf16-mixed"
+            )
 
     def configure_model(self) -> None:
         if hasattr(self, "network"):
@@ -79,16 +94,15 @@ class ImageClassifier(LockstepModule):
             self.average = MovingAverage(self.network, self.ema_decay)
             # Equal on all processes as it is; DDP would send it around in every step.
             self._ddp_params_and_buffers_to_ignore = [f"average.{name}" for name, _ in self.average.named_buffers()]
-        self.loss = MeanMetric()
+        self.loss = MeanMetric().set_dtype(torch.float32)  # also where weights are made in 16 bits
         self.accuracy = MulticlassAccuracy(classes, average="micro", ignore_index=-1)
         self.confusion = MulticlassConfusionMatrix(classes, ignore_index=-1)
 
     # -- training ----------------------------------------------------------------------------------------------------
 
     def training_loss(self, batch: Images) -> LossSum:
-        losses = cross_entropy(
-            self.network(batch.pixels), batch.targets, label_smoothing=self.label_smoothing, reduction="none"
-        )
+        scores = self.network(self._as_weights(batch.pixels)).float()
+        losses = cross_entropy(scores, batch.targets, label_smoothing=self.label_smoothing, reduction="none")
         real = batch.labels >= 0
         return LossSum((losses * real).sum(), real.sum())
 
@@ -103,8 +117,13 @@ class ImageClassifier(LockstepModule):
     # -- evaluation --------------------------------------------------------------------------------------------------
 
     def scores(self, pixels: Tensor) -> Tensor:
-        """[B, K] by the weights that are evaluated."""
-        return self.network(pixels) if self.average is None else self.average.of(self.network, pixels)
+        """[B, K] float32, by the weights that are evaluated."""
+        pixels = self._as_weights(pixels)
+        return (self.network(pixels) if self.average is None else self.average.of(self.network, pixels)).float()
+
+    def _as_weights(self, pixels: Tensor) -> Tensor:
+        """Lightning converts a batch to `trainer.precision` before its images are made of it."""
+        return pixels.to(next(self.network.parameters()).dtype)
 
     def on_validation_epoch_start(self) -> None:
         if self.norm == "batch" and self.trainer.world_size > 1:
@@ -113,7 +132,7 @@ class ImageClassifier(LockstepModule):
                 torch.distributed.broadcast(statistic, 0)
 
     def validation_step(self, batch: Images, batch_idx: int) -> None:
-        scores = self.scores(batch.pixels).float()
+        scores = self.scores(batch.pixels)
         losses = cross_entropy(scores, batch.labels, ignore_index=-1, reduction="none")
         self.loss.update(losses, (batch.labels >= 0).float())
         self.accuracy.update(scores, batch.labels)
@@ -148,7 +167,7 @@ class ImageClassifier(LockstepModule):
     # -- prediction --------------------------------------------------------------------------------------------------
 
     def predict_step(self, batch: Images, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
-        best = self.scores(batch.pixels).float().softmax(1).max(1)
+        best = self.scores(batch.pixels).softmax(1).max(1)
         rows = zip(batch.samples.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
         return [
             (row, {"image": self.data.name(row), "class": self.data.classes[label], "probability": round(share, 4)})

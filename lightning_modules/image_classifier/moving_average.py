@@ -33,7 +33,7 @@ class MovingAverage(nn.Module):
 
     @torch.no_grad()
     def update(self, network: nn.Module, step: int) -> None:
-        """After optimizer step number `step`, from 1."""
+        """After an optimizer step. `step`: how many there were before it; the first makes the average the weights."""
         decay = min(self.decay, step / (9 + step))
         values = network.state_dict()
         floating = [name for name in self._names if values[name].is_floating_point()]

@@ -42,8 +42,9 @@ class SyncBatchNorm(nn.BatchNorm2d):
         variance = _Sum.apply(centred.square().sum((0, 2, 3))) / count
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(variance * (count / (count - 1)), self.momentum)
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            unbiased = variance * (count / (count - 1))
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
         scale = self.weight * (variance + self.eps).rsqrt()
         return (centred * scale[:, None, None] + self.bias[:, None, None]).to(input.dtype)
 

@@ -21,20 +21,24 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+# 1,293 images to train: the last step of an epoch has 3 of them, which two processes share as 2 and 1.
+ODD = ["--data.init_args.batch_size", "430", "--data.init_args.validation_share", "0.1005"]
+
+
 @pytest.mark.parametrize("norm", ["group", "sync_batch"])
 def test_one_and_two_processes_train_the_same(lockstep, team, norm):
-    options = [*OPTIONS, "--model.init_args.norm", norm]
+    options = [*OPTIONS, *ODD, "--model.init_args.norm", norm]
     alone = lockstep("fit", *options, name="alone")
     others = [team("fit", *options, name="pair", processes=2)]
     assert others[0].end(300) == [0, 0], others[0].output
     if norm == "group":
-        others.append(lockstep("fit", *options, "--data.init_args.micro_batch_size", "10", name="accumulated"))
+        others.append(lockstep("fit", *options, "--data.init_args.micro_batch_size", "86", name="accumulated"))
     for other in others:
-        for metric, tolerance in {"train/loss": 2e-4, "val/loss": 2e-4, "val/accuracy": 1 / 144 + 1e-6}.items():
+        for metric, tolerance in {"train/loss": 2e-4, "val/loss": 2e-4, "val/accuracy": 1 / 145 + 1e-6}.items():
             ours, theirs = alone.series(metric), other.series(metric)
             assert ours and ours.keys() == theirs.keys()
             assert max(abs(ours[step] - theirs[step]) for step in ours) < tolerance, metric
-    assert len(alone.series("train/loss")) == 12
+    assert len(alone.series("train/loss")) == 8
     assert others[0].survivors == []
 
 

@@ -63,6 +63,17 @@ def test_downloaded_once_and_read(served, tmp_path, dataset, train, classes):
     assert len(data.train_set) == train * 9 // 10
 
 
+def test_a_folder_is_not_a_download(served, tmp_path):
+    root = tmp_path / "cifar10"
+    root.mkdir()
+    with pytest.raises(FileNotFoundError, match="cifar10 has no data_batch_1.bin; .*prepare"):
+        read_cifar("cifar10", root, 0.1)
+    download_cifar("cifar10", root, base_url=served)  # into an empty one
+    (root / "test_batch.bin").unlink()
+    with pytest.raises(FileExistsError, match="cifar10 is there but has no test_batch.bin; expected a folder that is"):
+        download_cifar("cifar10", root, base_url=served)
+
+
 def test_without_a_download_it_says_how_to_get_it(tmp_path):
     with pytest.raises(FileNotFoundError, match="train.py prepare --config ...` downloads cifar10"):
         LabelledImages("cifar10", str(tmp_path / "none"), batch_size=10).setup("fit")

@@ -1,5 +1,7 @@
 """Files in folders of classes."""
 
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -25,6 +27,20 @@ def test_classes_are_folders_and_images_have_one_size(tmp_path):
         # Red is channel 0 and blue channel 2.
         np.testing.assert_array_equal(pixels.mean((2, 3)).argmax(1), np.where(part.labels == 1, 0, 2))
     assert splits.test.name(0) == str(tmp_path / "test/blue/0.png")
+
+
+def test_an_image_more_leaves_the_others_where_they_were(tmp_path):
+    """Wherever the folder is: who is held out follows from the names in it."""
+    for folder in ("a", "b"):
+        write_colours(tmp_path / folder / "train", 40)
+    shutil.copy(tmp_path / "b/train/blue/0.png", tmp_path / "b/train/blue/00.png")  # stands before the others
+    before, after = (read_folder(tmp_path / folder, SHAPE, 0.2) for folder in ("a", "b"))
+    changed = []
+    for old, new in zip(before[1:], after[1:], strict=True):
+        names = [{str(file.relative_to(part.folder)) for file in part.files} for part in (old, new)]
+        changed.append(len(names[0] ^ names[1]))
+    assert [len(part.labels) for part in before[1:]] == [51, 13, 16]
+    assert 1 <= sum(changed) <= 5, "it, and of each of the two that are held out one at most"
 
 
 def test_a_picture_is_scaled_and_cropped_at_its_middle(tmp_path):

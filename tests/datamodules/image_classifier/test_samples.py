@@ -123,8 +123,25 @@ def test_crops_and_flips_one_by_one():
     assert torch.equal(cropped(pixels, uniform, 0, False), pixels)
 
 
+def test_the_largest_random_numbers_are_places_in_the_frame(monkeypatch):
+    """As 32-bit fractions one in 33 million would be 1: a place behind the last, about once in a training on CIFAR."""
+    monkeypatch.setattr("engine.randomness._mix", lambda bits: np.full_like(bits, 2**64 - 1))
+    samples = twenty(mixup=0)
+    expected = torch.full((3, 5, 5), -1.0)
+    expected[:, :3, :3] = torch.from_numpy(samples.source.pixels[7, :, 2:, 2:]) / 127.5 - 1
+    torch.testing.assert_close(images(samples, [7]).pixels[0], expected)
+
+
 def test_what_is_held_out_is_a_share_and_not_in_the_rest():
     source = twenty().source
     rest, held = hold_out(source, 0.25)
     assert len(held.labels) == 5 and sorted([*rest.numbers, *held.numbers]) == list(range(20))
     np.testing.assert_array_equal(held.read(np.array([2]))[0], source.pixels[held.numbers[2]])
+
+
+def test_of_a_few_images_one_is_held_out():
+    source = twenty().source.part(np.arange(3))
+    rest, held = hold_out(source, 0.01)
+    assert (len(rest.labels), len(held.labels)) == (2, 1)
+    with pytest.raises(ValueError, match="found 1 training images to hold some of out"):
+        hold_out(held, 0.5)

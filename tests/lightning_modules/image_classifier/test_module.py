@@ -6,14 +6,17 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 from lightning.pytorch.strategies import FSDPStrategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.nn.functional import cross_entropy
 
 from datamodules.image_classifier import cifar
 from datamodules.image_classifier.sources import digits
 from lightning_modules.image_classifier import confusion_picture
 from lightning_modules.image_classifier.module import ImageClassifier
+from lightning_modules.image_classifier.resnet import ResNet18
 from tests.conftest import REPOSITORY
 from tests.image_files import COLOURS, cifar_archive, write_colours
 
@@ -44,6 +47,7 @@ def test_colours_are_told_apart_and_predicted_by_file(lockstep, tmp_path):
     board.Reload()
     assert set(board.Tags()["images"]) == {"val/confusion", "test/confusion"}
 
+    (tmp_path / "data/images").rename(tmp_path / "elsewhere")  # a checkpoint knows its classes
     write_colours(tmp_path / "new", 2)
     lockstep("predict", "--data.init_args.predict_folder", "new", "--trainer.accelerator", "cpu", name="a")
     found = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
@@ -52,9 +56,48 @@ def test_colours_are_told_apart_and_predicted_by_file(lockstep, tmp_path):
     ]
     assert all(0.5 < one["probability"] <= 1 for one in found)
 
+    (tmp_path / "elsewhere").rename(tmp_path / "data/images")
     (tmp_path / "data/images/train/red").rename(tmp_path / "data/images/train/ruby")
     with pytest.raises(ValueError, match=r"is of classes \['blue', 'red'\], the data have \['blue', 'ruby'\]"):
         lockstep("test", name="a", *["--trainer.accelerator", "cpu"])
+
+
+DIGITS = [
+    "--config", str(FOLDER / "digits.yaml"), *SMALL, "--model.init_args.width", "8",
+    "--model.init_args.warmup_steps", "0", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "6",
+]  # fmt: skip
+
+
+def evaluated(weights, prefix, digits_of):
+    """Mean loss on a part of the digits, by a network of its own with these weights."""
+    network = ResNet18(1, 10, 8).eval()
+    network.load_state_dict(
+        {name.removeprefix(prefix).replace("/", "."): value.float() for name, value in weights.items()
+         if name.startswith(prefix)}
+    )  # fmt: skip
+    pixels = torch.from_numpy(digits_of.pixels).float() / 127.5 - 1
+    with torch.no_grad():
+        return float(cross_entropy(network(pixels), torch.from_numpy(digits_of.labels)))
+
+
+def test_what_is_evaluated_is_the_average(lockstep):
+    options = ["--trainer.limit_train_batches", "20", "--model.init_args.schedule", "constant"]
+    run = lockstep("fit", *DIGITS, *options, name="a")
+    weights = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+    average, plain = (evaluated(weights, prefix, digits(0.1).validation) for prefix in ("average.", "network."))
+    assert run.series("val/loss")[20] == pytest.approx(average, rel=1e-4)
+    assert abs(average - plain) > 0.002 * plain
+
+
+def test_weights_of_16_bits(lockstep):
+    """They train, and figures are means in 32 bits; an average of them would stand still."""
+    options = [*DIGITS, "--trainer.precision", "bf16-true"]
+    run = lockstep("fit", *options, "--model.init_args.ema_decay", "null", name="a")
+    weights = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+    assert weights["network.head.weight"].dtype == torch.bfloat16
+    assert run.series("val/loss")[6] == pytest.approx(evaluated(weights, "network.", digits(0.1).validation), rel=0.02)
+    with pytest.raises(ValueError, match="ema_decay is 0.99, but with trainer.precision bf16-true .* rounds to"):
+        lockstep("fit", *options, name="b")
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100"])

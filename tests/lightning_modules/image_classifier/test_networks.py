@@ -53,13 +53,14 @@ def test_the_average_follows_the_network():
     torch.manual_seed(0)
     network = ResNet18(1, 3, 8, "batch")
     average, expected = MovingAverage(network, 0.5), network.head.weight.detach().clone()
-    for step in (1, 2, 50):
+    for step in (0, 1, 50):
         with torch.no_grad():
             network.head.weight.add_(torch.randn_like(network.head.weight))
         network(torch.randn(4, 1, 8, 8))  # statistics of norms move, too
         average.update(network, step)
         decay = min(0.5, step / (9 + step))
         expected = decay * expected + (1 - decay) * network.head.weight.detach()
+        assert step or torch.equal(average.state["head.weight"], network.head.weight)
     torch.testing.assert_close(average.state["head.weight"], expected)
     assert average.state["stem.1.num_batches_tracked"] == 3
     other, images = ResNet18(1, 3, 8, "batch").eval(), torch.randn(4, 1, 8, 8)
