@@ -92,5 +92,9 @@ class LabelledImages(LockstepDataModule):
         log.info("%s: %d classes; %d images to train, %d to validate, %d to test",
                  self.dataset, len(splits.classes), *counts)  # fmt: skip
 
+    def describe(self, row: int) -> dict[str, str]:
+        """What names an image of `predict_set` in a line of predictions, whether there is an answer or not."""
+        return {"image": self.name(row)}
+
     def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> Images:
         return prepared(batch, len(self.classes), self.crop_padding, self.flip)

@@ -170,7 +170,7 @@ class ImageClassifier(LockstepModule):
         best = self.scores(batch.pixels).softmax(1).max(1)
         rows = zip(batch.samples.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
         return [
-            (row, {"image": self.data.name(row), "class": self.data.classes[label], "probability": round(share, 4)})
+            (row, {**self.data.describe(row), "class": self.data.classes[label], "probability": round(share, 4)})
             for row, label, share in rows
             if row >= 0
         ]

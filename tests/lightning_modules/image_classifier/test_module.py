@@ -49,8 +49,10 @@ def test_colours_are_told_apart_and_predicted_by_file(lockstep, tmp_path):
 
     (tmp_path / "data/images").rename(tmp_path / "elsewhere")  # a checkpoint knows its classes
     write_colours(tmp_path / "new", 2)
+    (tmp_path / "new/red/2.png").write_bytes(b"no image")
     lockstep("predict", "--data.init_args.predict_folder", "new", "--trainer.accelerator", "cpu", name="a")
-    found = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    *found, bad = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    assert bad["image"] == "new/red/2.png" and bad["answer"] is None and "found 8 bytes" in bad["why"]
     assert [(one["image"], one["class"]) for one in found] == [
         (f"new/{colour}/{number}.png", colour) for colour in sorted(set(COLOURS) - {"green"}) for number in range(2)
     ]
