@@ -113,7 +113,9 @@ class Throughput(Callback):
 
 
 def _waiting(share: float, datamodule: Any) -> str:
-    if datamodule.num_workers == "auto":
+    if datamodule.num_workers == "auto" and datamodule.loads_at_once:
+        change = "--data.init_args.num_workers 1, as auto takes none of data that lie in memory"
+    elif datamodule.num_workers == "auto":
         change = f"num_workers auto is {datamodule.workers} on the cores that there are: give the job more of them"
     else:
         change = f"--data.init_args.num_workers auto, or more than {datamodule.num_workers}"

@@ -94,7 +94,7 @@ def test_long_waits_for_data_are_told_once_with_what_to_change(watched, said):
     one.train(steps=20 * 5, seconds=2.0, waited=1.0)
     assert len(said) == 1
     other = watched()
-    other.trainer.datamodule.num_workers, other.trainer.datamodule.workers = "auto", 2
+    vars(other.trainer.datamodule).update(num_workers="auto", workers=2, loads_at_once=False)
     other.start()
     other.train(steps=8 * 5, seconds=2.0, waited=1.0)
     assert "num_workers auto is 2 on the cores that there are: give the job more of them" in said[-1]
