@@ -8,7 +8,7 @@ import torch
 from callbacks.memory_room import give_back
 from commands.doctor.finding import Finding
 from commands.doctor.micro_batch import before_training, broken, computed
-from commands.doctor.settings import made, of_one_micro_batch
+from commands.doctor.settings import made, of_one_micro_batch, shards
 from commands.doctor.trial import BeforeTraining, Tried, tried
 from engine.batch_plan import BatchPlan
 from engine.out_of_memory import is_out_of_memory
@@ -55,13 +55,19 @@ def _once(
     """What a step takes, the smaller batch that is to be tried next, or what is wrong."""
     alone = of_one_micro_batch(config, batch.micro_batch_size)
     model, data = made(alone, "model"), made(alone, "data")
+    auto = config.trainer.auto_micro_batch
+    divides = model.splits_batches and not shards(config.trainer.strategy)
+    if auto is True and not divides:
+        words = "trainer.auto_micro_batch true: weights in shards, or a loss of the whole batch, leave nothing to find"
+        why = "the training ends before it begins"
+        return Finding("micro batch", "fail", words, why, "--trainer.auto_micro_batch if_possible")
     seed, trainable_only = int(config.seed_everything), config.checkpoints.trainable_only
     try:
         return tried(model, data, alone.trainer, seed, trainable_only, beside, folder)
     except BeforeTraining as error:
         return before_training(error, prepare)
     except Exception as error:
-        smaller = batch.halved() if config.trainer.auto_micro_batch and model.splits_batches else None
+        smaller = batch.halved() if auto and divides else None
         if smaller is not None and is_out_of_memory(error):
             return smaller
         savers = [option for option, _ in model.memory_savers()]

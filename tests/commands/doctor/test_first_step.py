@@ -48,7 +48,9 @@ def test_where_fit_would_find_a_smaller_micro_batch_so_does_the_doctor(doctor):
     assert error.status == "fail" and error.remedy.startswith("--data.init_args.micro_batch_size 4")
     (error,) = doctor(*TINY, *broken("Hungry"), "--model.init_args.most", "0", *AUTO)["micro batch"]
     assert error.status == "fail" and error.found.startswith("1 samples: RuntimeError") and error.remedy
-    (error,) = doctor(*TINY, *broken("HungryWhole"))["micro batch"]
+    (error,) = doctor(*TINY, *broken("HungryWhole"), *AUTO)["micro batch"]
+    assert error.status == "fail" and error.remedy == "--trainer.auto_micro_batch if_possible"
+    (error,) = doctor(*TINY, *broken("HungryWhole"), AUTO[0], "if_possible")["micro batch"]
     assert error.found.startswith("8 samples: RuntimeError") and error.remedy == "--model.init_args.most 1000"
 
 
