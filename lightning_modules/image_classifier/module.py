@@ -94,7 +94,7 @@ class ImageClassifier(LockstepModule):
             self.average = MovingAverage(self.network, self.ema_decay)
             # Equal on all processes as it is; DDP would send it around in every step.
             self._ddp_params_and_buffers_to_ignore = [f"average.{name}" for name, _ in self.average.named_buffers()]
-        self.loss = MeanMetric().set_dtype(torch.float32)  # also where weights are made in 16 bits
+        self.loss = MeanMetric()
         self.accuracy = MulticlassAccuracy(classes, average="micro", ignore_index=-1)
         self.confusion = MulticlassConfusionMatrix(classes, ignore_index=-1)
 
@@ -126,10 +126,14 @@ class ImageClassifier(LockstepModule):
         return pixels.to(next(self.network.parameters()).dtype)
 
     def on_validation_epoch_start(self) -> None:
+        self.loss.set_dtype(torch.float32)  # Lightning has it follow the weights, also to 16 bits
         if self.norm == "batch" and self.trainer.world_size > 1:
             # Each process has statistics of its own images; what is evaluated is what a checkpoint has.
             for statistic in self.buffers():
                 torch.distributed.broadcast(statistic, 0)
+
+    def on_test_epoch_start(self) -> None:
+        self.loss.set_dtype(torch.float32)
 
     def validation_step(self, batch: Images, batch_idx: int) -> None:
         scores = self.scores(batch.pixels)

@@ -97,7 +97,11 @@ def test_weights_of_16_bits(lockstep):
     run = lockstep("fit", *options, "--model.init_args.ema_decay", "null", name="a")
     weights = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
     assert weights["network.head.weight"].dtype == torch.bfloat16
-    assert run.series("val/loss")[6] == pytest.approx(evaluated(weights, "network.", digits(0.1).validation), rel=0.02)
+    lockstep("test", "--trainer.accelerator", "cpu", name="a")
+    for name, part in {"val": digits(0.1).validation, "test": digits(0.1).test}.items():
+        loss = run.series(f"{name}/loss")[6]
+        assert loss == pytest.approx(evaluated(weights, "network.", part), rel=0.02)
+        assert loss != float(torch.tensor(loss).bfloat16())
     with pytest.raises(ValueError, match="ema_decay is 0.99, but with trainer.precision bf16-true .* rounds to"):
         lockstep("fit", *options, name="b")
 
