@@ -1,7 +1,10 @@
-"""`team`: real processes in seconds."""
+"""`team`: real processes in seconds; `machines`: two hosts and a cable."""
+
+import shutil
 
 import pytest
 
+from tests.distributed.machines import Machines
 from tests.distributed.team import Forge, Team
 
 
@@ -25,3 +28,17 @@ def team(forge, tmp_path):
     yield start
     for one in teams:
         one.close()
+
+
+@pytest.fixture
+def machines():
+    """Skips, saying why, where there can be none."""
+    both = Machines()
+    try:
+        why = both.connect()
+        if why:
+            pytest.skip(why)
+        yield both
+    finally:
+        if shutil.which("ip"):
+            both.close()

@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.distributed.test_network import Machines
 from tests.distributed.tiny import TINY_FAMILY
 
 pytestmark = pytest.mark.distributed
@@ -109,19 +108,6 @@ def test_a_process_that_never_comes(doctors):
     assert missing["status"] == "fail" and "process 1 of 2 did not come to 127.0.0.1:" in missing["found"], missing
     (sums,) = found["all-reduce"]
     assert sums["status"] == "warn" and sums["found"].startswith("not tried")
-
-
-@pytest.fixture
-def machines():
-    both = Machines()
-    try:
-        why = both.connect()
-        if why:
-            pytest.skip(why)
-        yield both
-    finally:
-        if shutil.which("ip"):
-            both.close()
 
 
 def test_two_machines_that_look_for_each_other_at_the_wrong_interface_then_none_then_the_right_one(machines, doctors):
