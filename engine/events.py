@@ -1,7 +1,7 @@
 """What happens to a run besides its figures, by names that its log, its metrics and its report share.
 
-A line of the log that tells of an event says so: ``log.warning("...", extra=event("gradients_not_finite", skipped=3))``.
-The text is for people and may be put better any day; name and fields are for programs.
+A line of the log that tells of an event says so: ``log.warning("...", extra=event("straggler", process=3))``. The text
+is for people and may be put better any day; name and fields are for programs.
 """
 
 from collections.abc import Mapping
