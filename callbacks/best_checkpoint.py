@@ -11,6 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 from callbacks.checkpoint_row import CheckpointRow
 from engine.checkpoint_file import DamagedCheckpoint, head, verify
 from engine.durable_file import remove
+from engine.events import event
 from engine.faults import AgreedFailure
 from engine.retention import to_front
 
@@ -66,7 +67,8 @@ class BestCheckpoint(CheckpointRow):
             verify(path)
             saved = head(path)["callbacks"][self.state_key]
         except (DamagedCheckpoint, OSError) as error:
-            log.warning("WARNING: %s; the next evaluation takes its place", error)
+            passed_over = event("checkpoint_passed_over", path=str(path), reason=str(error))
+            log.warning("WARNING: %s; the next evaluation takes its place", error, extra=passed_over)
             return None
         except KeyError:
             return None

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from callbacks.non_finite import describe
 from callbacks.watchdog import longer_than_a_step
+from engine.events import UNSAID, event
 from engine.faults import AgreedFailure
 from engine.rollback import roll_back
 
@@ -81,6 +82,8 @@ class FiniteGuard(Callback):
         return True
 
     def _act(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer, what: str) -> None:
+        if self.policy != "skip":
+            log.warning("%s", what, extra=UNSAID | event("gradients_not_finite", policy=self.policy))
         if self.policy == "stop":
             raise AgreedFailure(
                 f"{what}\nNo weight was changed by it. To go on without such steps: --finite_guard.policy skip "
@@ -100,7 +103,10 @@ class FiniteGuard(Callback):
         self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
         for statistic, before in zip(self._statistics, self._before, strict=True):
             statistic.copy_(before)
-        log.warning("%s\nThis step is left out (%d so far)", what, self.skipped)
+        log.warning(
+            "%s\nThis step is left out (%d so far)", what, self.skipped,
+            extra=event("gradients_not_finite", policy=self.policy, left_out=self.skipped),
+        )  # fmt: skip
 
     def _roll_back(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer, what: str) -> None:
         if self.rollbacks == self.max_rollbacks:
@@ -111,6 +117,7 @@ class FiniteGuard(Callback):
         log.warning(
             "%s\nGoing on with the weights of %s (after step %d) and the next batch (rollback %d of at most %d)",
             what, path, step, self.rollbacks, self.max_rollbacks,
+            extra=event("rolled_back", path=str(path), to_step=step, rollbacks=self.rollbacks),
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from callbacks.memory_advice import BACKWARD, FORWARD, LOADING, PREDICTION, START, STEP, TEST, VALIDATION, advice
 from callbacks.trends import Growth
 from engine import host_memory
+from engine.events import event
 from engine.gather import gathered
 from engine.out_of_memory import is_out_of_memory
 
@@ -83,6 +84,7 @@ class Memory(Callback):
                 "--config configs/overlays/profile.yaml draws its course above the operators",
                 everywhere.index(max(everywhere)), self._growth.logs, self._growth.first / _GIB,
                 max(everywhere) / _GIB,
+                extra=event("memory_rising", process=everywhere.index(max(everywhere)), bytes=max(everywhere)),
             )  # fmt: skip
 
     @staticmethod

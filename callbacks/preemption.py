@@ -11,6 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.requeue import requeue_job
+from engine.events import event
 from engine.looks import Looks
 from engine.stop_signals import Stopped, stop_signals
 
@@ -127,15 +128,16 @@ class Preemption(Callback):
     def _stop(self, trainer: Trainer) -> None:
         number = _strongest(trainer)
         told = f"stopped by {signal.Signals(number).name}"
+        extra = event("run_preempted", signal=signal.Signals(number).name, saved=self._saved)
         if trainer.state.fn != "fit":
-            log.warning("%s before the end; there is nothing to save", told)
+            log.warning("%s before the end; there is nothing to save", told, extra=extra)
         elif trainer.fast_dev_run:
-            log.warning("%s after step %d; a fast_dev_run saves nothing", told, trainer.global_step)
+            log.warning("%s after step %d; a fast_dev_run saves nothing", told, trainer.global_step, extra=extra)
         else:
             saved = "saved" if self._saved else "nothing new to save"
             log.warning(
                 "%s after step %d, %s; go on with the same command and --ckpt_path last",
-                told, trainer.global_step, saved,
+                told, trainer.global_step, saved, extra=extra,
             )  # fmt: skip
             if number != signal.SIGINT and trainer.is_global_zero:
                 requeue_job(os.environ, has_moved=trainer.global_step != self._first_step)

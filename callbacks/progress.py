@@ -22,6 +22,11 @@ def short(figures: Mapping[str, float]) -> dict[str, str]:
     return {name: write(figures[key]) for key, (name, write) in _SHOWN.items() if key in figures}
 
 
+def stage_of(figures: Mapping[str, float]) -> str | None:
+    """`val` or `test` of an evaluation's figures."""
+    return next((stage for stage in ("val", "test") if any(name.startswith(f"{stage}/") for name in figures)), None)
+
+
 def summary(figures: Mapping[str, float], step: int, epoch: int) -> str:
     """`step 300, epoch 2: loss 1.23, lr 3.00e-04, norm 0.82 (encoder 0.3, projector 0.7), ...`, or nothing to say."""
     if "train/loss" not in figures:

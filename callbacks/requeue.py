@@ -5,6 +5,8 @@ import re
 import subprocess
 from collections.abc import Mapping
 
+from engine.events import event
+
 log = logging.getLogger("lockstep")
 
 _PATIENCE = 30.0  # seconds for scontrol's answer
@@ -37,7 +39,7 @@ def requeue_job(environ: Mapping[str, str], has_moved: bool = True) -> None:
             )  # fmt: skip
             return
         _scontrol("requeue", job)
-        log.warning("SLURM job %s is requeued and goes on from here", job)
+        log.warning("SLURM job %s is requeued and goes on from here", job, extra=event("run_requeued", job=job))
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", "") or ""
         log.error("SLURM job %s could not be requeued, submit it again: %s %s", job, error, said.strip())

@@ -5,6 +5,7 @@ import logging
 import math
 import platform
 import subprocess
+import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -14,10 +15,11 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import Logger
 
-from callbacks.progress import show_beside, summary
+from callbacks.progress import show_beside, stage_of, summary
 from callbacks.tensorboard import TensorBoard
 from callbacks.weights_and_biases import WeightsAndBiases
 from engine.appended_file import AppendedFile
+from engine.events import UNSAID, event
 
 log = logging.getLogger("lockstep")
 
@@ -59,9 +61,14 @@ class MetricsFile(Logger):
         record.update({key: value for key, value in metrics.items() if key != "epoch"})
         self._file.write(json.dumps(record) + "\n")
         line = summary(metrics, finished_steps, epoch)
+        figures = {name: value for name, value in metrics.items() if name != "epoch"}
         if line:
             self.figures = metrics
-            log.info("%s", line, extra={"beside_a_bar": self.beside_a_bar})
+            log.info("%s", line, extra={"beside_a_bar": self.beside_a_bar, "fields": figures})
+        elif stage := stage_of(metrics):
+            said = "step %d, epoch %d: evaluated (%s)"
+            evaluated = event("evaluated", stage=stage, epoch=epoch, **figures)
+            log.info(said, finished_steps, epoch, stage, extra=UNSAID | evaluated)
         log.debug("%s", "  ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in record.items()))
 
     def forget_after(self, step: int) -> None:
@@ -139,8 +146,20 @@ class RunLog(Callback):
             if isinstance(logger, (TensorBoard, WeightsAndBiases)):
                 logger.begin()
         self._metrics.forget_after(trainer.global_step)
+        self._began = time.monotonic()
+        facts = {"epoch": trainer.current_epoch, "processes": trainer.world_size}
         if trainer.global_step:
-            log.info("going on after step %d (epoch %d)", trainer.global_step, trainer.current_epoch)
+            resumed = event("run_resumed", **facts, path=str(trainer.ckpt_path))
+            log.info("going on after step %d (epoch %d)", trainer.global_step, trainer.current_epoch, extra=resumed)
+        else:
+            log.info("training begins", extra=UNSAID | event("run_started", **facts))
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._metrics is not None:
+            seconds = time.monotonic() - self._began
+            ended = event("run_ended", epoch=trainer.current_epoch, seconds=round(seconds, 3))
+            said = "training has ended after step %d, %.0f s after this start of it began"
+            log.info(said, trainer.global_step, seconds, extra=UNSAID | ended)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         log.debug("stopped at step %d", trainer.global_step, exc_info=exception)

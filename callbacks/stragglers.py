@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from engine.events import event
 from engine.gather import gathered
 
 log = logging.getLogger("lockstep")
@@ -71,6 +72,7 @@ class Stragglers(Callback):
                 "process %d is slow: %.1f ms of its own per step, %.1f times the others' median, %s of it waiting for "
                 "data; the others wait for it",
                 slowest, 1000 * seconds[slowest], ratio, shares[slowest],
+                extra=event("straggler", process=slowest, seconds_per_step=seconds[slowest], over_median=ratio),
             )  # fmt: skip
 
     def _reset(self, trainer: Trainer) -> None:

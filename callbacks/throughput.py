@@ -8,6 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from callbacks.peak_flops import peak_flops
 from callbacks.trends import LongWaits
+from engine.events import event
 
 log = logging.getLogger("lockstep")
 
@@ -88,7 +89,8 @@ class Throughput(Callback):
         share = figures["train/data_wait"]
         if self._waits.seen_with(share, elapsed) and trainer.is_global_zero and not self._told_waits:
             self._told_waits = True
-            log.warning("%s", _waiting(share, trainer.datamodule))  # type: ignore[attr-defined]
+            said = _waiting(share, trainer.datamodule)  # type: ignore[attr-defined]
+            log.warning("%s", said, extra=event("waiting_for_data", share=share))
         self._restart(trainer)
 
     def _open(self, trainer: Trainer, pl_module: LightningModule, names: list[str]) -> None:

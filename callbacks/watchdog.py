@@ -19,6 +19,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout, default_pg_timeo
 from callbacks.memory import memory_advice
 from callbacks.requeue import requeue_job
 from engine.checkpoint_file import CHECKPOINTS
+from engine.events import UNSAID, event
 from engine.faults import AgreedFailure, is_wrong_input
 from engine.watch import GRACE, Watch
 
@@ -179,6 +180,8 @@ class Watchdog(Callback):
         if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
             # Torch raises in the main thread for every loader process that dies; a second one must not cut this short.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if isinstance(exception, AgreedFailure):
+            log.error("%s", exception, extra=UNSAID | event("run_failed", error=str(exception)))
         if isinstance(exception, (AgreedFailure, SystemExit)):
             watch.leave(patience=2 * GRACE)  # all processes end alike
             return
@@ -186,12 +189,15 @@ class Watchdog(Callback):
         first = watch.settle(exception)
         if not started and is_wrong_input(exception):
             exit_code, shown = 2, first.rank != watch.rank
+            if not shown:
+                log.error("%s", exception, extra=UNSAID | event("run_failed", error=first.text))
         else:
             exit_code, shown = 1, True
             if first.rank == watch.rank and not isinstance(exception, KeyboardInterrupt):
                 advice = memory_advice(trainer, exception)  # says more than a traceback, which is in faults/
                 said = f"{first.text}{watch.memory_note()}" + (f"\n{advice}" if advice else "")
-                log.error("%s", said, exc_info=None if advice else exception)
+                failed = event("out_of_memory" if advice else "run_failed", error=first.text)
+                log.error("%s", said, exc_info=None if advice else exception, extra=failed)
         if shown:
             exception.exit_code = exit_code  # type: ignore[attr-defined]
 

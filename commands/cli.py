@@ -59,6 +59,7 @@ from commands.run_lock import lock_run
 from commands.trainer import LockstepTrainer, add_own_callbacks, refuse_no_batches
 from commands.unended import note_end, note_start
 from engine.datamodule import LockstepDataModule
+from engine.events import event
 from engine.faults import AgreedFailure, is_wrong_input
 from engine.module import LockstepModule
 from engine.stop_signals import Stopped
@@ -174,8 +175,9 @@ class LockstepCLI(LightningCLI):
         again = begun_before(os.environ)
         # The launcher gives the same command again; the run goes on with what it has saved, else as it began.
         own = newest_since_begun(folder) if again else None
-        if own is not None:
-            log.info("started again by the launcher: going on with %s", own)
+        if again:
+            said = f"going on with {own}" if own else "nothing has been saved, so the run begins as before"
+            log.info("started again by the launcher: %s", said, extra=event("run_restarted", path=own and str(own)))
         checkpoint = own or resolve_checkpoint(ckpt_path, folder)
         if not checkpoint:
             refuse_occupied(folder)

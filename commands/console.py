@@ -43,5 +43,6 @@ def log_to_console() -> None:
     handler.addFilter(lambda record: record.levelno >= logging.ERROR or rank_zero_only.rank == 0)
     # A step's line is for files; on a screen with a progress bar, which shows the same figures, it would be in the way.
     handler.addFilter(lambda record: not (getattr(record, "beside_a_bar", False) and sys.stderr.isatty()))
+    handler.addFilter(lambda record: not getattr(record, "unsaid", False))
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)

@@ -7,6 +7,7 @@ import json
 import logging
 from pathlib import Path
 
+from engine.events import event
 from engine.host_memory import killed_since, kills_counter, oom_kills
 
 log = logging.getLogger("lockstep")
@@ -22,7 +23,8 @@ def note_start(folder: Path) -> None:
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
         if counter and before["counter"] == counter and (killed := killed_since(before["kills"], "the last start")):
-            log.warning("WARNING: the last start of this run did not end by itself;%s", killed)
+            said = "WARNING: the last start of this run did not end by itself;%s"
+            log.warning(said, killed, extra=event("out_of_memory", error=killed.strip()))
     except FileNotFoundError:
         pass
     except (ValueError, LookupError, TypeError) as error:  # torn by a kill

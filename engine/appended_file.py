@@ -5,6 +5,8 @@ import threading
 from collections import deque
 from pathlib import Path
 
+from engine.events import event
+
 log = logging.getLogger("lockstep")
 
 KEPT = 20_000
@@ -49,7 +51,10 @@ class AppendedFile:
         except OSError as error:
             if not self._refused:
                 self._refused = True
-                log.warning("WARNING: %s cannot be written: %s. What belongs there waits in memory", self.path, error)
+                log.warning(
+                    "WARNING: %s cannot be written: %s. What belongs there waits in memory", self.path, error,
+                    extra=event("disk_full", path=str(self.path), reason=str(error)),
+                )  # fmt: skip
         finally:
             self._writing.release()
 

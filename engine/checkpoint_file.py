@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from engine.events import event
 from engine.manifest import MANIFEST, changed
 
 log = logging.getLogger("lockstep")
@@ -156,7 +157,8 @@ def newest_verified(folder: Path) -> Path | None:
         try:
             verify(path)
         except (DamagedCheckpoint, OSError) as error:
-            log.warning("passing over %s: %s", path.name, error)
+            passed = event("checkpoint_passed_over", path=str(path), reason=str(error))
+            log.warning("passing over %s: %s", path.name, error, extra=passed)
             passed_over.append(f"{path.name} ({error})")
         else:
             if passed_over:

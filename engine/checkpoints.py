@@ -21,6 +21,7 @@ from lightning.pytorch.strategies import Strategy
 from engine.checkpoint_file import CHECKPOINTS, DamagedCheckpoint, newest_verified, verify
 from engine.checkpoint_match import require_lightning
 from engine.durable_file import remove, write_beside
+from engine.events import UNSAID, event
 from engine.faults import AgreedFailure
 from engine.loadable import require_loadable
 from engine.retention import insert
@@ -80,11 +81,13 @@ class DurableCheckpointIO(CheckpointIO):
                 continue
             failures = self._failures.setdefault(path, [])
             failures.append(reason)
+            failed = event("checkpoint_failed", path=path, reason=reason)
             if always or len(failures) > 1:
+                log.error("%s could not be saved: %s", path, reason, extra=UNSAID | failed)
                 self._give_up(path)
             log.warning(
                 "WARNING: %s could not be saved: %s. Training goes on with the older checkpoint; if the next save "
-                "fails as well, the run ends", path, reason,
+                "fails as well, the run ends", path, reason, extra=failed,
             )  # fmt: skip
         if last and self._failures:
             self._give_up(next(iter(self._failures)))
@@ -164,13 +167,19 @@ class DurableCheckpointIO(CheckpointIO):
         else:
             self.put(path, lambda: write(checkpoint))
 
-    def put(self, path: Path, write: Callable[[], Path]) -> None:
-        """Lets `write` make a whole checkpoint under a hidden name, and gives it the name `path`."""
+    def put(self, path: Path, write: Callable[[], Path], begun: float | None = None) -> None:
+        """Lets `write` make a whole checkpoint under a hidden name, and gives it the name `path`.
+
+        Args:
+            begun: by time.monotonic(), when the writing has begun before this.
+        """
 
         def work() -> None:
+            start = time.monotonic() if begun is None else begun
             try:
                 new = write()
                 try:
+                    size = _bytes(new)
                     row = self._rows.get(path, [path])
                     insert(new, row, row.index(path), shift=path not in self._replacing)
                 finally:
@@ -180,6 +189,9 @@ class DurableCheckpointIO(CheckpointIO):
             else:
                 self._replacing.discard(path)
                 self._outcomes.append((str(path), None, False))
+                seconds = time.monotonic() - start
+                saved = event("checkpoint_saved", path=str(path), seconds=round(seconds, 3), bytes=size)
+                log.info("saved %s: %.1f MB in %.2f s", path, size / 1e6, seconds, extra=UNSAID | saved)
 
         self.finish_writing()
         if self.asynchronous:
@@ -215,3 +227,8 @@ class DurableCheckpointIO(CheckpointIO):
     def teardown(self) -> None:
         """The run ends, perhaps because something went wrong: what is being written is brought to its end."""
         self.finish_writing()
+
+
+def _bytes(checkpoint: Path) -> int:
+    files = checkpoint.rglob("*") if checkpoint.is_dir() else (checkpoint,)
+    return sum(file.stat().st_size for file in files)

@@ -33,6 +33,10 @@ EVENTS: dict[str, str] = {
 """Every event's name, and what it means."""
 
 
+UNSAID = {"unsaid": True}
+"""Beside an event's: the text console leaves the line out, as people are told otherwise or need not be."""
+
+
 def event(name: str, **fields: Any) -> dict[str, Any]:
     """The ``extra`` of a line of the log that tells of an event.
 

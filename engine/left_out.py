@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from engine.bad_samples import LeftOut
+from engine.events import event
 from engine.faults import AgreedFailure
 from engine.gather import gathered
 from engine.votes import Votes
@@ -108,7 +109,7 @@ class Names:
         self._said += 1
         # Of the other processes the console shows errors alone.
         level = logging.ERROR if self._said <= _NAMED else logging.DEBUG
-        log.log(level, "left out: %s", one.what)
+        log.log(level, "left out: %s", one.what, extra=event("sample_left_out", sample=one.sample, reason=one.reason))
         if self._said == _NAMED:
             log.error("further samples of this process that cannot be used are only counted (.../unusable_samples)")
 

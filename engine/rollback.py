@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from engine.checkpoint_file import candidates, saved_at
 from engine.checkpoints import DurableCheckpointIO
+from engine.events import event
 from engine.faults import AgreedFailure
 from engine.gather import gathered_objects
 
@@ -38,7 +39,8 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
         if not any(problems):
             break
         said = "; ".join(f"process {process}: {problem}" for process, problem in enumerate(problems) if problem)
-        log.warning("no rollback to %s: %s", path, said)
+        passed = event("checkpoint_passed_over", path=path, reason=said)
+        log.warning("no rollback to %s: %s", path, said, extra=passed)
         passed_over.append(f"{path} ({said})")
     else:
         none = f"{trainer.default_root_dir} has none yet of this start"

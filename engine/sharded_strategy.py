@@ -6,6 +6,7 @@ DDP does, and leaves each process its shard of them, which is multiplied in plac
 """
 
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -101,6 +102,7 @@ class ShardedStrategy(FSDPStrategy):
         path = Path(filepath)
         if self.is_global_zero:
             plugin.finish_writing()
+        begun = time.monotonic()
         hidden = Path(self.broadcast(str(beside(path))))
         error: Exception | None = None
         try:
@@ -109,7 +111,7 @@ class ShardedStrategy(FSDPStrategy):
             error = raised
         if self.is_global_zero:
             if error is None:
-                plugin.put(path, lambda: _whole(hidden))
+                plugin.put(path, lambda: _whole(hidden), begun)
             else:
                 remove(hidden)
                 plugin.note(path, error)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.events import event
 from engine.faults import is_consequence
 from engine.host_memory import killed_since, oom_kills
 from engine.pulse import LEFT, Attendance, Pulse, Verdict
@@ -226,7 +227,8 @@ class Watch:
             self._said = True
         if self.processes == 1 or self.local_rank == int(self.verdict.rank == self.rank - self.local_rank):
             said = "%s; ending (stacks in %s)%s"
-            log.error(said, self.verdict.text, self.folder / "faults", self.memory_note())
+            lost = event("process_lost", process=max(self.verdict.rank, 0), error=self.verdict.text)
+            log.error(said, self.verdict.text, self.folder / "faults", self.memory_note(), extra=lost)
             if self.verdict.lost:
                 self.on_lost()
 
