@@ -1,0 +1,83 @@
+"""docs/batch-arithmetic.md: every figure on it is what the program computes."""
+
+import re
+from math import ceil
+
+import pytest
+
+from engine.batch_plan import BatchPlan
+from engine.schedule import scaled_rate
+from tests.conftest import REPOSITORY
+
+GUIDE = (REPOSITORY / "docs/batch-arithmetic.md").read_text(encoding="utf-8")
+
+
+def rows(first_cells: str) -> list[list[str]]:
+    """The rows of all tables whose head begins with these cells."""
+    found = []
+    for table in re.findall(r"(?:^\|.*\n)+", GUIDE, flags=re.MULTILINE):
+        head, _, *lines = table.splitlines()
+        if head.startswith(first_cells):
+            found += [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return found
+
+
+BATCHES = rows("| the guide | processes |")
+RATES = rows("| the guide | rate, for batch |")
+KEYS = ("num_users", "max_epochs", "warmup_steps")
+
+
+def test_all_five_guides_have_batches():
+    sections = re.findall(r"^### (\w[\w-]*)", GUIDE.partition("## The guides' batches")[2], flags=re.MULTILINE)
+    assert {"Temporal", "Image", "Recommender", "Document", "Vision-language"} <= set(sections)
+    assert len(BATCHES) >= 25 and len(RATES) >= 7
+
+
+@pytest.mark.parametrize("row", BATCHES, ids=lambda row: row[0][:50])
+def test_what_a_row_prints_is_what_its_settings_give(row):
+    _, processes, settings, printed = row
+    given = {name: int(value) for name, value in re.findall(r"`data\.(\w+) (\d+)`", settings)}
+    assert given and f"`{BatchPlan.derive(processes=int(processes), **given)}`" == printed
+
+
+@pytest.mark.parametrize("row", RATES, ids=lambda row: row[0])
+def test_rates(row):
+    _, base, batch, root, linear, theirs = row
+    rate, base_batch = base.split(", ")
+    for scaling, written in (("sqrt", root), ("linear", linear)):
+        ours = scaled_rate(float(rate), scaling, int(batch), int(base_batch))
+        assert float(written) == pytest.approx(ours, rel=2e-3), scaling
+    if row[0] == "vision-language, its batch in total":
+        assert float(theirs) == 4 * float(root)  # what the text says of it
+    elif theirs:
+        assert {float(end) for end in re.split(r"(?<=\d)-(?=0)", theirs)} <= {float(root), float(linear)}
+
+
+def test_what_the_program_says():
+    assert str(BatchPlan.derive(processes=4, batch_size=512)) in GUIDE
+    with pytest.raises(ValueError) as refused:
+        BatchPlan.derive(processes=3, batch_size=32)
+    assert str(refused.value) in GUIDE
+    rate = scaled_rate(0.001, "sqrt", 512, 128)
+    assert f"learning rate {rate:g} = {0.001:g} for batch 128, scaled (sqrt) to batch 512" in GUIDE
+
+
+def test_steps_and_warm_up_of_the_quickstart():
+    config = (REPOSITORY / "configs/recommender/quickstart.yaml").read_text(encoding="utf-8")
+    setting = {name: int(re.search(rf"\b{name}: (\d+)", config)[1]) for name in KEYS}
+    table = rows("| `data.batch_size` | steps")
+    assert len(table) == 3
+    for row in table:
+        batch, steps, all_steps, samples, alike = (int(re.search(r"[\d,]+", cell)[0].replace(",", "")) for cell in row)
+        assert steps == ceil(setting["num_users"] / batch)  # each shopper is a sequence of the training
+        assert all_steps == setting["max_epochs"] * steps
+        assert samples == setting["warmup_steps"] * batch
+        assert alike == ceil(setting["warmup_steps"] * 128 / batch)
+
+
+def test_the_configs_that_it_names():
+    named = re.findall(r"`(?:configs/temporal/)?(qwen[\w.-]+\.yaml)`\s(?:has\s)?(\d+)", GUIDE)
+    assert len(named) == 2
+    for name, batch in named:
+        config = (REPOSITORY / "configs/temporal" / name).read_text(encoding="utf-8")
+        assert f" batch_size: {batch} " in config, name
