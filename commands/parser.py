@@ -9,9 +9,11 @@ from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
 from callbacks.best_checkpoint import BestCheckpoint
+from callbacks.example_log import ExampleLog
 from callbacks.finite_guard import FiniteGuard
 from callbacks.gradient_coverage import GradientCoverage
 from callbacks.last_checkpoint import LastCheckpoint
+from callbacks.metrics_endpoint import MetricsEndpoint
 from callbacks.preemption import Preemption
 from callbacks.replica_parity import ReplicaParity
 from callbacks.stragglers import Stragglers
@@ -52,7 +54,9 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
     parser.add_class_arguments(DurableCheckpointIO, "checkpoints")
     parser.add_class_arguments(WandbSettings, "wandb")
+    parser.add_lightning_class_args(ExampleLog, "example_log")
     parser.add_lightning_class_args(Watchdog, "watchdog")
+    parser.add_lightning_class_args(MetricsEndpoint, "metrics_endpoint")
     parser.add_lightning_class_args(Throughput, "throughput")
     parser.add_lightning_class_args(Stragglers, "stragglers")
     parser.add_lightning_class_args(FiniteGuard, "finite_guard")

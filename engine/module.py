@@ -17,12 +17,14 @@ from engine.checkpoint_match import require_match
 from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.exact_mean import ExactMean, LossSum
+from engine.examples import Example
 from engine.frozen_weights import frozen_fingerprints, leave_out_frozen, put_back_frozen
 from engine.gradient_norm import gradient_norm, norms_by_part
 from engine.intervals import count_in_steps
 from engine.optimizers import OptimizerName, make_optimizer, require_own_state, require_whole_tensors
 from engine.randomness import global_seed, seed_torch
 from engine.schedule import Scaling, Schedule, rate_factor, scaled_rate
+from engine.shown_samples import ShownSamples
 from engine.streaming import Stream
 from engine.votes import Votes
 from engine.whole_shape import dimensions, elements
@@ -78,6 +80,7 @@ class LockstepModule(LightningModule):
         self.lr_scaling: Scaling = lr_scaling
         self.base_batch_size = base_batch_size
         self.votes = Votes()
+        self.shown_samples: ShownSamples[Any] = ShownSamples()
         self._frozen_as_built: dict[str, int] | None = None
 
     @abstractmethod
@@ -94,6 +97,14 @@ class LockstepModule(LightningModule):
         Asked in every step, so they are numbers of the host: sizes, and what the data side has counted.
         """
         return {}
+
+    def examples(self) -> list[Example]:
+        """Some samples of the validation that has just been done, and what the model made of them: `shown_samples` at
+        most, which keeps what the validation computes of them.
+
+        Called on every process, so it may gather; shown is what the first one returns, the same whatever their number.
+        """
+        return []
 
     splits_batches = True
     """Whether a global batch may be computed in micro-batches; where a loss compares all its samples it may not."""

@@ -5,6 +5,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from datamodules.image_classifier.augmentation import prepared
 from datamodules.image_classifier.batch import Images
 from datamodules.image_classifier.cifar import download_cifar, read_cifar
@@ -95,6 +98,11 @@ class LabelledImages(LockstepDataModule):
     def describe(self, row: int) -> dict[str, str]:
         """What names an image of `predict_set` in a line of predictions, whether there is an answer or not."""
         return {"image": self.name(row)}
+
+    def validation_image(self, sample: int) -> tuple[str, NDArray[np.uint8]]:
+        """Name and [C, H, W] pixels of an image of `validation_set`."""
+        source = self.splits.validation
+        return source.name(sample), source.read(np.array([sample]))[0]
 
     def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> Images:
         return prepared(batch, len(self.classes), self.crop_padding, self.flip)

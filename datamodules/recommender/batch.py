@@ -51,6 +51,11 @@ class Catalog(NamedTuple):
     item_ids: Sequence[str]  # original id of item i at i - 1
     titles: Sequence[str] | None  # title of item i at i - 1, where the data set has them
 
+    def title(self, item: int) -> str:
+        """What a reader knows the item by, from 1 on: its title, else its original id."""
+        names = self.item_ids if self.titles is None else self.titles
+        return str(names[item - 1] or self.item_ids[item - 1])
+
 
 class TrainingEvents(NamedTuple):
     """The training part of every user, for whoever counts: user u trains on ``items[offsets[u]:train_end[u]]``."""

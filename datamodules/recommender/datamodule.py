@@ -240,6 +240,10 @@ class InteractionSequences(LockstepDataModule):
             histories.events, histories.examples, max_length=self.max_length, time_scale=scale, held_out=False
         )
 
+    def user(self, row: int) -> str:
+        """The original id of the user in a row of the store."""
+        return str(self.events.user_ids[row])
+
     def describe(self, row: int) -> dict[str, Any]:
         """What `predict` says of a row besides the recommendations."""
         return {"user": self._names[row]}

@@ -14,11 +14,14 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionM
 from datamodules.image_classifier.batch import Images
 from engine.checkpoint_file import head
 from engine.exact_mean import LossSum
+from engine.examples import Example
 from engine.module import LockstepModule
+from engine.shown_samples import ShownSamples
 from lightning_modules.image_classifier.confusion_picture import confusion_picture, require_matplotlib
 from lightning_modules.image_classifier.moving_average import MovingAverage
 from lightning_modules.image_classifier.norm import Norm
 from lightning_modules.image_classifier.resnet import ResNet18
+from lightning_modules.image_classifier.shown_images import ShownImage, example
 from lightning_modules.image_classifier.vit import VisionTransformer
 
 
@@ -38,6 +41,7 @@ class ImageClassifier(LockstepModule):
     """  # noqa: E501
 
     network: nn.Module
+    shown_samples: ShownSamples[ShownImage]
 
     def __init__(
         self,
@@ -141,6 +145,22 @@ class ImageClassifier(LockstepModule):
         self.loss.update(losses, (batch.labels >= 0).float())
         self.accuracy.update(scores, batch.labels)
         self.confusion.update(scores, batch.labels)
+        self._keep_shown(scores, batch)
+
+    def _keep_shown(self, scores: Tensor, batch: Images) -> None:
+        if self.shown_samples.number:
+            samples = batch.samples.tolist()
+            for place in self.shown_samples.places(samples):
+                share, label = scores[place].softmax(0).max(0)
+                shown = ShownImage(int(batch.labels[place]), int(label), float(share))
+                self.shown_samples.keep(samples[place], shown)
+
+    def examples(self) -> list[Example]:
+        """Images with their classes and what they were taken for."""
+        found = self.shown_samples.of_all_processes()
+        if not self.trainer.is_global_zero:
+            return []
+        return [example(*self.data.validation_image(sample), shown, self.data.classes) for sample, shown in found]
 
     def on_validation_epoch_end(self) -> None:
         figures = {f"{self._stage}/accuracy": self.accuracy.compute(), f"{self._stage}/loss": self.loss.compute()}

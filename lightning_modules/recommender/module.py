@@ -8,7 +8,9 @@ from torch import Tensor
 
 from datamodules.recommender.batch import RankingBatch, Scorer, TrainBatch
 from engine.exact_mean import LossSum
+from engine.examples import Example
 from engine.module import LockstepModule
+from engine.shown_samples import ShownSamples
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
 from lightning_modules.recommender.checkpoint_identity import (
     architecture_identity,
@@ -16,6 +18,7 @@ from lightning_modules.recommender.checkpoint_identity import (
     check_items,
     items_identity,
 )
+from lightning_modules.recommender.shown_users import ShownUser, example, shown_user
 from lightning_modules.recommender.losses import LOSSES, LossName, cross_entropy
 from lightning_modules.recommender.network import Attention, Norm, Residual, SequenceEncoder
 from lightning_modules.recommender.ranking import RankingMetrics, candidate_ranks, ranks
@@ -49,6 +52,7 @@ class SequentialRecommender(LockstepModule):
     """  # noqa: E501
 
     encoder: SequenceEncoder
+    shown_samples: ShownSamples[ShownUser]
 
     def __init__(
         self,
@@ -193,10 +197,22 @@ class SequentialRecommender(LockstepModule):
         }
 
     def _evaluate(self, batch: RankingBatch) -> None:
-        states = self._last_states(batch)
-        self._count("", self.encoder.scores(states), batch)
+        scores = self.encoder.scores(self._last_states(batch))
+        self._count("", scores, batch)
+        self._keep_shown(scores, batch)
         for name, scorer in self._scorers.items():
             self._count(f"baseline/{name}/", scorer(batch.history), batch)
+
+    def _keep_shown(self, scores: Tensor, batch: RankingBatch) -> None:
+        if self.shown_samples.number:
+            users = batch.users.tolist()
+            for place in self.shown_samples.places(users):
+                self.shown_samples.keep(users[place], shown_user(scores, batch, place, self.remove_seen))
+
+    def examples(self) -> list[Example]:
+        """Users with their last items, the one that follows, and what is recommended instead."""
+        title = self.data.catalog.title
+        return [example(self.data.user(row), shown, title) for row, shown in self.shown_samples.of_all_processes()]
 
     def _count(self, system: str, scores: Tensor, batch: RankingBatch) -> None:
         seen = batch.seen if self.remove_seen else None

@@ -1,0 +1,108 @@
+"""What the model makes of a few samples, after each validation: for whoever wants to see more of it than figures."""
+
+import base64
+import json
+import logging
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from engine.durable_file import beside, remove, remove_leftovers
+from engine.events import event
+from engine.examples import Example
+from engine.module import LockstepModule
+from engine.shown_samples import MOST_SHOWN
+
+log = logging.getLogger("lockstep")
+
+FOLDER = "examples"
+"""Of a run's folder."""
+
+_MOST_FILES = 32
+"""Validations that are kept; then every second one of them goes, but never the first and the newest."""
+
+_NAME = re.compile(r"val-(\d+)\.json")
+
+
+class ExampleLog(Callback):
+    """Writes runs/NAME/examples/val-STEP.json after each validation of a training: the same samples every time.
+
+    Args:
+        number: samples of each validation that are shown with what the model made of them, at most 8; 0: none.
+    """
+
+    def __init__(self, number: int = MOST_SHOWN) -> None:
+        if not 0 <= number <= MOST_SHOWN:
+            raise ValueError(f"example_log.number is a number of samples from 0 to {MOST_SHOWN}, got {number}")
+        self.number = number
+        self._refused = False
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if isinstance(pl_module, LockstepModule):
+            pl_module.shown_samples.number = self.number if stage == "fit" and not trainer.fast_dev_run else 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero and self._shows(pl_module):
+            run = Path(trainer.default_root_dir)
+            remove_leftovers(run / FOLDER, ".json")
+            # What was written after the checkpoint is about to be written again.
+            for step, file in example_files(run):
+                if step > trainer.global_step:
+                    remove(file)
+
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._shows(pl_module):
+            pl_module.shown_samples.forget()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.sanity_checking or not self._shows(pl_module):
+            return
+        examples = pl_module.examples()
+        if examples and trainer.is_global_zero:
+            self._write(Path(trainer.default_root_dir), trainer.global_step, examples)
+
+    @staticmethod
+    def _shows(pl_module: Any) -> bool:
+        """On all processes alike."""
+        return isinstance(pl_module, LockstepModule) and pl_module.shown_samples.number > 0
+
+    def _write(self, run: Path, step: int, examples: Sequence[Example]) -> None:
+        """A disk that does not take it costs these examples, not the run."""
+        file = run / FOLDER / f"val-{step}.json"
+        record = {"stage": "val", "step": step, "examples": [as_json(example) for example in examples]}
+        try:
+            file.parent.mkdir(exist_ok=True)
+            hidden = beside(file)
+            try:
+                hidden.write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+                os.replace(hidden, file)
+            finally:
+                hidden.unlink(missing_ok=True)
+        except OSError as error:
+            if not self._refused:
+                log.warning(
+                    "WARNING: %s cannot be written: %s. Examples are missing until it can", file, error,
+                    extra=event("disk_full", file=str(file), error=str(error)),
+                )  # fmt: skip
+            self._refused = True
+            return
+        self._refused = False
+        files = [file for _, file in example_files(run)]
+        for one in files[1:-1:2] if len(files) > _MOST_FILES else ():
+            remove(one)
+
+
+def example_files(run: Path) -> list[tuple[int, Path]]:
+    """(step, file), ascending, of a run's folder."""
+    found = ((_NAME.fullmatch(file.name), file) for file in (run / FOLDER).glob("val-*.json"))
+    return sorted((int(name[1]), file) for name, file in found if name)
+
+
+def as_json(example: Example) -> dict[str, Any]:
+    """With the picture in base64."""
+    picture = example.picture and base64.b64encode(example.picture).decode("ascii")
+    return {**example._asdict(), "picture": picture}
