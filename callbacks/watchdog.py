@@ -84,6 +84,11 @@ class Watchdog(Callback):
                 thread._child_processes = []  # type: ignore[attr-defined]
         watch.begin(trainer.global_rank, trainer.local_rank, trainer.world_size, children)
 
+    @property
+    def watch(self) -> Watch | None:
+        """This process's; None before the processes are connected, and once it ends."""
+        return self._watch
+
     # -- what the process does ---------------------------------------------------------------------------------------
 
     def _enter(self, phase: str, patience: float) -> None:

@@ -11,6 +11,7 @@ from callbacks.bad_samples import BadSamples
 from callbacks.config_over_checkpoint import ConfigOverCheckpoint
 from callbacks.due_validation import DueValidation
 from callbacks.memory import Memory
+from callbacks.metrics_endpoint import MetricsEndpoint
 from callbacks.prediction_file import PredictionFile
 from callbacks.results_table import ResultsTable, ShownLast
 from callbacks.run_log import RunLog
@@ -90,4 +91,6 @@ def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object]) -> No
     watchdog.attach(trainer)
     trainer.callbacks.remove(watchdog)
     trainer.callbacks.insert(0, watchdog)  # hears of an error before callbacks that wait for other processes
+    for endpoint in [callback for callback in trainer.callbacks if isinstance(callback, MetricsEndpoint)]:
+        endpoint.attach(trainer, watchdog)
     trainer.callbacks.append(ShownLast(table))  # torn down last

@@ -133,11 +133,15 @@ class Watch:
         """Says so when the kernel has killed a process on this machine, in this container or job, for its memory."""
         return killed_since(self._oom_kills)
 
+    @property
+    def still(self) -> float:
+        """Seconds since the main thread last told that it gets on; a stopped process's clock stood still as well."""
+        return self._now - self._moved
+
     # -- the judge ---------------------------------------------------------------------------------------------------
 
     def _pulse(self, number: int) -> Pulse:
-        still = self._now - self._moved
-        return Pulse(number, self.moves, self.step, self.phase, still, self.patience, main_thread_at())
+        return Pulse(number, self.moves, self.step, self.phase, self.still, self.patience, main_thread_at())
 
     def _judge(self) -> None:
         last, moves = time.monotonic(), -1
@@ -178,7 +182,7 @@ class Watch:
                 faulthandler.cancel_dump_traceback_later()
 
     def _find(self) -> Verdict | None:
-        line, still, silence = self._line, self._now - self._moved, self._now - self._answered
+        line, still, silence = self._line, self.still, self._now - self._answered
         if line is None:
             if still <= self.patience:
                 return None
