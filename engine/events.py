@@ -28,10 +28,16 @@ EVENTS: dict[str, str] = {
     "sample_left_out": "a sample that cannot be used is left out",
     "memory_rising": "memory goes on rising from log to log",
     "out_of_memory": "memory did not suffice",
+    "tracker_failed": "a record at W&B or MLflow has an end, the run goes on without it",
     "disk_full": "a file of the run cannot be written",
 }
 """Every event's name, and what it means."""
 
+
+OF_A_PROCESS = frozenset(
+    {"run_failed", "run_requeued", "process_lost", "sample_left_out", "out_of_memory", "disk_full"}
+)
+"""Of these one process alone may know; the others are told by the first one, or by all alike."""
 
 UNSAID = {"unsaid": True}
 """Beside an event's: the text console leaves the line out, as people are told otherwise or need not be."""
