@@ -12,6 +12,8 @@ if __name__ == "__main__":
         sys.exit()
     if sys.argv[1:2] == ["doctor"]:  # it must be able to say what is wrong with torch or lightning
         from commands.doctor.command import main
+    elif sys.argv[1:2] == ["report"]:  # it only reads files: no reason to wait for torch
+        from commands.report.command import main
     else:
         from commands.cli import main
 

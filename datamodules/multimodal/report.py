@@ -89,8 +89,8 @@ def write_report(
     Raises:
         OSError: the disk did not take it; an older report is left as it was.
     """
-    data = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    texts = {folder / f"{stem}.json": data + "\n", folder / f"{stem}.html": _page(title, data, scripts, styles)}
+    data = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    texts = {folder / f"{stem}.json": data + "\n", folder / f"{stem}.html": page_text(title, data, scripts, styles)}
     hidden: dict[Path, Path] = {}
     try:
         for path, text in texts.items():
@@ -107,7 +107,8 @@ def write_report(
     return folder / f"{stem}.html"
 
 
-def _page(title: str, data: str, scripts: Sequence[Path], styles: Sequence[Path]) -> str:
+def page_text(title: str, data: str, scripts: Sequence[Path], styles: Sequence[Path]) -> str:
+    """A page that holds all it needs; `data` is JSON, which its scripts find in `content`."""
     style = _source([PAGES / "report.css", *styles])
     script = _source([PAGES / "report.js", *scripts])
     parts = {
@@ -130,10 +131,10 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The same with None for numbers that JSON does not know."""
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

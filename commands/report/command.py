@@ -1,0 +1,91 @@
+"""`python train.py report RUN [RUN ...]`: runs as one HTML file, which needs no network and no other file."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from commands.report.content import page_content
+from datamodules.multimodal.report import finite, page_text
+from engine.durable_file import flush_folder, write_beside
+
+PAGES = Path(__file__).with_name("pages")
+RUNS = Path("runs")
+
+SCRIPTS = ("state", "head", "chart", "curves", "timeline", "results", "examples", "events", "settings", "page")
+
+_DESCRIPTION = """\
+Writes what runs have recorded as one HTML file: curves, what happened when, results, examples, settings, environment.
+Several runs are compared; those that differ only in their seed are shown as one, with mean and spread. It reads only
+files, needs neither torch nor a network, and may be asked of a run that is still training."""
+
+_EPILOG = """\
+examples:
+  python train.py report NAME                          runs/NAME/report.html
+  python train.py report runs/sasrec-*                 runs/report.html, all of them compared
+  python train.py report NAME --output /tmp/NAME.html
+
+docs/monitoring.md tells more."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """`python train.py report ...`; `arguments` are those behind the word `report`.
+
+    Raises:
+        SystemExit: with 2 and a message if a run cannot be read or the page cannot be written.
+    """
+    parser = argparse.ArgumentParser(
+        prog="train.py report",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's name, or its folder")
+    where = "the file to write (default: report.html in the run's folder, of several in the folder around the first)"
+    parser.add_argument("--output", type=Path, metavar="FILE", help=where)
+    given = parser.parse_args(sys.argv[2:] if arguments is None else arguments)
+    try:
+        folders = list({folder.resolve(): folder for folder in map(run_folder, given.runs)}.values())
+        page = given.output or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
+        write_page(folders, page)
+    except (OSError, ValueError) as error:
+        print(f"train.py report: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+    print(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def run_folder(given: str) -> Path:
+    """The folder that is meant: a path as it stands, else a run's name.
+
+    Raises:
+        FileNotFoundError: there is none, or nothing was recorded in it.
+    """
+    path = next((path for path in (Path(given), RUNS / given) if path.is_dir()), None)
+    if path is None:
+        there = ", ".join(sorted(folder.name for folder in RUNS.glob("*") if _recorded(folder))) or "none"
+        raise FileNotFoundError(f"no run {given!r}: {RUNS}/{given} is not a folder; runs that have a record: {there}")
+    if not _recorded(path):
+        raise FileNotFoundError(f"{path} has neither metrics.jsonl nor log.jsonl, so it is no run's folder")
+    return path
+
+
+def write_page(folders: Sequence[Path], page: Path) -> None:
+    """Reads the runs in `folders` and writes `page`.
+
+    Raises:
+        OSError, ValueError: a file cannot be read or written; an older page is left as it was.
+    """
+    content = page_content(folders, page)
+    title = content["runs"][0]["name"] if len(folders) == 1 else f"{len(folders)} runs"
+    data = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    scripts = [PAGES / f"{name}.js" for name in SCRIPTS]
+    text = page_text(f"{title} – run report", data, scripts, [PAGES / "run_report.css"]).encode("utf-8", "replace")
+    os.replace(write_beside(page, lambda file: file.write(text), lambda _: None), page)
+    flush_folder(page.parent)
+
+
+def _recorded(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("metrics.jsonl", "log.jsonl"))

@@ -1,0 +1,250 @@
+// One chart: lines over the axis that all charts share. Pointing at one shows the values of all at that place.
+
+const HEIGHT = 168, ROOM = {left: 46, right: 10, top: 8, bottom: 20};
+
+function ticks(from, to, count) {
+  const rough = (to - from) / count, power = 10 ** Math.floor(Math.log10(rough));
+  const size = [1, 2, 5, 10].map((step) => step * power).find((step) => step >= rough * 0.999);
+  const found = [];
+  for (let tick = Math.ceil(from / size - 1e-9); tick * size <= to * (1 + 1e-12) + size * 1e-9; tick++) found.push(Number((tick * size).toPrecision(12)));
+  return found;
+}
+
+function timeTicks(from, to, count) {
+  const sizes = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+  const size = sizes.find((one) => (to - from) / one <= count) || 86400 * Math.ceil((to - from) / 86400 / count);
+  const found = [];
+  for (let tick = Math.ceil(from / size); tick * size <= to; tick++) found.push(tick * size);
+  return found;
+}
+
+function timeLabel(seconds, span) {
+  const sign = (value) => String(value).padStart(2, "0");
+  if (span > 4 * 86400) return `${number(seconds / 86400, 3)} d`;
+  const h = Math.floor(seconds / 3600), m = Math.floor(seconds / 60) % 60;
+  return span > 7200 ? `${h}:${sign(m)} h` : `${Math.floor(seconds / 60)}:${sign(Math.round(seconds % 60))}`;
+}
+
+function axisLabel(value, span) {
+  if (view.axis === "time") return timeLabel(value, span);
+  return value >= 1e6 ? `${number(value / 1e6, 3)}M` : value >= 1e4 ? `${number(value / 1e3, 3)}k` : String(value);
+}
+
+function xTicks(from, to, width) {
+  const count = Math.max(2, Math.floor(width / 80));
+  return view.axis === "time" ? timeTicks(from, to, count) : ticks(from, to, count).filter(Number.isInteger);
+}
+
+// Exponential mean without a bias to the beginning.
+function smoothed(values, weight) {
+  if (!weight) return values;
+  let sum = 0, total = 0;
+  return values.map((value) => {
+    if (value === null) return null;
+    sum = weight * sum + (1 - weight) * value;
+    total = weight * total + (1 - weight);
+    return sum / total;
+  });
+}
+
+// The place of the last x that is not beyond a value; -1 if all are.
+function before(xs, value) {
+  let low = 0, high = xs.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (xs[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+function nearest(line, value) {
+  const found = before(line.x, value);
+  if (found < 0) return line.x.length ? 0 : null;
+  if (found + 1 < line.x.length && line.x[found + 1] - value < value - line.x[found]) return found + 1;
+  return found;
+}
+
+function yRange(lines, from, to, log, levels) {
+  let low = Infinity, high = -Infinity;
+  for (const line of lines) {
+    for (let i = 0; i < line.x.length; i++) {
+      if (line.x[i] < from || line.x[i] > to) continue;
+      for (const value of [line.y[i], line.low && line.each !== false ? line.low[i] : null, line.high && line.each !== false ? line.high[i] : null]) {
+        if (value === null || value === undefined || log && value <= 0) continue;
+        low = Math.min(low, value);
+        high = Math.max(high, value);
+      }
+    }
+  }
+  for (const level of levels) if (!log || level.value > 0) [low, high] = [Math.min(low, level.value), Math.max(high, level.value)];
+  if (low > high) return [0, 1];
+  if (log) return low === high ? [low / 2, high * 2] : [low / 1.1, high * 1.1];
+  if (low === high) return low === 0 ? [0, 1] : low > 0 ? [0, 1.6 * high] : [1.6 * low, 0];
+  const room = 0.06 * (high - low);
+  return [low >= 0 && low < 0.3 * high ? 0 : low - room, high + room];
+}
+
+function logTicks(from, to) {
+  const first = Math.ceil(Math.log10(from) - 1e-9), last = Math.floor(Math.log10(to) + 1e-9), step = Math.max(1, Math.ceil((last - first) / 4));
+  const found = [];
+  for (let power = first; power <= last; power += step) found.push(10 ** power);
+  if (found.length >= 2) return found;
+  return ticks(from, to, 3).filter((tick) => tick > 0);
+}
+
+function path(line, xAt, yAt, values = line.y) {
+  let text = "", pen = "M";
+  for (let i = 0; i < line.x.length; i++) {
+    const y = values[i] === null ? null : yAt(values[i]);
+    if (y === null) pen = "M";
+    else {
+      text += `${pen}${xAt(line.x[i]).toFixed(1)} ${y.toFixed(1)}`;
+      pen = "L";
+    }
+  }
+  return text;
+}
+
+function band(line, xAt, yAt) {
+  const good = line.x.map((_, i) => i).filter((i) => line.low[i] !== null && line.high[i] !== null && yAt(line.low[i]) !== null);
+  if (good.length < 2) return "";
+  const edge = (i, values) => `${xAt(line.x[i]).toFixed(1)} ${yAt(values[i]).toFixed(1)}`;
+  return `M${good.map((i) => edge(i, line.high)).join("L")}L${good.reverse().map((i) => edge(i, line.low)).join("L")}Z`;
+}
+
+// chart: {name, title, unit, lines: () => [{label, colour, x, y, low, high, raw, dots, faint, run}], levels: [{label, value}], canLog}
+function chartCard(chart) {
+  const svg = shape("svg", {class: "plot", role: "img", tabindex: 0}), legend = element("ul", {class: "lines"});
+  const where = element("span", {class: "where"});
+  const card = element("figure", {class: "chart"}, element("figcaption", {},
+    element("span", {class: "title"}, chart.title), where), legend, svg);
+  const state = {lines: [], xAt: null, from: 0, to: 1, width: 0};
+
+  function draw() {
+    const width = svg.clientWidth || card.clientWidth;
+    if (!width) return;
+    const [from, to] = shownPart(), log = view.log && chart.canLog, lines = chart.lines(), levels = chart.levels || [];
+    const [low, high] = yRange(lines, from, to, log, levels), right = width - ROOM.right, bottom = HEIGHT - ROOM.bottom;
+    const xAt = (x) => ROOM.left + (x - from) / (to - from) * (right - ROOM.left), scale = log ? Math.log10 : (value) => value;
+    const yAt = (y) => log && y <= 0 ? null : bottom - (scale(y) - scale(low)) / (scale(high) - scale(low)) * (bottom - ROOM.top);
+    Object.assign(state, {lines, xAt, yAt, from, to, width});
+    svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    svg.setAttribute("aria-label", summary(chart, lines));
+    const clip = `clip-${chart.id}`;
+    const inside = shape("g", {"clip-path": `url(#${clip})`});
+    svg.replaceChildren(shape("clipPath", {id: clip}, shape("rect", {x: ROOM.left, y: 0, width: right - ROOM.left, height: bottom + 1})));
+    for (const tick of log ? logTicks(low, high) : ticks(low, high, 3)) {
+      svg.append(shape("line", {class: "grid", x1: ROOM.left, x2: right, y1: yAt(tick), y2: yAt(tick)}),
+        shape("text", {class: "tick", x: ROOM.left - 6, y: yAt(tick) + 4, "text-anchor": "end"}, tickText(tick, chart.name)));
+    }
+    for (const tick of xTicks(from, to, right - ROOM.left)) {
+      svg.append(shape("text", {class: "tick", x: xAt(tick), y: HEIGHT - 5, "text-anchor": xAt(tick) > right - 16 ? "end" : "middle"}, axisLabel(tick, to - from)));
+    }
+    svg.append(shape("line", {class: "axis", x1: ROOM.left, x2: right, y1: bottom, y2: bottom}));
+    for (const mark of marks()) inside.append(shape("line", {class: mark.kind, x1: xAt(mark.x), x2: xAt(mark.x), y1: ROOM.top, y2: bottom}));
+    for (const level of levels) if (yAt(level.value) !== null) {
+      inside.append(shape("line", {class: "level", x1: ROOM.left, x2: right, y1: yAt(level.value), y2: yAt(level.value)}));
+    }
+    for (const line of lines) if (line.low && line.band !== false) inside.append(shape("path", {class: `band ${line.colour}`, d: band(line, xAt, yAt)}));
+    for (const line of lines) {
+      if (line.raw) inside.append(shape("path", {class: `line raw ${line.colour}`, d: path(line, xAt, yAt, line.raw)}));
+      inside.append(shape("path", {class: `line ${line.colour}${line.faint ? " faint-line" : ""}${line.dash ? " dash" : ""}`, d: path(line, xAt, yAt)}));
+      if (line.dots && line.x.length <= 60) line.x.forEach((x, i) => {
+        if (line.y[i] !== null && yAt(line.y[i]) !== null) inside.append(shape("circle", {class: `dot ${line.colour}`, cx: xAt(x), cy: yAt(line.y[i]), r: line.x.length > 30 ? 1.6 : 2.4}));
+      });
+    }
+    if (chart.best) for (const best of chart.best()) if (best.x >= from && best.x <= to && yAt(best.y) !== null) {
+      inside.append(shape("circle", {class: `best ${best.colour}`, cx: xAt(best.x), cy: yAt(best.y), r: 5.5}));
+    }
+    let beneath = -20; // labels of levels that are close to each other do not lie on each other
+    for (const level of [...levels].sort((one, other) => other.value - one.value)) if (yAt(level.value) !== null) {
+      const y = Math.max(yAt(level.value) - 4, beneath + 11, ROOM.top + 8);
+      beneath = y;
+      if (y < bottom) svg.append(shape("text", {class: "level-name", x: right - 2, y, "text-anchor": "end"}, level.label));
+    }
+    svg.append(inside, shape("g", {class: "cursor"}));
+    point();
+  }
+
+  function point() {
+    if (!state.xAt) return;
+    const layer = svg.querySelector("g.cursor"), isPointed = view.cursor !== null && view.cursor >= state.from && view.cursor <= state.to;
+    layer.replaceChildren();
+    if (isPointed) layer.append(shape("line", {x1: state.xAt(view.cursor), x2: state.xAt(view.cursor), y1: ROOM.top, y2: HEIGHT - ROOM.bottom}));
+    where.textContent = isPointed ? place(view.cursor) : chart.unit || "";
+    legend.replaceChildren(...state.lines.filter((line) => line.label !== null).map((line) => {
+      const index = isPointed ? nearest(line, view.cursor) : line.x.length - 1;
+      const value = index === null || index < 0 ? null : line.y[index];
+      if (isPointed && index !== null && value !== null && state.yAt(value) !== null) {
+        layer.append(shape("circle", {class: `pointed ${line.colour}`, cx: state.xAt(line.x[index]), cy: state.yAt(value), r: 3.2}));
+      }
+      const spread = line.low && index !== null && index >= 0 && line.spread ? ` (${figure(line.low[index], chart.name)} – ${figure(line.high[index], chart.name)})` : "";
+      return element("li", {}, element("span", {class: `swatch ${line.colour}${line.dash ? " dash" : ""}`}), line.label ? element("span", {class: "of"}, line.label) : "",
+        element("b", {}, value === null || value === undefined ? "–" : figure(value, chart.name)), spread ? element("span", {class: "spread"}, spread) : "");
+    }));
+  }
+
+  listen(svg, state);
+  drawn.all.push(draw);
+  drawn.cursor.push(point);
+  return card;
+}
+
+function tickText(value, name) {
+  if (SHARES.test(name)) return `${number(100 * value, 3)} %`;
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${number(value / 1e6, 3)}M`;
+  if (size >= 1e4) return `${number(value / 1e3, 3)}k`;
+  return size !== 0 && size < 1e-3 ? value.toExponential(0) : number(value, 4);
+}
+
+function summary(chart, lines) {
+  const parts = lines.slice(0, 6).filter((line) => line.x.length).map((line) =>
+    `${line.label || chart.title} from ${figure(line.y[0], chart.name)} to ${figure(line.y[line.y.length - 1], chart.name)}`);
+  return `${chart.title}: ${parts.join("; ")}`;
+}
+
+// Restarts and faults, where they are few enough to be told apart.
+function marks() {
+  if (!single) return [];
+  const found = runs[0].events.filter((one) => RESTARTS.has(one.event) || isFault(one)).map((one) => ({x: at(one), kind: isFault(one) ? "mark-fault" : "mark-restart"}));
+  return found.length <= 40 ? found : found.filter((mark) => mark.kind === "mark-restart").slice(0, 40);
+}
+
+// Pointing, zooming by drawing over a part, the whole again by a double click; arrow keys move the cursor.
+function listen(svg, state) {
+  let began = null;
+  const value = (event) => {
+    const box = svg.getBoundingClientRect(), share = ((event.clientX - box.left) - ROOM.left) / (box.width - ROOM.left - ROOM.right);
+    return state.from + Math.min(1, Math.max(0, share)) * (state.to - state.from);
+  };
+  svg.addEventListener("pointermove", (event) => change({cursor: value(event)}));
+  svg.addEventListener("pointerleave", () => {
+    began = null;
+    change({cursor: null});
+  });
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "mouse" && event.button === 0) began = {x: event.clientX, value: value(event)};
+  });
+  svg.addEventListener("pointerup", (event) => {
+    const drag = began;
+    began = null;
+    if (drag !== null && Math.abs(event.clientX - drag.x) > 8) zoom(drag.value, value(event));
+  });
+  svg.addEventListener("dblclick", () => change({from: null, to: null}));
+  svg.addEventListener("keydown", (event) => {
+    const steps = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+    if (event.key === "Escape") change({from: null, to: null, cursor: null});
+    if (!steps) return;
+    event.preventDefault();
+    const line = state.lines.find((one) => one.x.length), now = view.cursor === null ? (steps > 0 ? -1 : line.x.length) : nearest(line, view.cursor);
+    change({cursor: line.x[Math.min(line.x.length - 1, Math.max(0, now + steps))]});
+  });
+  svg.addEventListener("blur", () => change({cursor: null}));
+}
+
+function zoom(one, other) {
+  const [first, last] = whole(), from = Math.max(first, Math.min(one, other)), to = Math.min(last, Math.max(one, other));
+  if (to - from > (last - first) / 5000) change({from, to, cursor: null});
+}

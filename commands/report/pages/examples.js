@@ -1,0 +1,64 @@
+// The same samples at every evaluation: what was asked, what is right, what each model said, and since when it is right.
+
+const VERDICTS = {true: ["right", "✓"], false: ["wrong", "✗"], null: ["open", "·"]};
+
+function shownRuns() {
+  return runs.map((run, place) => ({run, place})).filter(({run}) => run.examples.steps.length);
+}
+
+function dots(run, name, chosen, choose) {
+  return element("div", {class: "dots", role: "group", "aria-label": "Evaluations"}, ...run.examples.steps.map(({step, answers}, i) => {
+    const [kind, sign] = VERDICTS[answers[name] ? answers[name].right : null];
+    const dot = element("button", {type: "button", class: `verdict ${kind}`, "aria-pressed": String(i === chosen), title: `step ${grouped(step)}${kind === "open" ? "" : ": " + kind}`}, sign);
+    dot.addEventListener("click", () => choose(step));
+    return dot;
+  }));
+}
+
+function answerOf({run, place}, name, step, choose) {
+  const steps = run.examples.steps, later = steps.findIndex((one) => one.step > step), index = later < 0 ? steps.length - 1 : Math.max(0, later - 1);
+  const answer = steps[index].answers[name];
+  if (!answer) return [];
+  const [kind, sign] = VERDICTS[answer.right], group = groups.findIndex((one) => one.runs.includes(place));
+  return [element("dt", {}, ...(single ? ["Answer"] : [element("span", {class: `swatch ${colour(group)}`}), run.name]), element("span", {class: "faint"}, ` at step ${grouped(steps[index].step)}`),
+    ...(answer.right === null ? [] : [element("span", {class: `verdict ${kind}`}, `${sign} ${kind}`)])),
+  element("dd", {}, answer.answer === "" ? element("span", {class: "none"}, "(nothing)") : answer.answer, dots(run, name, index, choose))];
+}
+
+function exampleCard(name, shown, step, choose) {
+  const first = shown.find(({run}) => run.examples.samples[name]).run.examples, sample = first.samples[name];
+  const holder = shown.map(({run}) => run.examples).find((examples) => examples.steps.some((one) => one.answers[name] && one.answers[name].picture));
+  let picture = "";
+  if (holder) {
+    const at = [...holder.steps].reverse().find((one) => one.step <= step && one.answers[name] && one.answers[name].picture) || holder.steps.find((one) => one.answers[name] && one.answers[name].picture);
+    picture = element("img", {src: holder.pictures[at.answers[name].picture], alt: `Picture of ${name}`, loading: "lazy"});
+  }
+  return element("article", {class: `card example${holder ? " pictured" : ""}`}, element("header", {}, element("h3", {}, name)), picture,
+    element("dl", {class: "texts"}, ...(sample.question ? [element("dt", {}, "Given"), element("dd", {}, sample.question)] : []),
+      ...(sample.expected ? [element("dt", {}, "Expected"), element("dd", {}, sample.expected)] : []),
+      ...shown.flatMap((one) => answerOf(one, name, step, choose))));
+}
+
+function examples() {
+  const shown = shownRuns();
+  if (!shown.length) return null;
+  const steps = [...new Set(shown.flatMap(({run}) => run.examples.steps.map((one) => one.step)))].sort((one, other) => one - other);
+  const names = [...new Set(shown.flatMap(({run}) => Object.keys(run.examples.samples)))];
+  const slider = element("input", {type: "range", min: 0, max: steps.length - 1, step: 1, value: steps.length - 1, name: "evaluation"}), told = element("output", {}, "");
+  const cards = element("div", {class: "cards examples"});
+  function show() {
+    const step = steps[Number(slider.value)];
+    told.textContent = `step ${grouped(step)}`;
+    cards.replaceChildren(...names.map((name) => exampleCard(name, shown, step, choose)));
+  }
+  function choose(step) {
+    slider.value = steps.indexOf(step);
+    show();
+  }
+  slider.addEventListener("input", show);
+  show();
+  const some = shown.filter(({run}) => run.examples.evaluations > run.examples.steps.length), left = shown.reduce((sum, {run}) => sum + run.examples.left_out, 0);
+  const notes = [...(some.length ? [`Of ${some[0].run.examples.evaluations} evaluations ${some[0].run.examples.steps.length} are shown.`] : []), ...(left ? [`${left} pictures are left out, for the size of the page.`] : [])];
+  return section("examples", "Examples", ...(steps.length > 1 ? [element("label", {class: "inline evaluation"}, "Evaluation", slider, told)] : []),
+    ...(notes.length ? [element("p", {class: "note"}, notes.join(" "))] : []), cards);
+}

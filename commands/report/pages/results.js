@@ -1,0 +1,75 @@
+// What was reached: of one run beside its baselines, of several beside each other, seeds as mean and deviation.
+
+const ROWS = 14;
+
+function valueOf(run, stage, name) {
+  const value = run.results[stage][`${stage}/${name}`];
+  return value === undefined ? null : value;
+}
+
+// 0.6964 ± 0.0021: the mean and the sample standard deviation of the seeds.
+function spread(values, name) {
+  const known = values.filter((value) => value !== null), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
+  if (!known.length) return "–";
+  if (known.length === 1) return figure(mean, name);
+  const deviation = Math.sqrt(known.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (known.length - 1));
+  return element("span", {title: known.map((value) => figure(value, name)).join(", ")}, figure(mean, name), element("span", {class: "spread"}, ` ± ${deviation.toPrecision(2)}`));
+}
+
+function resultNames(stage) {
+  const monitor = (runs[0].monitor.name || "").replace(/^val\//, "");
+  const names = [...new Set(runs.flatMap((run) => Object.keys(run.results[stage])))].map((name) => name.slice(stage.length + 1));
+  const rank = (name) => [name === monitor ? 0 : 1, name.split("/").length];
+  return names.sort((one, other) => rank(one).map((value, i) => value - rank(other)[i]).find((difference) => difference) || 0);
+}
+
+function folding(head, rows, label) {
+  const body = element("tbody", {}, ...rows.slice(0, ROWS)), rest = rows.slice(ROWS);
+  const box = element("div", {class: "scroll"}, element("table", {}, element("thead", {}, element("tr", {}, ...head)), body));
+  if (!rest.length) return box;
+  const more = element("button", {type: "button", class: "plain"}, `Show ${rest.length} more ${label}`);
+  more.addEventListener("click", () => {
+    body.append(...rest);
+    more.remove();
+  });
+  return element("div", {}, box, more);
+}
+
+function head(name, number = true) {
+  return element("th", {scope: "col", class: number ? "number" : null}, name);
+}
+
+function resultsOfOne(run) {
+  const stages = ["val", "test"].filter((stage) => Object.keys(run.results[stage]).length);
+  const names = [...new Set(stages.flatMap(resultNames))];
+  const last = stages[stages.length - 1], known = Object.keys(run.results.baselines).filter((name) => name.startsWith(`${last}/baseline/`));
+  const systems = [...new Set(known.map((name) => name.split("/")[2]))];
+  const heads = [head("figure", false), ...stages.map((stage) => head(stage === "val" ? `validation, step ${grouped(run.results.val_step)}` : `test, step ${grouped(run.results.test_step)}`)),
+    ...systems.map((system) => head(`${system.replaceAll("_", " ")}${stages.length > 1 ? ` (${last})` : ""}`))];
+  const rows = names.map((name) => element("tr", {class: `val/${name}` === run.monitor.name ? "monitored" : null}, element("th", {scope: "row"}, name),
+    ...stages.map((stage) => element("td", {class: "number own"}, figure(valueOf(run, stage, name), name))),
+    ...systems.map((system) => element("td", {class: "number"}, figure(run.results.baselines[`${last}/baseline/${system}/${name}`], name)))));
+  return folding(heads, rows, "figures");
+}
+
+function resultsOfSeveral(stage) {
+  const names = resultNames(stage);
+  const heads = [head("figure", false), ...groups.map((group, i) => {
+    const cell = head("");
+    cell.replaceChildren(element("span", {class: `swatch ${colour(i)}`}), group.name + (group.runs.length > 1 ? ` (${group.runs.length} seeds)` : ""));
+    return cell;
+  })];
+  const rows = names.map((name) => element("tr", {class: `val/${name}` === runs[0].monitor.name ? "monitored" : null}, element("th", {scope: "row"}, name),
+    ...groups.map((group) => element("td", {class: "number own"}, spread(group.runs.map((run) => valueOf(runs[run], stage, name)), name)))));
+  return [element("h3", {}, stage === "val" ? "Validation, at each run's best checkpoint" : "Test"), folding(heads, rows, "figures")];
+}
+
+function results() {
+  const stages = ["val", "test"].filter((stage) => resultNames(stage).length);
+  if (!stages.length) return null;
+  if (!single) return section("results", "Results", ...stages.flatMap(resultsOfSeveral),
+    ...(groups.some((group) => group.runs.length > 1) ? [element("p", {class: "note"}, "± is the sample standard deviation over the seeds.")] : []));
+  const {name, mode} = runs[0].monitor;
+  const note = name ? `Validation figures are those of the evaluation with the ${mode === "min" ? "least" : "largest"} ${name}.` : "Validation figures are those of the last evaluation.";
+  return section("results", "Results", element("p", {class: "note"}, note), resultsOfOne(runs[0]));
+}
