@@ -122,9 +122,7 @@ class MetricsEndpoint(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._metrics is not None:
-            self._metrics.first_step = trainer.global_step
-            planned = trainer.estimated_stepping_batches
-            self._metrics.planned_steps = planned if planned > 0 else math.inf
+            self._metrics.begin_training()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._close()

@@ -22,6 +22,7 @@ PREFIX = "lockstep_"
 GAUGES: dict[str, str] = {
     "processes": "processes of the run",
     "start_timestamp_seconds": "when this process began its command, in seconds since 1970",
+    "training_start_timestamp_seconds": "when this process began to train, in seconds since 1970",
     "restarts": "how often the launcher (torchrun, SLURM) has started this process again",
     "step": "optimizer steps of the training that are finished, those before a restart too",
     "epoch": "the epoch under way, from 0",
@@ -110,6 +111,7 @@ class RunMetrics:
     def __init__(self, trainer: Trainer, watch: Watch, limit: Callable[[], float]) -> None:
         self.trainer, self.watch, self.limit = trainer, watch, limit
         self.figures, self.events = Figures(), Events()
+        self.training_began: float | None = None
         self.first_step, self.planned_steps = 0, float("inf")
         self._began = time.time()
         self._run = {"run": os.path.basename(trainer.default_root_dir), "process": str(trainer.global_rank)}
@@ -122,6 +124,12 @@ class RunMetrics:
         }
         launched = (os.environ.get(name, "0") for name in ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"))
         self._restarts = sum(int(count) for count in launched if count.isdigit())
+
+    def begin_training(self) -> None:
+        """Counts its steps from here; Lightning knows now how many are planned."""
+        self.training_began, self.first_step = time.time(), self.trainer.global_step
+        planned = self.trainer.estimated_stepping_batches
+        self.planned_steps = planned if planned > 0 else float("inf")  # -1: without end
 
     def collect(self) -> Iterator[Any]:
         """prometheus_client's metric families."""
@@ -163,6 +171,8 @@ class RunMetrics:
             "standstill_limit_seconds": self.limit(),
             "resident_memory_bytes": host_memory.resident(),
         }
+        if self.training_began is not None:
+            found["training_start_timestamp_seconds"] = self.training_began
         if self.planned_steps < float("inf"):
             found["planned_steps"] = self.planned_steps
         return found | self.events.checkpoint | _gpu_memory(trainer.strategy.root_device)
