@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help=where)
     given = parser.parse_args(sys.argv[2:] if arguments is None else arguments)
     try:
-        folders = list({folder.resolve(): folder for folder in map(run_folder, given.runs)}.values())
+        folders = once_each([run_folder(name) for name in given.runs])
         page = given.output or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
         write_page(folders, page)
     except (OSError, ValueError) as error:
@@ -70,6 +70,14 @@ def run_folder(given: str) -> Path:
     if not _recorded(path):
         raise FileNotFoundError(f"{path} has neither metrics.jsonl nor log.jsonl, so it is no run's folder")
     return path
+
+
+def once_each(folders: Sequence[Path]) -> list[Path]:
+    """Without those that were named before, in whatever way."""
+    found: dict[Path, Path] = {}
+    for folder in folders:
+        found.setdefault(folder.resolve(), folder)
+    return list(found.values())
 
 
 def write_page(folders: Sequence[Path], page: Path) -> None:

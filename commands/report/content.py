@@ -69,7 +69,7 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
         "examples": read_examples(folder / "examples", pictures),
         "links": [
             {"name": path.name, "href": Path(os.path.relpath(path.resolve(), page.resolve().parent)).as_posix()}
-            for path in sorted(folder.glob("*.html")) if path.resolve() != page.resolve()
+            for path in sorted(folder.glob("*.html")) if path.name != "report.html" and path.resolve() != page.resolve()
         ],
     }  # fmt: skip
 
@@ -85,7 +85,7 @@ def _courses(figures: Figures, began: float) -> dict[str, Any]:
     series = {}
     for name, course in figures.courses.items():
         points = course.points()
-        at = tuple(round(point.step, 1) for point in points), tuple(round(point.time - began, 1) for point in points)
+        at = tuple(_tenth(point.step) for point in points), tuple(_tenth(point.time - began) for point in points)
         series[name] = {
             "at": places.setdefault(at, len(places)),
             "width": course.width,
@@ -95,6 +95,10 @@ def _courses(figures: Figures, began: float) -> dict[str, Any]:
             }),
         }  # fmt: skip
     return {"places": [{"step": steps, "time": times} for steps, times in places], "series": series}
+
+
+def _tenth(value: float) -> float:
+    return int(value) if value == int(value) else round(value, 1)
 
 
 def _short(value: float | None) -> float | None:

@@ -33,9 +33,12 @@ def read_examples(folder: Path, largest: int = _LARGEST) -> dict[str, Any]:
             unreadable += 1
             continue
         answers = {}
-        for name, question, expected, answer, right, picture in shown:
-            samples.setdefault(name, {"question": question, "expected": expected})
-            answers[name] = {"answer": answer, "right": right, "picture": pictures.key(picture)}
+        for example in shown:
+            samples.setdefault(example["name"], {key: example[key] for key in ("question", "expected")})
+            answers[example["name"]] = {
+                **{key: example[key] for key in ("answer", "blind", "right")},
+                "picture": pictures.key(example["picture"]),
+            }
         steps.append({"step": step, "answers": answers})
     return {
         "steps": steps,
@@ -73,10 +76,16 @@ def evenly(items: list[Any], most: int) -> list[Any]:
     return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
 
 
-def _example(item: dict[str, Any]) -> tuple[str, str, str, str, bool | None, str | None]:
-    right = item.get("right")
-    texts = (str(item[name])[:_LONGEST] for name in ("question", "expected", "answer"))
-    return str(item["name"]), *texts, right if isinstance(right, bool) else None, _png(item.get("picture"))
+def _example(item: dict[str, Any]) -> dict[str, Any]:
+    """What engine.examples.Example has, each of its kind."""
+    texts = {name: str(item[name])[:_LONGEST] for name in ("name", "question", "expected", "answer")}
+    blind, right = item.get("blind"), item.get("right")
+    return {
+        **texts,
+        "blind": str(blind)[:_LONGEST] if blind is not None else None,
+        "right": right if isinstance(right, bool) else None,
+        "picture": _png(item.get("picture")),
+    }
 
 
 def _png(picture: Any) -> str | None:

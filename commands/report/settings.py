@@ -77,8 +77,8 @@ def group_name(names: Sequence[str]) -> str:
         return names[0]
     shortest = min(names, key=len)
     length = next((at for at, letter in enumerate(shortest) if any(n[at] != letter for n in names)), len(shortest))
-    stem = re.sub(r"([-_. ]*(seeds?|s))?[-_. \d]*$", "", shortest[:length])
-    return stem or f"{names[0]} and others"
+    stem = re.sub(r"([-_. ]+s|seeds?)?[-_. =\d]*$", "", shortest[:length])
+    return stem.rstrip("-_. =") or f"{names[0]} and others"
 
 
 def _unseeded(config: Settings) -> dict[str, str]:

@@ -134,7 +134,7 @@ function chartCard(chart) {
     const clip = `clip-${chart.id}`;
     const inside = shape("g", {"clip-path": `url(#${clip})`});
     svg.replaceChildren(shape("clipPath", {id: clip}, shape("rect", {x: ROOM.left, y: 0, width: right - ROOM.left, height: bottom + 1})));
-    for (const tick of log ? logTicks(low, high) : ticks(low, high, 3)) {
+    for (const tick of log ? logTicks(low, high) : ticks(low, high, 4)) {
       svg.append(shape("line", {class: "grid", x1: ROOM.left, x2: right, y1: yAt(tick), y2: yAt(tick)}),
         shape("text", {class: "tick", x: ROOM.left - 6, y: yAt(tick) + 4, "text-anchor": "end"}, tickText(tick, chart.name)));
     }
@@ -161,7 +161,7 @@ function chartCard(chart) {
     for (const level of [...levels].sort((one, other) => other.value - one.value)) if (yAt(level.value) !== null) {
       const y = Math.max(yAt(level.value) - 4, beneath + 11, ROOM.top + 8);
       beneath = y;
-      if (y < bottom) svg.append(shape("text", {class: "level-name", x: right - 2, y, "text-anchor": "end"}, level.label));
+      if (y < bottom) svg.append(shape("text", {class: "level-name", x: ROOM.left + 4, y}, level.label));
     }
     svg.append(inside, shape("g", {class: "cursor"}));
     point();

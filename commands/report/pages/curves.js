@@ -1,11 +1,9 @@
 // Which figures are drawn together in which chart, and in which order the charts come.
 
 const SECTIONS = [
-  ["Loss", (name) => /(^|\/)(loss|perplexity)$/.test(name)],
-  ["Quality", (name) => name.startsWith("val/")],
+  ["Loss and quality", (name) => name === "train/loss" || name.startsWith("val/")],
   ["Optimization", (name) => /^train\/(learning_rate|gradient_norm|temperature)/.test(name)],
-  ["Throughput", (name) => /_per_second$|^train\/(data_wait|mfu|tflops|real_|slowest_)/.test(name)],
-  ["Memory", (name) => /memory/.test(name)],
+  ["Throughput and memory", (name) => /_per_second$|^train\/(data_wait|mfu|tflops|real_|slowest_|memory)/.test(name)],
   ["Others", () => true],
 ];
 const UNITS = {learning_rate: "", memory_gib: "GiB, peak", data_wait: "of the time", tflops: "TFLOP/s", mfu: "of the peak", gradient_norm: "before clipping",

@@ -20,9 +20,10 @@ function answerOf({run, place}, name, step, choose) {
   const answer = steps[index].answers[name];
   if (!answer) return [];
   const [kind, sign] = VERDICTS[answer.right], group = groups.findIndex((one) => one.runs.includes(place));
+  const blind = answer.blind === null ? [] : [element("p", {class: "blind"}, "without it: ", answer.blind === "" ? "(nothing)" : answer.blind)];
   return [element("dt", {}, ...(single ? ["Answer"] : [element("span", {class: `swatch ${colour(group)}`}), run.name]), element("span", {class: "faint"}, ` at step ${grouped(steps[index].step)}`),
     ...(answer.right === null ? [] : [element("span", {class: `verdict ${kind}`}, `${sign} ${kind}`)])),
-  element("dd", {}, answer.answer === "" ? element("span", {class: "none"}, "(nothing)") : answer.answer, dots(run, name, index, choose))];
+  element("dd", {}, answer.answer === "" ? element("span", {class: "none"}, "(nothing)") : answer.answer, ...blind, dots(run, name, index, choose))];
 }
 
 function exampleCard(name, shown, step, choose) {

@@ -65,8 +65,9 @@ function facts(run) {
 }
 
 function runTable() {
-  const monitor = runs[0].monitor.name;
-  const columns = ["run", "state", "seed", ...(monitor ? [`best ${monitor}`] : []), "at step", "steps", "training time", "samples/s", "memory", "restarts", "faults"];
+  const same = runs.every((run) => run.monitor.name === runs[0].monitor.name), monitor = runs.some((run) => run.monitor.name);
+  const best = (run) => run.monitor.name ? (same ? "" : run.monitor.name + " ") + figure(run.results.val[run.monitor.name]) : "–";
+  const columns = ["run", "state", "seed", ...(monitor ? [same ? `best ${runs[0].monitor.name}` : "best"] : []), "at step", "steps", "training time", "samples/s", "memory", "restarts", "faults"];
   const head = columns.map((name, i) => element("th", {scope: "col", class: i > 2 ? "number" : null}, name));
   const rows = groups.flatMap((group, index) => group.runs.map((place, member) => {
     const run = runs[place], box = element("input", {type: "checkbox", name: `run-${place}`});
@@ -75,7 +76,7 @@ function runTable() {
       view.hidden[box.checked ? "delete" : "add"](place);
       change({hidden: view.hidden});
     });
-    const cells = [run.settings.seed_everything || "–", ...(monitor ? [figure(run.results.val[monitor])] : []), run.results.val_step === null ? "–" : grouped(run.results.val_step),
+    const cells = [run.settings.seed_everything || "–", ...(monitor ? [best(run)] : []), run.results.val_step === null ? "–" : grouped(run.results.val_step),
       grouped(run.summary.steps), duration(trained(run)), figure(run.summary.samples_per_second), run.summary.memory_gib === null ? "–" : `${number(run.summary.memory_gib, 3)} GiB`,
       run.logged ? String(Math.max(0, run.attempts.length - 1)) : "–", run.logged ? String(faultsOf(run)) : "–"];
     return element("tr", {class: member ? null : "first"},

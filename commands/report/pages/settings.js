@@ -13,12 +13,12 @@ function runHeads() {
     element("th", {scope: "col"}, element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(place)))}`}), run.name))))];
 }
 
-function keyRows(rows) {
-  return rows.map(([key, values]) => element("tr", {"data-key": key.toLowerCase() + " " + values.join(" ").toLowerCase()}, element("th", {scope: "row", class: "key"}, key), ...values.map((value) => valueCell(value, differs(values)))));
+function keyRows(rows, marked) {
+  return rows.map(([key, values]) => element("tr", {"data-key": key.toLowerCase() + " " + values.join(" ").toLowerCase()}, element("th", {scope: "row", class: "key"}, key), ...values.map((value) => valueCell(value, marked && differs(values)))));
 }
 
-function keyTable(rows) {
-  return element("div", {class: "scroll"}, element("table", {class: "keys"}, ...runHeads(), element("tbody", {}, ...keyRows(rows))));
+function keyTable(rows, marked = true) {
+  return element("div", {class: "scroll"}, element("table", {class: "keys"}, ...runHeads(), element("tbody", {}, ...keyRows(rows, marked))));
 }
 
 function settings() {
@@ -45,7 +45,7 @@ function settings() {
   });
   const changed = runs.flatMap((run) => run.starts.flatMap((start) => start.changes.map(([key, before, after]) => [single ? "" : run.name, start.name, key, before, after])));
   return section("settings", "Settings",
-    ...(single ? [] : [element("h3", {}, "Differences"), content.differences.length ? keyTable(content.differences.map(({key, values}) => [key, values])) : element("p", {class: "note"}, "All runs have the same settings.")]),
+    ...(single ? [] : [element("h3", {}, "Differences"), content.differences.length ? keyTable(content.differences.map(({key, values}) => [key, values]), false) : element("p", {class: "note"}, "All runs have the same settings.")]),
     ...(changed.length ? [element("h3", {}, "Changed at a later start"), table(null, [...(single ? [] : [{name: "run"}]), {name: "file"}, {name: "setting"}, {name: "before"}, {name: "after"}],
       changed.map((row) => (single ? row.slice(1) : row).map((cell) => cell === null ? "–" : cell)))] : []),
     element("h3", {}, single ? "As it was last started" : "All"), element("label", {class: "inline find"}, "Find", search), ...boxes);

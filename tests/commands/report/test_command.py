@@ -1,0 +1,127 @@
+"""`train.py report` as it is called."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from commands.report.command import main
+from commands.report.content import page_content
+from tests.commands.report.recorded import Recorded, killed_and_resumed
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs"
+
+
+def told(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_one_run_several_and_a_file_of_choice(runs, capsys):
+    for seed in (1, 2):
+        killed_and_resumed(runs / f"a-{seed}", seed)
+    main(["a-1"])
+    main([str(runs / "a-1"), "a-2", "runs/a-1"])
+    main(["a-1", "--output", "elsewhere/page.html"])
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said] == [
+        "runs/a-1/report.html", str(runs / "report.html"), "elsewhere/page.html",
+    ]  # fmt: skip
+    text = (runs / "report.html").read_text(encoding="utf-8")
+    assert "<title>2 runs" in text, "a run that is named twice is one"
+    assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing from elsewhere"
+
+
+def test_what_is_wrong_is_named(runs, capsys):
+    Recorded(runs / "a")
+    (runs / "empty").mkdir()
+    assert "no run 'b': runs/b is not a folder; runs that have a record: a" in told(capsys, "b")
+    assert "runs/empty has neither metrics.jsonl nor log.jsonl" in told(capsys, "empty")
+    (runs / "a" / "environment.json").write_text("{")
+    assert "runs/a/environment.json is not JSON" in told(capsys, "a")
+    (runs / "a" / "environment.json").unlink()
+    (runs / "file").write_text("")
+    assert "runs/file" in told(capsys, "a", "--output", "runs/file/page.html")
+
+
+def test_an_older_page_stays_when_a_new_one_cannot_be_written(runs, capsys, monkeypatch):
+    Recorded(runs / "a")
+    (runs / "a" / "report.html").write_text("older")
+    monkeypatch.setattr("engine.durable_file.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
+    assert "No space left" in told(capsys, "a")
+    assert (runs / "a" / "report.html").read_text() == "older"
+    assert [path.name for path in (runs / "a").glob(".*")] == []
+
+
+def test_a_run_that_has_just_begun(runs):
+    """No figures, no log, no config: a page without them."""
+    run = Recorded(runs / "a")
+    (run.folder / "config.yaml").unlink()
+    (run.folder / "environment.json").unlink()
+    main(["a"])
+    assert (run.folder / "report.html").stat().st_size > 10_000
+
+
+def test_the_content_of_two_seeds_and_another_setting(runs):
+    folders = [
+        killed_and_resumed(runs / name, seed, dropout).folder
+        for name, seed, dropout in (("a-1", 1, 0.1), ("b", 1, 0.5), ("a-2", 2, 0.1))
+    ]
+    content = page_content(folders, runs / "report.html")
+    assert content["groups"] == [{"name": "a", "runs": [0, 2]}, {"name": "b", "runs": [1]}]
+    assert content["differences"] == [
+        {"key": "seed_everything", "values": ["1", "1", "2"]},
+        {"key": "model.init_args.dropout", "values": ["0.1", "0.5", "0.1"]},
+    ]
+    run = content["runs"][0]
+    assert [(one["from"], one["to"], one["began"], one["ended"]) for one in run["attempts"]] == [
+        (0, 170, 0, 170), (150, 400, 300, 551),
+    ]  # fmt: skip
+    assert run["results"]["val_step"] == 200 and run["results"]["test"] == {"test/ndcg@10": 0.61}
+    loss = run["series"]["train/loss"]
+    assert run["places"][loss["at"]]["step"] == tuple(range(10, 401, 10))
+    assert run["places"][loss["at"]]["time"][14:17] == (150, 310, 320), "the break between the starts"
+    assert run["series"]["train/learning_rate"]["at"] == loss["at"], "places are kept once"
+    assert run["summary"]["samples_per_second"] == 1205
+
+
+def test_links_lead_to_the_reports_beside(runs):
+    run = Recorded(runs / "a")
+    (run.folder / "prediction_report.html").write_text("")
+    (run.folder / "report.html").write_text("an older one of its own")
+    for page, link in ((run.folder / "report.html", "prediction_report.html"),
+                       (runs.parent / "pages" / "x.html", "../runs/a/prediction_report.html")):  # fmt: skip
+        assert [one["href"] for one in page_content([run.folder], page)["runs"][0]["links"]] == [link]
+
+
+def test_a_long_run_gives_a_page_of_bounded_size(runs):
+    run = Recorded(runs / "a")
+    with (run.folder / "metrics.jsonl").open("w") as file:
+        for step in range(60_000):
+            figures = {f"train/figure_{i}": step * 1.2345678 + i for i in range(10)}
+            file.write(json.dumps({"time": "2026-01-02T03:04:05+00:00", "step": step, "epoch": 0, **figures}) + "\n")
+    main(["a"])
+    assert (run.folder / "report.html").stat().st_size < 700_000
+
+
+def test_it_waits_for_neither_torch_nor_lightning(runs):
+    killed_and_resumed(runs / "a")
+    program = (
+        "import runpy, sys\n"
+        "sys.argv = ['train.py', 'report', 'a']\n"
+        "runpy.run_path(sys.path[0] + '/train.py', run_name='__main__')\n"
+        "print('heavy:', sorted({'torch', 'lightning', 'numpy', 'jsonargparse', 'rich', 'psutil'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n" + program]
+    done = subprocess.run(command, cwd=runs.parent, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "heavy: ['psutil']"  # engine.durable_file asks it whose file it is
+    assert (runs / "a" / "report.html").is_file()

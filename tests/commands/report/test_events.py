@@ -1,0 +1,61 @@
+"""What log.jsonl tells."""
+
+import pytest
+
+from commands.report.events import KEPT, read_happenings
+from tests.commands.report.recorded import BEGAN, Recorded, killed_and_resumed
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Recorded(tmp_path / "a")
+
+
+def test_attempts_and_what_was_lost_between(tmp_path):
+    found = read_happenings(killed_and_resumed(tmp_path / "a").folder)
+    first, second = found.attempts
+    assert (first.from_step, first.to_step, first.end) == (0, 170, None)
+    assert (second.from_step, second.to_step, second.end) == (150, 400, "run_ended")
+    assert (first.ended, second.began) == (BEGAN.timestamp() + 170, BEGAN.timestamp() + 300)
+    assert dict(found.counts) == {
+        "run_started": 1, "checkpoint_saved": 3, "run_resumed": 1, "gradients_not_finite": 1, "warning": 1,
+        "evaluated": 3, "run_ended": 1, "straggler": 1,
+    }  # fmt: skip
+    times = [event["time"] for event in found.events]
+    assert times == sorted(times) and len(times) == sum(found.counts.values())
+    (straggler,) = [event for event in found.events if event["event"] == "straggler"]
+    assert (straggler["process"], straggler["step"], straggler["fields"]) == (1, 230, {"ratio": "2.5"})
+
+
+def test_a_test_of_a_killed_run_does_not_lengthen_its_training(run):
+    run.tells("run_started", 0, 0)
+    run.tells(None, 50, 50, "step 50")
+    run.tells(None, None, 9000, "run folder a")
+    run.tells("evaluated", 40, 9001, "evaluated", stage="test")
+    (attempt,) = read_happenings(run.folder).attempts
+    assert (attempt.to_step, attempt.ended) == (50, BEGAN.timestamp() + 50)
+
+
+def test_very_many_are_thinned_and_counted(run):
+    run.tells("run_started", 0, 0)
+    for step in range(5 * KEPT + 7):
+        run.tells("checkpoint_saved", step, step)
+    run.tells("disk_full", 3, 9999, "no room", "error")
+    found = read_happenings(run.folder)
+    saved = [event["step"] for event in found.events if event["event"] == "checkpoint_saved"]
+    assert found.counts["checkpoint_saved"] == 5 * KEPT + 7
+    assert KEPT / 2 <= len(saved) <= KEPT + 1 and (saved[0], saved[-1]) == (0, 5 * KEPT + 6)
+    assert len({later - earlier for earlier, later in zip(saved[:-1], saved[1:-1])}) == 1, "in even distances"
+    assert [event["message"] for event in found.events if event["event"] == "disk_full"] == ["no room"]
+
+
+def test_long_messages_and_torn_lines(run):
+    run.tells("run_failed", 1, 1, "x" * 5000, "error", traceback="y" * 5000, **{f"f{i}": i for i in range(50)})
+    with (run.folder / "log.jsonl").open("a") as file:
+        file.write('{"time": "2026-01-02T03:04:06Z", "fields": {"event": "straggl\n"event"\n')
+    (event,) = read_happenings(run.folder).events
+    assert len(event["message"]) <= 600 and sum(map(len, event["fields"].values())) < 1000
+
+
+def test_a_run_without_a_log(run):
+    assert not read_happenings(run.folder).logged

@@ -1,0 +1,69 @@
+"""What metrics.jsonl tells."""
+
+import pytest
+
+from commands.report.figures import read_figures, seconds
+from tests.commands.report.recorded import BEGAN, Recorded
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Recorded(tmp_path / "a")
+
+
+def read(run, mode="max", monitor="val/ndcg@10", points=100):
+    return read_figures(run.folder / "metrics.jsonl", monitor, mode, points)
+
+
+def test_courses_best_test_and_baselines(run):
+    for step, ndcg in ((10, 0.2), (20, 0.6), (30, 0.5)):
+        run.figures(step, train__loss=1 / step)
+        run.figures(step, **{"val__ndcg_at_10": ndcg, "val__loss": -ndcg})
+    run.figures(30, **{"val__baseline__popularity__ndcg_at_10": 0.1})
+    figures = read(run)
+    assert set(figures.courses) == {"train/loss", "val/ndcg@10", "val/loss"}
+    assert [(point.step, point.mean) for point in figures.courses["val/ndcg@10"].points()] == [
+        (10, 0.2), (20, 0.6), (30, 0.5),
+    ]  # fmt: skip
+    assert (figures.best_step, figures.best) == (20, {"val/ndcg@10": 0.6, "val/loss": -0.6})
+    assert figures.baselines == {"val/baseline/popularity/ndcg@10": 0.1}
+    assert (figures.last_step, figures.last_time) == (30, BEGAN.timestamp() + 30)
+    assert read(run, "min", "val/loss").best_step == 20
+    assert read(run, monitor=None).best_step == 30, "without a monitored figure the last evaluation"
+
+
+def test_an_evaluation_afterwards_is_not_of_the_course(run):
+    """`validate` and `test` add a line at the step of their checkpoint."""
+    for step in (10, 20, 30):
+        run.figures(step, **{"val__ndcg_at_10": step / 100})
+    run.figures(20, 500, **{"val__ndcg_at_10": 0.9})
+    run.figures(20, 600, **{"test__ndcg_at_10": 0.7})
+    run.figures(20, 700, **{"test__ndcg_at_10": 0.8})
+    figures = read(run)
+    assert len(figures.courses["val/ndcg@10"].points()) == 3 and "test/ndcg@10" not in figures.courses
+    assert (figures.best_step, figures.best["val/ndcg@10"]) == (30, 0.3)
+    assert (figures.test_step, figures.test) == (20, {"test/ndcg@10": 0.8})
+    assert figures.last_time == BEGAN.timestamp() + 30, "that was not training"
+
+
+def test_torn_and_foreign_lines_are_counted(run):
+    run.figures(1, train__loss=1.0)
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('[1]\nnull\n{"step": "x", "time": "2026-01-01T00:00:00Z"}\n{"step": 2, "ti')
+    figures = read(run)
+    assert figures.unreadable == 4 and figures.last_step == 1
+
+
+def test_a_figure_that_is_not_finite_is_never_the_best(run):
+    run.figures(1, **{"val__ndcg_at_10": float("nan")})
+    run.figures(2, **{"val__ndcg_at_10": 0.1})
+    run.figures(3, **{"val__ndcg_at_10": float("inf")})
+    assert read(run).best_step == 2
+
+
+def test_a_run_without_figures(tmp_path):
+    assert read_figures(tmp_path / "metrics.jsonl", None, "max", 10).courses == {}
+
+
+def test_times_of_all_writers():
+    assert seconds("2026-01-02T03:04:05Z") == seconds("2026-01-02T04:04:05.000+01:00") == BEGAN.timestamp()
