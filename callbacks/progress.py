@@ -1,8 +1,12 @@
-"""A step's figures in one line of train.log, and by short names beside the progress bar."""
+"""A step's figures in one line of train.log and beside the progress bar, which also says when the training will end."""
 
+import math
+import time
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
+from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
 _NORM = "train/gradient_norm"
@@ -49,3 +53,52 @@ def show_beside(bar: ProgressBar, figures: Callable[[], Mapping[str, float]]) ->
         return {**short(figures()), **others}
 
     bar.get_metrics = get_metrics  # type: ignore[method-assign]
+
+
+class TimeLeft:
+    """How long a training will take, as the mean of its steps says, evaluations and checkpoints between them too."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._planned = self._first = self._began = math.nan
+
+    def begin(self, step: int, planned: float) -> None:
+        """
+        Args:
+            step: optimizer steps that were finished before this start.
+            planned: those of the whole training; infinite or, as Lightning has it, -1 when nobody knows.
+        """
+        self._first, self._planned, self._began = step, planned if planned > 0 else math.inf, self._clock()
+
+    def seconds(self, step: int) -> float | None:
+        """After so many steps; None before the first one of this start, and where no end is planned."""
+        if not step > self._first or not math.isfinite(self._planned):
+            return None
+        return max(self._planned - step, 0) * (self._clock() - self._began) / (step - self._first)
+
+
+def show_time_left(bar: ProgressBar, time_left: TimeLeft) -> None:
+    """Makes a rich bar say of the training, beside the time that is left of the epoch, that of the whole run."""
+    from lightning.pytorch.callbacks import RichProgressBar
+
+    if not isinstance(bar, RichProgressBar):
+        return
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    columns = bar.configure_columns
+
+    class RunColumn(ProgressColumn):
+        def __init__(self, trainer: Trainer) -> None:
+            self._trainer = trainer
+            super().__init__()
+
+        def render(self, task: Task) -> Text:
+            training = task.id == bar.train_progress_bar_id
+            seconds = time_left.seconds(self._trainer.global_step) if training else None
+            return Text("" if seconds is None else f"run left {timedelta(seconds=round(seconds))}", style=bar.theme.time)
+
+    def configure_columns(trainer: Trainer) -> list[ProgressColumn]:
+        return [*columns(trainer), RunColumn(trainer)]
+
+    bar.configure_columns = configure_columns  # type: ignore[method-assign]

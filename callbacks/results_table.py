@@ -9,6 +9,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from engine.checkpoint_file import CHECKPOINTS
+from engine.events import UNSAID
 
 log = logging.getLogger("lockstep")
 
@@ -86,7 +87,8 @@ class ResultsTable(Callback):
     def _set(self, stage: str, metrics: dict[str, float], title: str) -> None:
         rows = table_rows(stage, metrics)
         for name, values in rows:
-            log.debug("%s: %s %s", title, name, "  ".join(f"{k} {v:.4f}" for k, v in values.items()))
+            figures = "  ".join(f"{k} {v:.4f}" for k, v in values.items())
+            log.info("%s: %s %s", title, name, figures, extra=UNSAID)
         self._page = title, rows
 
 

@@ -1,4 +1,4 @@
-"""The written record of a run: train.log for people, metrics.jsonl for programs, environment.json for later."""
+"""The written record of a run: train.log for people, log.jsonl and metrics.jsonl for programs, environment.json."""
 
 import json
 import logging
@@ -15,11 +15,14 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import Logger
 
-from callbacks.progress import show_beside, stage_of, summary
+from callbacks.log_files import JsonLogFile, LogFile
+from callbacks.progress import TimeLeft, show_beside, show_time_left, stage_of, summary
 from callbacks.tensorboard import TensorBoard
 from callbacks.weights_and_biases import WeightsAndBiases
 from engine.appended_file import AppendedFile
+from engine.early_lines import EarlyLines, repeat_early_lines
 from engine.events import UNSAID, event
+from engine.json_lines import JsonLines
 
 log = logging.getLogger("lockstep")
 
@@ -27,7 +30,7 @@ _PACKAGES = ("torch", "lightning", "torchmetrics", "jsonargparse", "numpy", "pol
 
 
 class MetricsFile(Logger):
-    """A Lightning logger that appends one JSON object a line: step, epoch, time and metrics by their names.
+    """A Lightning logger that appends one JSON object a line: time, run, process, step, epoch, metrics by their names.
 
     ``step`` counts finished optimizer steps, so the first one is 1; ``time`` is UTC in ISO 8601.
     """
@@ -54,9 +57,11 @@ class MetricsFile(Logger):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         finished_steps, epoch = self._progress()
         record: dict[str, Any] = {
+            "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "run": self.path.parent.name,
+            "process": 0,
             "step": finished_steps,
             "epoch": epoch,
-            "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         }
         record.update({key: value for key, value in metrics.items() if key != "epoch"})
         self._file.write(json.dumps(record) + "\n")
@@ -86,48 +91,45 @@ class MetricsFile(Logger):
         self._file.close()
 
 
-class LogFile(logging.Handler):
-    """Writes the lines of train.log; the standard library's prints a page for each line that a full disk refuses."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._file = AppendedFile(path)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._file.write(self.format(record) + "\n")
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
 class RunLog(Callback):
     """Writes train.log, metrics.jsonl and environment.json into the run's folder, on the first process only.
 
+    log.jsonl is the first process's too, and log-PROCESS.jsonl what another one has to say.
+
     Args:
+        debug: whether log.jsonl has, as train.log always, what helps to find an error in the program.
         keep_config: called when training begins; a start that is refused before leaves no config that nobody ran.
     """
 
     _metrics: MetricsFile | None = None
-    _loaded = (0, 0)
+    _loaded: tuple[int, int] | None = None
 
-    def __init__(self, keep_config: Callable[[], object] = lambda: None) -> None:
-        self._keep_config = keep_config
+    def __init__(self, keep_config: Callable[[], object] = lambda: None, debug: bool = False) -> None:
+        self._keep_config, self._level = keep_config, logging.DEBUG if debug else logging.INFO
+        self._training, self._time_left = False, TimeLeft()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        folder = Path(trainer.default_root_dir)
+        lines = JsonLines(folder.name, trainer.global_rank, lambda: self._step(trainer))
+        self._attach(JsonLogFile(folder, trainer.global_rank), self._level, lines)
+        for handler in log.handlers:
+            if isinstance(handler.formatter, JsonLines):  # the console's
+                handler.setFormatter(lines)
         if not trainer.is_global_zero:
             return
-        folder = Path(trainer.default_root_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        self._attach_log_file(folder / "train.log")
+        text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+        self._attach(LogFile(folder / "train.log"), logging.DEBUG, text)
         self._metrics = MetricsFile(folder / "metrics.jsonl", lambda: self._progress(trainer))
         trainer.loggers = [*trainer.loggers, self._metrics]
         bar = trainer.progress_bar_callback
         if bar is not None:
             self._metrics.beside_a_bar = not getattr(bar, "is_disabled", False)
             show_beside(bar, lambda: self._metrics.figures if self._metrics is not None else {})
+            show_time_left(bar, self._time_left)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        _forget_early_lines()
         if not trainer.is_global_zero:
             return
         facts = environment(trainer)
@@ -139,6 +141,7 @@ class RunLog(Callback):
         )  # fmt: skip
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._training = True
         if self._metrics is None:
             return
         self._keep_config()
@@ -147,6 +150,7 @@ class RunLog(Callback):
                 logger.begin()
         self._metrics.forget_after(trainer.global_step)
         self._began = time.monotonic()
+        self._time_left.begin(trainer.global_step, trainer.estimated_stepping_batches)
         facts = {"epoch": trainer.current_epoch, "processes": trainer.world_size}
         if trainer.global_step:
             resumed = event("run_resumed", **facts, path=str(trainer.ckpt_path))
@@ -168,8 +172,9 @@ class RunLog(Callback):
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self._metrics is not None:
             self._metrics.close()
+        _forget_early_lines()
         for handler in list(log.handlers):
-            if isinstance(handler, LogFile):
+            if isinstance(handler, (LogFile, JsonLogFile)):
                 log.removeHandler(handler)
                 handler.close()
 
@@ -180,14 +185,25 @@ class RunLog(Callback):
         """(optimizer steps, epoch): of the training, or of the checkpoint that is evaluated."""
         if trainer.state.fn == "fit":
             return trainer.global_step, trainer.current_epoch
-        return self._loaded
+        return self._loaded or (0, 0)
+
+    def _step(self, trainer: Trainer) -> int | None:
+        """Of the training or of the checkpoint that is evaluated; None before."""
+        if trainer.state.fn == "fit":
+            return trainer.global_step if self._training else None
+        return self._loaded[0] if self._loaded is not None else None
 
     @staticmethod
-    def _attach_log_file(path: Path) -> None:
-        handler = LogFile(path)
-        handler.setLevel(logging.DEBUG)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    def _attach(handler: logging.Handler, level: int, form: logging.Formatter) -> None:
+        handler.setLevel(level)
+        handler.setFormatter(form)
+        repeat_early_lines(log, handler)
         log.addHandler(handler)
+
+
+def _forget_early_lines() -> None:
+    for handler in [one for one in log.handlers if isinstance(one, EarlyLines)]:
+        log.removeHandler(handler)
 
 
 def _step(line: str) -> float:

@@ -31,7 +31,7 @@ from callbacks.weights_and_biases import WeightsAndBiases
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
 from commands.accelerate_launch import unheeded
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
-from commands.console import log_to_console, quiet_lightning
+from commands.console import LogSettings, log_to_console, quiet_lightning
 from commands.distributed_debug import set_level
 from commands.ending import end_with
 from commands.environment import VariablesEnvironment
@@ -133,7 +133,9 @@ class LockstepCLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         # Without LightningCLI's warning about sys.argv, which Lightning's launcher needs as it is to start processes.
         self.config = parser.parse_args(args)
-        refuse_lone_values(self._parser(self.config.subcommand), self.config[self.config.subcommand])
+        config = self.config[self.config.subcommand]
+        refuse_lone_values(self._parser(self.config.subcommand), config)
+        log_to_console(LogSettings(**config.log))
 
     def _parse_ckpt_path(self) -> None:
         """A checkpoint holds weights and progress; the config is what the user gave."""
@@ -149,6 +151,7 @@ class LockstepCLI(LightningCLI):
         if not config.run_name and config.trainer.num_nodes > 1 and team is None:
             raise ValueError("several nodes without torchrun or srun: give the processes of all nodes one --run_name")
         folder = RUNS / self._run_name(config)
+        log_to_console(LogSettings(**config.log), folder.name)
         checkpoint = agreed("checkpoint", lambda: self._checkpoint(config.ckpt_path, folder))
         model = config.model.get("init_args") or Namespace()
         if model.get("init_from"):
@@ -264,11 +267,14 @@ class LockstepCLI(LightningCLI):
         if team is not None and team.launcher == "the launcher":
             plugins = config.get("plugins") or []
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), VariablesEnvironment()]
+        log_settings = self._get(self.config_init, "log")
+        if log_settings.console == "json":
+            kwargs["enable_progress_bar"] = False  # it draws on the console
         trainer = super().instantiate_trainer(**kwargs)
         trainer.checkpoint_to_load = self.config[self.subcommand].get("ckpt_path")
         refuse_no_batches(trainer, self.subcommand)
         trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
-        add_own_callbacks(trainer, keep_config=lambda: write_config(self._config_text, folder))
+        add_own_callbacks(trainer, lambda: write_config(self._config_text, folder), log_settings)
         return trainer
 
 

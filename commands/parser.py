@@ -20,6 +20,7 @@ from callbacks.stragglers import Stragglers
 from callbacks.throughput import Throughput
 from callbacks.watchdog import Watchdog
 from callbacks.weights_and_biases import WandbSettings
+from commands.console import LogSettings
 from commands.distributed_debug import HELP, Level
 from commands.run_folder import RUNS, newest_config
 from engine.checkpoints import DurableCheckpointIO
@@ -50,6 +51,7 @@ def add_own_options(parser: LightningArgumentParser) -> None:
         "fitting, the newest run of the same configs when evaluating.",
     )
     parser.add_argument("--distributed_debug", type=Level | None, help=HELP)
+    parser.add_class_arguments(LogSettings, "log")
     parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
     parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
     parser.add_class_arguments(DurableCheckpointIO, "checkpoints")

@@ -24,7 +24,10 @@ _BEGINNING = ".beginning.json"
 _TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"
 """What a run's name has after the stem of its config."""
 
-_WRITTEN_BEFORE_TRAINING = {".lock", _BEGINNING, NOTE, "train.log", "metrics.jsonl", "environment.json", "faults"}
+_WRITTEN_BEFORE_TRAINING = re.compile(
+    "|".join(map(re.escape, (".lock", _BEGINNING, NOTE, "train.log", "metrics.jsonl", "environment.json", "faults")))
+    + r"|log(-\d+)?\.jsonl"
+)
 
 _ATTEMPTS = 3
 """To remove a folder into which others still write."""
@@ -182,7 +185,7 @@ def remove_refused(folder: Path) -> None:
     for _ in range(_ATTEMPTS):  # another process of the run may be writing its last words into the folder
         try:
             # Training writes config.yaml first of all, so a folder without it has nothing to go on from.
-            if {path.name for path in folder.iterdir()} <= _WRITTEN_BEFORE_TRAINING:
+            if all(_WRITTEN_BEFORE_TRAINING.fullmatch(path.name) for path in folder.iterdir()):
                 for path in folder.iterdir():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                 folder.rmdir()

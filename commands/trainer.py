@@ -16,6 +16,7 @@ from callbacks.prediction_file import PredictionFile
 from callbacks.results_table import ResultsTable, ShownLast
 from callbacks.run_log import RunLog
 from callbacks.watchdog import Watchdog
+from commands.console import LogSettings
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
 
@@ -74,14 +75,15 @@ def refuse_no_batches(trainer: Trainer, command: str) -> None:
         raise ValueError(f"trainer.limit_{limit}_batches is 0, so {command} would do nothing")
 
 
-def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object]) -> None:
+def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object], log: LogSettings) -> None:
     """Around those of the command line.
 
     Args:
         trainer: has the callbacks of the command line, a Watchdog among them.
         keep_config: called when training begins.
+        log: what the run says, and in which form.
     """
-    run_log, table = RunLog(keep_config), ResultsTable()
+    run_log, table = RunLog(keep_config, debug=log.level == "debug"), ResultsTable()
     if auto := getattr(trainer, "auto_micro_batch", False):
         trainer.callbacks.append(AutoMicroBatch(if_possible=auto == "if_possible"))
     trainer.callbacks[:0] = [
@@ -93,4 +95,5 @@ def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object]) -> No
     trainer.callbacks.insert(0, watchdog)  # hears of an error before callbacks that wait for other processes
     for endpoint in [callback for callback in trainer.callbacks if isinstance(callback, MetricsEndpoint)]:
         endpoint.attach(trainer, watchdog)
-    trainer.callbacks.append(ShownLast(table))  # torn down last
+    if log.console == "text":
+        trainer.callbacks.append(ShownLast(table))  # torn down last

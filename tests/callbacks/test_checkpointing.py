@@ -50,7 +50,7 @@ def test_the_last_is_saved_inside_an_epoch(lockstep):
 def test_the_newest_is_what_was_saved_last_on_a_machine_whose_clock_is_behind_too(lockstep, monkeypatch):
     options = [*TINY_FAMILY, "--data.init_args.batch_size", "10"]
     run = lockstep("fit", *options, "--trainer.max_steps", "4", name="a")
-    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(time=lambda: 1000.0))
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(time=lambda: 1000.0, monotonic=lambda: 0.0))
     lockstep("fit", *options, "--trainer.max_steps", "6", "--ckpt_path", "last", name="a")
     assert newest_verified(run.folder).name == "last.ckpt" and steps_of(run.folder)["last.ckpt"] == 6
 

@@ -30,7 +30,8 @@ def test_a_record_names_step_epoch_and_time(metrics):
     progress[:] = [2, 1]
     file.log_metrics({"val/ndcg@10": 0.25})
     first, second = records(file.path)
-    assert list(first) == ["step", "epoch", "time", "train/loss"]
+    assert list(first) == ["time", "run", "process", "step", "epoch", "train/loss"]
+    assert (first["run"], first["process"]) == (file.path.parent.name, 0)
     assert (first["step"], first["epoch"], first["train/loss"]) == (1, 0, 0.5)
     assert (second["step"], second["epoch"], second["val/ndcg@10"]) == (2, 1, 0.25)
     assert before <= datetime.fromisoformat(first["time"]) <= datetime.now(timezone.utc)
@@ -53,7 +54,7 @@ def test_what_came_after_a_checkpoint_is_forgotten(metrics):
 def test_the_record_of_a_run(trained):
     run = Run(trained / "runs/recommender-quickstart-job1")
     lines = records(run.folder / "metrics.jsonl")
-    assert all({"step", "epoch", "time"} < record.keys() for record in lines)
+    assert all({"time", "run", "process", "step", "epoch"} < record.keys() for record in lines)
     assert [record["step"] for record in lines] == sorted(record["step"] for record in lines)
     assert sorted(run.series("train/loss")) == list(range(1, 27))
     assert sorted(run.series("val/ndcg@10")) == [13, 26]
