@@ -70,7 +70,8 @@ function yRange(lines, from, to, log, levels) {
   for (const line of lines) {
     for (let i = 0; i < line.x.length; i++) {
       if (line.x[i] < from || line.x[i] > to) continue;
-      for (const value of [line.y[i], line.low && line.each !== false ? line.low[i] : null, line.high && line.each !== false ? line.high[i] : null]) {
+      const ends = line.low && line.band !== false ? [line.low[i], line.high[i]] : [];
+      for (const value of [line.y[i], ...ends]) {
         if (value === null || value === undefined || log && value <= 0) continue;
         low = Math.min(low, value);
         high = Math.max(high, value);
@@ -133,7 +134,7 @@ function chartCard(chart) {
     svg.setAttribute("aria-label", summary(chart, lines));
     const clip = `clip-${chart.id}`;
     const inside = shape("g", {"clip-path": `url(#${clip})`});
-    svg.replaceChildren(shape("clipPath", {id: clip}, shape("rect", {x: ROOM.left, y: 0, width: right - ROOM.left, height: bottom + 1})));
+    svg.replaceChildren(shape("clipPath", {id: clip}, shape("rect", {x: ROOM.left - 3, y: 0, width: right - ROOM.left + 10, height: bottom + 3})));
     for (const tick of log ? logTicks(low, high) : ticks(low, high, 4)) {
       svg.append(shape("line", {class: "grid", x1: ROOM.left, x2: right, y1: yAt(tick), y2: yAt(tick)}),
         shape("text", {class: "tick", x: ROOM.left - 6, y: yAt(tick) + 4, "text-anchor": "end"}, tickText(tick, chart.name)));
@@ -157,13 +158,14 @@ function chartCard(chart) {
     if (chart.best) for (const best of chart.best()) if (best.x >= from && best.x <= to && yAt(best.y) !== null) {
       inside.append(shape("circle", {class: `best ${best.colour}`, cx: xAt(best.x), cy: yAt(best.y), r: 5.5}));
     }
+    svg.append(inside);
     let beneath = -20; // labels of levels that are close to each other do not lie on each other
     for (const level of [...levels].sort((one, other) => other.value - one.value)) if (yAt(level.value) !== null) {
-      const y = Math.max(yAt(level.value) - 4, beneath + 11, ROOM.top + 8);
+      const y = Math.max(yAt(level.value) - 4, beneath + 12, ROOM.top + 8);
       beneath = y;
       if (y < bottom) svg.append(shape("text", {class: "level-name", x: ROOM.left + 4, y}, level.label));
     }
-    svg.append(inside, shape("g", {class: "cursor"}));
+    svg.append(shape("g", {class: "cursor"}));
     point();
   }
 

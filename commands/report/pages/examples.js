@@ -7,7 +7,7 @@ function shownRuns() {
 }
 
 function dots(run, name, chosen, choose) {
-  return element("div", {class: "dots", role: "group", "aria-label": "Evaluations"}, ...run.examples.steps.map(({step, answers}, i) => {
+  return element("dd", {class: "dots", role: "group", "aria-label": "Evaluations"}, ...run.examples.steps.map(({step, answers}, i) => {
     const [kind, sign] = VERDICTS[answers[name] ? answers[name].right : null];
     const dot = element("button", {type: "button", class: `verdict ${kind}`, "aria-pressed": String(i === chosen), title: `step ${grouped(step)}${kind === "open" ? "" : ": " + kind}`}, sign);
     dot.addEventListener("click", () => choose(step));
@@ -15,15 +15,22 @@ function dots(run, name, chosen, choose) {
   }));
 }
 
+// What was expected stands out in a list of several.
+function found(answer, expected) {
+  const lines = answer.split("\n").map((line, i, all) => i < all.length - 1 ? line + "\n" : line);
+  const isIt = (line) => expected !== "" && lines.length > 1 && line.trim().replace(/^\d+\.\s*/, "") === expected;
+  return lines.map((line) => isIt(line) ? element("mark", {class: "true"}, line) : line);
+}
+
 function answerOf({run, place}, name, step, choose) {
   const steps = run.examples.steps, later = steps.findIndex((one) => one.step > step), index = later < 0 ? steps.length - 1 : Math.max(0, later - 1);
-  const answer = steps[index].answers[name];
+  const answer = steps[index].answers[name], sample = run.examples.samples[name];
   if (!answer) return [];
   const [kind, sign] = VERDICTS[answer.right], group = groups.findIndex((one) => one.runs.includes(place));
   const blind = answer.blind === null ? [] : [element("p", {class: "blind"}, "without it: ", answer.blind === "" ? "(nothing)" : answer.blind)];
-  return [element("dt", {}, ...(single ? ["Answer"] : [element("span", {class: `swatch ${colour(group)}`}), run.name]), element("span", {class: "faint"}, ` at step ${grouped(steps[index].step)}`),
+  return [element("dt", {class: "said"}, ...(single ? ["Answer"] : [element("span", {class: `swatch ${colour(group)}`}), run.name]), element("span", {class: "faint"}, ` at step ${grouped(steps[index].step)}`),
     ...(answer.right === null ? [] : [element("span", {class: `verdict ${kind}`}, `${sign} ${kind}`)])),
-  element("dd", {}, answer.answer === "" ? element("span", {class: "none"}, "(nothing)") : answer.answer, ...blind, dots(run, name, index, choose))];
+  element("dd", {}, answer.answer === "" ? element("span", {class: "none"}, "(nothing)") : "", ...found(answer.answer, sample.expected), ...blind), dots(run, name, index, choose)];
 }
 
 function exampleCard(name, shown, step, choose) {
@@ -34,10 +41,10 @@ function exampleCard(name, shown, step, choose) {
     const at = [...holder.steps].reverse().find((one) => one.step <= step && one.answers[name] && one.answers[name].picture) || holder.steps.find((one) => one.answers[name] && one.answers[name].picture);
     picture = element("img", {src: holder.pictures[at.answers[name].picture], alt: `Picture of ${name}`, loading: "lazy"});
   }
-  return element("article", {class: `card example${holder ? " pictured" : ""}`}, element("header", {}, element("h3", {}, name)), picture,
-    element("dl", {class: "texts"}, ...(sample.question ? [element("dt", {}, "Given"), element("dd", {}, sample.question)] : []),
-      ...(sample.expected ? [element("dt", {}, "Expected"), element("dd", {}, sample.expected)] : []),
-      ...shown.flatMap((one) => answerOf(one, name, step, choose))));
+  return element("article", {class: `card example${holder ? " pictured" : ""}`}, element("header", {}, element("h3", {}, name)), element("div", {class: "pair"},
+    element("div", {}, picture, element("dl", {class: "texts"}, ...(sample.question ? [element("dt", {}, "Given"), element("dd", {}, sample.question)] : []))),
+    element("dl", {class: "texts"}, ...(sample.expected ? [element("dt", {}, "Expected"), element("dd", {}, sample.expected)] : []),
+      ...shown.flatMap((one) => answerOf(one, name, step, choose)))));
 }
 
 function examples() {

@@ -50,11 +50,11 @@ function tiles(run) {
     ...(best !== undefined && best !== null && monitor ? [tile(`best ${monitor}`, figure(best), `at step ${grouped(run.results.val_step)}`, sparkline(run, monitor))] : []),
     ...(loss ? [tile("training loss", figure(loss.mean[loss.mean.length - 1]), `from ${figure(loss.mean[0])}`, sparkline(run, "train/loss"))] : []),
     tile("steps", grouped(facts.steps), facts.epochs ? `${facts.epochs} epoch${facts.epochs > 1 ? "s" : ""}` : ""),
-    tile("training time", duration(trained(run)), down > 1 ? `and ${duration(down)} between starts` : "without a break"),
-    ...(facts.samples_per_second !== null ? [tile("samples per second", figure(facts.samples_per_second), "median")] : []),
-    ...(facts.memory_gib !== null ? [tile("memory", `${number(facts.memory_gib, 3)} GiB`, "peak, fullest process")] : []),
+    tile("training time", duration(trained(run)), down > 1 ? `${duration(down)} between starts` : "without a break"),
+    ...(facts.samples_per_second !== null ? [tile("samples / s", figure(facts.samples_per_second), "median")] : []),
+    ...(facts.memory_gib !== null ? [tile("memory", `${number(facts.memory_gib, 3)} GiB`, "peak")] : []),
     tile("restarts", run.logged ? String(restarts) : "–", run.logged ? again ? `${grouped(again)} steps done again` : "no step done twice" : "not recorded"),
-    tile("faults and warnings", run.logged ? String(faults) : "–", run.logged ? faults ? "see what happened" : "none" : "not recorded"));
+    tile("faults", run.logged ? String(faults) : "–", run.logged ? faults ? "and warnings" : "no warnings either" : "not recorded"));
 }
 
 function facts(run) {

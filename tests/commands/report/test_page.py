@@ -1,0 +1,211 @@
+"""The page of one and of several runs, in a real browser."""
+
+import json
+
+import pytest
+
+from commands.report.command import main
+from tests import browser
+from tests.commands.report.recorded import Recorded, killed_and_resumed
+
+pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+
+ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
+
+VALUES = "[...document.querySelectorAll('figure.chart')].filter((one) => one.querySelector('.title').textContent === {title!r}).flatMap((one) => [...one.querySelectorAll('.lines b')].map((value) => value.textContent))"  # noqa: E501
+TICKS = "[...document.querySelector('figure.chart').querySelectorAll('text.tick')].map((one) => one.textContent)"
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    with browser.Browser(tmp_path_factory.mktemp("browser"), (1300, 900)) as page:
+        yield page
+
+
+@pytest.fixture
+def show(opened, tmp_path, monkeypatch):
+    """Makes the page of runs and opens it from its file; nothing may be complained about or asked for in the end."""
+    monkeypatch.chdir(tmp_path)
+    opened.complaints.clear()
+    opened.requests.clear()
+
+    def open_page(*folders):
+        main([str(folder) for folder in folders] + ["--output", str(tmp_path / "page.html")])
+        opened.resize(1300, 900)
+        opened.open((tmp_path / "page.html").as_uri())
+        settle(opened)
+        return opened
+
+    yield open_page
+    assert opened.complaints == []
+    assert [one for one in opened.requests if not one.startswith(("file:", "data:"))] == []
+
+
+def settle(page):
+    page.run("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
+
+
+def texts(page, selector):
+    return page.run(f"[...document.querySelectorAll({selector!r})].map((one) => one.textContent)")
+
+
+def point_at(page, step):
+    page.run(f"change({{cursor: {step}}})")
+    settle(page)
+
+
+def test_one_run_from_its_head_to_its_foot(show, tmp_path):
+    page = show(killed_and_resumed(tmp_path / "sasrec").folder)
+    assert page.run("document.title") == "sasrec – run report"
+    assert texts(page, "section > h2") == [
+        "Time line", "Results", "Curves", "Examples", "Events", "Settings", "Environment",
+    ]  # fmt: skip
+    tiles = dict(zip(texts(page, ".tile dt"), texts(page, ".tile strong"), strict=True))
+    assert tiles["best val/ndcg@10"] == "0.6100" and tiles["steps"] == "400"
+    assert tiles["restarts"] == "1" and tiles["faults"] == "3", "a bad step, a straggler, and a warning"
+    assert "20 steps done again" in texts(page, ".tile small")
+    assert tiles["training time"] == "7 min 1 s", "without the break"
+    assert texts(page, "h1 + .state") == ["ended"]
+    first = texts(page, "#results tbody tr:first-child > *")
+    assert first == ["ndcg@10", "0.6100", "0.6100"], "validation at the best step, and the test, which had no baseline"
+    assert page.run("document.querySelectorAll('.attempt').length") == 2
+    assert page.run("document.querySelectorAll('.glyph.fault').length") == 3
+    assert page.run("document.querySelectorAll('.glyph.checkpoint').length") == 3
+    assert page.run("document.querySelectorAll('.again').length") == 1
+    page.screenshot(tmp_path / "page.png")
+    assert (tmp_path / "page.png").stat().st_size > 20_000
+
+
+def test_pointing_shows_the_values_of_all_charts(show, tmp_path):
+    page = show(killed_and_resumed(tmp_path / "a").folder)
+    assert page.run(VALUES.format(title="ndcg@10")) == ["0.5100"], "the newest"
+    box = page.run("(() => { const box = document.querySelector('svg.plot').getBoundingClientRect();"
+                   "return [box.x, box.y + scrollY, box.width]; })()")  # fmt: skip
+    page.run("scrollTo(0, 0)")
+    assert box[2] > 200
+    point_at(page, 100)
+    assert page.run(VALUES.format(title="ndcg@10")) == ["0.2100"]
+    assert page.run(VALUES.format(title="loss")) == ["1.724", "1.824"], "training and validation at step 100"
+    assert set(texts(page, ".where")) == {"step 100"}
+    point_at(page, 200)
+    assert "gradients not finite at step 200" in texts(page, ".told")[0]
+    page.run("document.querySelector('svg.plot').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}))")
+    settle(page)
+    assert set(texts(page, ".where")) == {"step 210"}
+    page.run("document.querySelector('svg.plot').dispatchEvent(new PointerEvent('pointerleave'))")
+    settle(page)
+    assert page.run(VALUES.format(title="ndcg@10")) == ["0.5100"]
+
+
+def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
+    page = show(killed_and_resumed(tmp_path / "a").folder)
+    assert {"0", "100", "200", "300"} <= set(page.run(TICKS))
+    page.run("[...document.querySelectorAll('.choices button')].find((one) => one.textContent === 'Time').click()")
+    settle(page)
+    assert "5:00" in page.run(TICKS), "minutes since the run began"
+    page.run("[...document.querySelectorAll('.choices button')].find((one) => one.textContent === 'Steps').click()")
+    page.run("zoom(100, 150)")
+    settle(page)
+    assert {"100", "120", "140"} <= set(page.run(TICKS)) and "200" not in page.run(TICKS)
+    page.run("document.querySelector('[name=whole]').click()")
+    settle(page)
+    assert "300" in page.run(TICKS)
+
+    y = "document.querySelector('figure.chart path.line').getAttribute('d')"
+    linear = page.run(y)
+    page.run("document.querySelector('[name=log]').click()")
+    settle(page)
+    assert page.run(y) != linear
+    page.run("document.querySelector('[name=log]').click()")
+    page.run("(() => { const one = document.querySelector('[name=smoothing]'); one.value = 0.9;"
+             "one.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    settle(page)
+    assert page.run("document.querySelectorAll('figure.chart path.raw').length") > 0
+    drawn = "document.querySelector('figure.chart path.line{}').getAttribute('d')"
+    assert page.run(drawn.format(".raw")) != page.run(drawn.format(":not(.raw)"))
+    assert page.run("smoothed([1, 1, null, 1], 0.9)") == pytest.approx([1, 1, None, 1]), "no bias to the beginning"
+
+
+def test_seeds_are_one_line_with_their_spread(show, tmp_path):
+    folders = [killed_and_resumed(tmp_path / f"sas-{seed}", seed).folder for seed in (1, 3)]
+    page = show(*folders, killed_and_resumed(tmp_path / "dropped", 1, 0.5).folder)
+    assert texts(page, "h1") == ["3 runs compared"]
+    assert texts(page, "#results thead th")[:3] == ["figure", "sas (2 seeds)", "dropped"]
+    first = texts(page, "#results tbody tr:first-child > *")
+    assert first[:3] == ["ndcg@10", "0.6200 ± 0.014", "0.6100"]
+    chart = "[...document.querySelectorAll('figure.chart')].find((one) => one.querySelector('.title').textContent === 'ndcg@10')"  # noqa: E501
+    point_at(page, 400)
+    assert page.run(VALUES.format(title="ndcg@10")) == ["0.5200", "0.5100"]
+    assert page.run(f"{chart}.querySelectorAll('path.band').length") == 1
+    assert page.run(f"{chart}.querySelector('.spread').textContent") == " (0.5100 – 0.5300)"
+    page.run("[...document.querySelectorAll('.choices button')].find((one) => one.textContent === 'Each seed').click()")
+    settle(page)
+    assert page.run(f"{chart}.querySelectorAll('path.line').length") == 3
+    page.run("document.querySelector('[name=run-2]').click()")
+    settle(page)
+    assert page.run(f"{chart}.querySelectorAll('path.line').length") == 2, "a run that is not wanted is not drawn"
+    rows = page.run("[...document.querySelector('#settings table').querySelectorAll('tbody tr')].map((row) => [...row.children].map((one) => one.textContent))")  # noqa: E501
+    assert rows == [["seed_everything", "1", "3", "1"], ["model.init_args.dropout", "0.1", "0.1", "0.5"]]
+
+
+def test_examples_over_the_evaluations(show, tmp_path):
+    page = show(killed_and_resumed(tmp_path / "a").folder)
+    assert texts(page, ".example h3") == ["user 7"]
+    assert texts(page, ".said .verdict") == ["✓ right"]
+    assert texts(page, ".dots button") == ["✗", "✓", "✓"]
+    page.run("document.querySelector('.dots button').click()")
+    assert texts(page, ".said .verdict") == ["✗ wrong"] and texts(page, "#examples output") == ["step 100"]
+    assert page.run("document.querySelector('.example img').decode().then(() => 'a picture')") == "a picture"
+
+
+def test_events_and_settings_are_found(show, tmp_path):
+    page = show(killed_and_resumed(tmp_path / "a").folder)
+    assert len(texts(page, ".events tbody tr")) == 6, "starts, end and faults"
+    page.run("(() => { const one = document.querySelector('[name=event]'); one.value = 'checkpoint_saved';"
+             "one.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    assert len(texts(page, ".events tbody tr")) == 3
+    page.run("(() => { const one = document.querySelector('[name=setting]'); one.value = 'Dropout';"
+             "one.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    shown = page.run("[...document.querySelectorAll('details[open] tr:not([hidden])')].map((one) => one.textContent)")
+    assert shown == ["model.init_args.dropout0.1"]
+
+
+def test_what_comes_from_files_is_text(show, tmp_path):
+    run = killed_and_resumed(tmp_path / "a")
+    run.tells("straggler", 5, 5, ATTACK, "warning", why=ATTACK)
+    run.example(400, ATTACK, None)
+    run.figures(405, **{ATTACK: 1.0, "val/" + ATTACK: 2.0})
+    (run.folder / "config.yaml").write_text(json.dumps({ATTACK: ATTACK}))
+    (run.folder / "environment.json").write_text(json.dumps({"device": ATTACK, ATTACK: ATTACK}))
+    page = show(run.folder)
+    assert page.run("document.title") == "a – run report"
+    assert page.run("document.querySelectorAll('main img[src=x], main script').length") == 0
+    assert ATTACK in texts(page, ".value")[0] and any(ATTACK in text for text in texts(page, ".message"))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_narrow_window_has_no_sideways_scrolling(show, tmp_path, dark):
+    names = ("a-rather-long-name-of-a-run-1", "b")
+    folders = [killed_and_resumed(tmp_path / name, seed).folder for seed, name in enumerate(names)]
+    for page in (show(folders[0]), show(*folders)):
+        page.resize(420, 900, dark)
+        settle(page)
+        assert page.run("document.documentElement.scrollWidth") == 420
+        assert page.run("document.querySelector('svg.plot').getBoundingClientRect().width") > 300
+        seen = page.run("getComputedStyle(document.body).backgroundColor")
+        assert (seen == "rgb(255, 255, 255)") != dark
+
+
+def test_runs_with_next_to_nothing(show, tmp_path):
+    """Only begun, not a number of use, and one that was killed."""
+    begun, useless, killed = (Recorded(tmp_path / name) for name in ("begun", "useless", "killed"))
+    for step in range(3):
+        useless.figures(step, train__loss=float("nan"), **{"val/a": float("inf")})
+    killed.tells("run_started", 0, 0)
+    killed.tells(None, 7, 7, "step 7")
+    for folders in ([begun.folder], [useless.folder], [killed.folder], [begun.folder, useless.folder, killed.folder]):
+        page = show(*folders)
+        assert len(texts(page, "section > h2")) >= 3
+    page = show(killed.folder)
+    assert texts(page, "h1 + .state") == ["no end recorded"]
+    assert texts(page, "#curves .none") == ["No figures have been logged yet."]
