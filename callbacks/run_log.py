@@ -18,7 +18,7 @@ from lightning.pytorch.loggers.logger import Logger
 from callbacks.log_files import JsonLogFile, LogFile
 from callbacks.progress import TimeLeft, show_beside, show_time_left, stage_of, summary
 from callbacks.tensorboard import TensorBoard
-from callbacks.weights_and_biases import WeightsAndBiases
+from callbacks.tracker import Tracker
 from engine.appended_file import AppendedFile
 from engine.early_lines import EarlyLines, repeat_early_lines
 from engine.events import UNSAID, event
@@ -121,6 +121,9 @@ class RunLog(Callback):
         text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
         self._attach(LogFile(folder / "train.log"), logging.DEBUG, text)
         self._metrics = MetricsFile(folder / "metrics.jsonl", lambda: self._progress(trainer))
+        for tracker in trainer.loggers:
+            if isinstance(tracker, Tracker):
+                tracker.finished_steps = lambda: self._progress(trainer)[0]
         trainer.loggers = [*trainer.loggers, self._metrics]
         bar = trainer.progress_bar_callback
         if bar is not None:
@@ -146,7 +149,7 @@ class RunLog(Callback):
             return
         self._keep_config()
         for logger in trainer.loggers:
-            if isinstance(logger, (TensorBoard, WeightsAndBiases)):
+            if isinstance(logger, (TensorBoard, Tracker)):
                 logger.begin()
         self._metrics.forget_after(trainer.global_step)
         self._began = time.monotonic()

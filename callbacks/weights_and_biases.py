@@ -9,12 +9,10 @@ from typing import Any, Literal
 
 from lightning.fabric.loggers.logger import _DummyExperiment, rank_zero_experiment
 from lightning.pytorch.loggers import WandbLogger
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from callbacks.tracker import FINISH_PATIENCE, Tracker
 
 log = logging.getLogger("lockstep")
-
-_FINISH_PATIENCE = 60.0
-"""Seconds for the last figures to be uploaded; without a network they would take for ever, and stay on the disk."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,8 @@ class WandbSettings:
     entity: str | None = None
 
 
-class WeightsAndBiases(WandbLogger):
+class WeightsAndBiases(Tracker, WandbLogger):
     """Lightning's, with all files in the run's folder, and one W&B run for all starts of a run.
-
-    Like TensorBoard's, the record begins with training or with the first figure, and an error in the middle ends the
-    record, not the run.
 
     Args:
         settings: with a project.
@@ -49,9 +44,10 @@ class WeightsAndBiases(WandbLogger):
         ValueError: wandb is not installed.
     """
 
+    PROGRAM, KEY = "W&B", "wandb"
+
     def __init__(self, settings: WandbSettings, folder: Path, config: Mapping[str, Any]) -> None:
         self.settings, self.folder, self.run_config = settings, folder, config
-        self._begun = self._ended = False
         online = {"resume": "allow"} if settings.mode == "online" else {"resume": None}  # offline it is done by sync
         try:
             super().__init__(
@@ -64,46 +60,26 @@ class WeightsAndBiases(WandbLogger):
             ) from error
         del self._wandb_init["anonymous"]  # W&B warns of it, even when it is None
 
-    @rank_zero_only
-    def begin(self) -> None:
-        """From now on there is a record; where W&B itself is at fault, none.
-
-        Raises:
-            ValueError: W&B cannot be reached, or does not know the user.
-        """
-        if self._begun:
-            return
-        self._begun = True
+    def _open(self, run_id: str | None) -> str:
         import wandb
 
-        try:
-            self._wandb_init["id"] = self._run_id()
-            # What is printed is in train.log already; of the program's own text W&B keeps nothing.
-            self._wandb_init["settings"] = wandb.Settings(
-                console="off", silent=True, save_code=False, disable_git=True,
-                finish_timeout=_FINISH_PATIENCE, finish_timeout_raises=False,
-            )  # fmt: skip
-            self.experiment.config.update(dict(self.run_config), allow_val_change=True)
-        except wandb.Error as error:
-            raise ValueError(
-                f"W&B does not begin a record: {error} Log in with `wandb login`, or record without a network: "
-                "--wandb.mode offline"
-            ) from error
-        except Exception as error:
-            self._ended = True
-            log.warning("WARNING: W&B does not begin a record (%s); this run goes on without it", error)
-            return
+        run_id = self._wandb_init["id"] = run_id or uuid.uuid4().hex[:12]
+        (self.folder / "wandb").mkdir(parents=True, exist_ok=True)  # else W&B takes a folder elsewhere
+        # What is printed is in train.log already; of the program's own text W&B keeps nothing.
+        self._wandb_init["settings"] = wandb.Settings(
+            console="off", silent=True, save_code=False, disable_git=True,
+            finish_timeout=FINISH_PATIENCE, finish_timeout_raises=False,
+        )  # fmt: skip
+        self.experiment.config.update(dict(self.run_config), allow_val_change=True)
         where = "uploading" if self.settings.mode == "online" else f"wandb sync {self.folder}/wandb/offline-run-*"
-        log.info("W&B: project %s, run %s; %s", self.settings.project, self._wandb_init["id"], where)
+        log.info("W&B: project %s, run %s; %s", self.settings.project, run_id, where)
+        return run_id
 
-    def _run_id(self) -> str:
-        file = self.folder / "wandb" / "run-id"
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            beside = file.with_suffix(".new")
-            beside.write_text(uuid.uuid4().hex[:12] + "\n", encoding="ascii")
-            beside.replace(file)
-        return file.read_text(encoding="ascii").strip()
+    def _remedy(self, error: Exception) -> str | None:
+        import wandb
+
+        remedy = "Log in with `wandb login`, or record without a network: --wandb.mode offline"
+        return remedy if isinstance(error, wandb.Error) else None
 
     @property
     @rank_zero_experiment
@@ -112,27 +88,13 @@ class WeightsAndBiases(WandbLogger):
             return _DummyExperiment()
         return WandbLogger.experiment.fget(self)  # type: ignore[attr-defined]
 
-    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
-        """The whole config is there already."""
+    def _record(self, metrics: Mapping[str, float], step: int) -> None:
+        WandbLogger.log_metrics(self, metrics, step)
 
-    @rank_zero_only
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        self.begin()
-        try:
-            super().log_metrics(metrics, step)
-        except Exception as error:
-            self._ended = True
-            log.warning("WARNING: W&B records no more of this run (%s); its figures go on in metrics.jsonl", error)
-
-    @rank_zero_only
-    def finalize(self, status: str) -> None:
+    def _close(self, status: str) -> None:
         if self._experiment is None:
             return
         import wandb
 
-        try:
-            self._experiment.finish(exit_code=0 if status == "success" else 1)
-            wandb.teardown()  # its process would wait for ours to end
-        except Exception as error:
-            log.warning("WARNING: W&B's record has no proper end (%s)", error)
-        self._ended = True
+        self._experiment.finish(exit_code=0 if status == "success" else 1)
+        wandb.teardown()  # its process would wait for ours to end

@@ -13,7 +13,6 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,7 @@ from filelock import BaseFileLock
 from jsonargparse import Namespace
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import Logger
 
-from callbacks.tensorboard import TensorBoard
-from callbacks.weights_and_biases import WeightsAndBiases
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
 from commands.accelerate_launch import unheeded
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
@@ -36,6 +32,7 @@ from commands.distributed_debug import set_level
 from commands.ending import end_with
 from commands.environment import VariablesEnvironment
 from commands.listening import listening
+from commands.loggers import TRACKERS, loggers_of
 from commands.parser import EVALUATIONS, LockstepParser, add_own_options, refuse_lone_values, with_config_of_run
 from commands.prepared import note
 from commands.processes import agreed_exit, launched_team, match_team, sign
@@ -246,22 +243,11 @@ class LockstepCLI(LightningCLI):
         else:
             super()._run_subcommand(subcommand)
 
-    def _loggers(self, given: Any, folder: Path) -> list[Logger]:
-        """Those of `trainer.logger`, where nothing is said TensorBoard, and W&B if it has a project."""
-        loggers = [TensorBoard(folder.parent, name=folder.name, version="")] if given in (None, True) else given or []
-        loggers = list(loggers) if isinstance(loggers, Iterable) else [loggers]
-        wandb = self._get(self.config_init, "wandb")
-        if wandb.project:
-            loggers.append(WeightsAndBiases(wandb, folder, yaml.safe_load(self._config_text)))
-        for key in ("name", "entity"):
-            if getattr(wandb, key) and not wandb.project:
-                log.warning("WARNING: wandb.%s has no effect: W&B records where there is a --wandb.project", key)
-        return loggers
-
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         config = self._get(self.config_init, "trainer")
         folder = Path(config["default_root_dir"])
-        kwargs["logger"] = self._loggers(config.get("logger"), folder)
+        trackers = {kind.KEY: self._get(self.config_init, kind.KEY) for kind in TRACKERS}
+        kwargs["logger"] = loggers_of(config.get("logger"), trackers, folder, yaml.safe_load(self._config_text))
         kwargs["profiler"] = profiler_in(folder, config.get("profiler"))
         team = launched_team(os.environ)
         if team is not None and team.launcher == "the launcher":

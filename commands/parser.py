@@ -14,6 +14,7 @@ from callbacks.finite_guard import FiniteGuard
 from callbacks.gradient_coverage import GradientCoverage
 from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.metrics_endpoint import MetricsEndpoint
+from callbacks.mlflow_record import MLflowSettings
 from callbacks.preemption import Preemption
 from callbacks.replica_parity import ReplicaParity
 from callbacks.stragglers import Stragglers
@@ -56,6 +57,7 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
     parser.add_class_arguments(DurableCheckpointIO, "checkpoints")
     parser.add_class_arguments(WandbSettings, "wandb")
+    parser.add_class_arguments(MLflowSettings, "mlflow")
     parser.add_lightning_class_args(ExampleLog, "example_log")
     parser.add_lightning_class_args(Watchdog, "watchdog")
     parser.add_lightning_class_args(MetricsEndpoint, "metrics_endpoint")

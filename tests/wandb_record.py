@@ -20,8 +20,8 @@ class WandbRecord(NamedTuple):
     history: list[dict[str, Any]]
 
     def series(self, metric: str) -> dict[int, float]:
-        """{optimizer step: value}; Lightning counts steps from 0, as in TensorBoard."""
-        return {row["trainer/global_step"] + 1: row[metric] for row in self.history if metric in row}
+        """{optimizer step: value}, steps counted as in metrics.jsonl."""
+        return {row["trainer/global_step"]: row[metric] for row in self.history if metric in row}
 
 
 def records_of(run_folder: Path) -> list[WandbRecord]:

@@ -6,7 +6,7 @@ import psutil
 import pytest
 import yaml
 
-from callbacks import weights_and_biases
+from callbacks import tracker
 from callbacks.weights_and_biases import WandbSettings, WeightsAndBiases
 from tests.conftest import REPOSITORY, TINY
 from tests.wandb_record import records_of
@@ -77,6 +77,17 @@ def test_online_without_an_account(logger):
         logger(mode="online").begin()
 
 
+def test_a_run_that_goes_on_does_without_its_account(logger, said):
+    first = logger()
+    first.begin()
+    first.finalize("success")
+    second = logger(mode="online")
+    second.begin()
+    second.log_metrics({"train/loss": 1.0}, 1)
+    (warning,) = [line for line in said if "WARNING" in line]
+    assert "W&B does not begin a record" in warning and "goes on without it" in warning
+
+
 @pytest.mark.parametrize("fails", ["init", "Settings"])
 def test_another_error_at_the_beginning_does_not_stop_the_run(logger, monkeypatch, said, caplog, fails):
     def broken(*args, **kwargs):
@@ -108,4 +119,4 @@ def test_without_the_package(logger, monkeypatch):
 def test_it_waits_for_the_network_for_a_while(logger):
     one = logger()
     one.begin()
-    assert one._experiment.settings.finish_timeout == weights_and_biases._FINISH_PATIENCE
+    assert one._experiment.settings.finish_timeout == tracker.FINISH_PATIENCE

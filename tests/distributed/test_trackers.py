@@ -1,4 +1,4 @@
-"""W&B on several processes: one record a start, all of one run, and no process of its left, not even by a SIGKILL."""
+"""W&B and MLflow on several processes: one run for all starts, and no process of theirs left, not even by a SIGKILL."""
 
 import signal
 import time
@@ -8,6 +8,7 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.distributed.faults import fault
 from tests.distributed.tiny import TINY_FAMILY
+from tests.mlflow_runs import figures_expected, mlflow_figures, mlflow_runs
 from tests.wandb_record import records_of
 
 pytestmark = pytest.mark.distributed
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.distributed
 OPTIONS = [
     *TINY_FAMILY,
     *["--config", str(REPOSITORY / "configs/overlays/wandb.yaml"), "--wandb.name", "pair"],
+    *["--config", str(REPOSITORY / "configs/overlays/mlflow.yaml"), "--mlflow.name", "pair"],
     *["--data.init_args.batch_size", "8", "--trainer.max_steps", "10", "--last_checkpoint.every_n_steps", "2"],
 ]
 
@@ -36,3 +38,6 @@ def test_the_process_that_records_is_killed(team):
     losses = resumed.series("train/loss")
     assert sorted(losses) == list(range(1, 11))
     assert second.series("train/loss") == pytest.approx({step: losses[step] for step in range(5, 11)})
+    client, (record,) = mlflow_runs(resumed.folder.parent, "lockstep")
+    assert (record.info.run_name, record.info.status) == ("pair", "FINISHED")
+    assert mlflow_figures(client, record) == figures_expected(resumed.folder)
