@@ -17,8 +17,11 @@ from callbacks.results_table import ResultsTable, ShownLast
 from callbacks.run_log import RunLog
 from callbacks.watchdog import Watchdog
 from commands.console import LogSettings
+from commands.model_card import write_card
+from commands.trained_run import training_of
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
+from engine.new_directory import new_directory
 
 
 class LockstepTrainer(Trainer):
@@ -50,7 +53,7 @@ class LockstepTrainer(Trainer):
         """Write what a run has trained as a directory that needs nothing of this project.
 
         Args:
-            output: the directory; it must not be there yet.
+            output: the directory; it must not be there yet. A model card, README.md, is in it.
             ckpt_path: `best`, `last` or a checkpoint's file.
             merge: write a language model whole, its adapters merged into its weights.
         """
@@ -58,14 +61,17 @@ class LockstepTrainer(Trainer):
             raise ValueError(f"export: {type(model).__name__} has no other form than its checkpoints")
         if ckpt_path is None:
             raise ValueError("export: of which checkpoint? --ckpt_path best, last or FILE")
-        if Path(output).exists():  # before minutes of loading
+        folder = Path(output)
+        if folder.exists():  # before minutes of loading
             raise FileExistsError(f"{output} is there already; export writes a new directory")
         model.trainer, datamodule.trainer, self.datamodule = self, self, datamodule
         model.configure_model()
         checkpoint = self.strategy.checkpoint_io.load_checkpoint(ckpt_path)
         model.on_load_checkpoint(checkpoint)
         model.load_state_dict(checkpoint["state_dict"])
-        model.export(Path(output), merge)
+        with new_directory(folder) as new:
+            exported = model.export(new, merge)
+            write_card(new, folder.name, exported, datamodule.description(), training_of(Path(ckpt_path), checkpoint))
 
 
 def refuse_no_batches(trainer: Trainer, command: str) -> None:

@@ -13,6 +13,7 @@ from torch.utils.data import Sampler
 from engine.bad_samples import OnBadSample
 from engine.batch_plan import BatchPlan
 from engine.cores import usable_cores, workers_for
+from engine.exported import DataDescription
 from engine.faults import AgreedFailure
 from engine.intervals import batches_to_evaluate
 from engine.loading import LoadingError, MeasuredLoader, Pending
@@ -111,6 +112,11 @@ class LockstepDataModule(LightningDataModule):
             OSError, ValueError: the data are not there.
         """
         return None
+
+    def description(self) -> DataDescription:
+        """For the model card of an export."""
+        terms = "Lockstep does not know on what terms these data may be used; state them here before you publish."
+        return DataDescription(type(self).__name__, "See the configuration below.", terms)
 
     def prepared_files(self) -> PreparedFiles | None:
         """What `prepare` has read and written; the same command again then has nothing to do until some of it changes.

@@ -18,6 +18,7 @@ from engine.checkpoints import DurableCheckpointIO
 from engine.datamodule import LockstepDataModule
 from engine.exact_mean import ExactMean, LossSum
 from engine.examples import Example
+from engine.exported import Exported
 from engine.frozen_weights import frozen_fingerprints, leave_out_frozen, put_back_frozen
 from engine.gradient_norm import gradient_norm, norms_by_part
 from engine.intervals import count_in_steps
@@ -278,12 +279,15 @@ class LockstepModule(LightningModule):
 
     # -- other forms -------------------------------------------------------------------------------------------------
 
-    def export(self, folder: Path, merge: bool) -> None:
+    def export(self, folder: Path, merge: bool) -> Exported:
         """Writes the trained weights for other programs, for `train.py export`; only some families can.
 
         Args:
-            folder: is not there yet, and is whole once it is.
+            folder: is there, and empty.
             merge: see LockstepTrainer.export.
+
+        Returns:
+            What the model card says of it.
         """
         raise NotImplementedError
 

@@ -15,9 +15,24 @@ from datamodules.image_classifier.folder import read_folder, unlabelled
 from datamodules.image_classifier.samples import ImageSamples, RawImages
 from datamodules.image_classifier.sources import Splits, digits
 from engine.datamodule import LockstepDataModule
+from engine.exported import DataDescription
 
 log = logging.getLogger("lockstep")
 
+_CIFAR = (
+    "its authors ask to cite Krizhevsky, 'Learning Multiple Layers of Features from Tiny Images', 2009, and state no "
+    "licence; the images come from the web and have owners of their own."
+)
+_TERMS = {
+    "digits": (
+        "Optical Recognition of Handwritten Digits",
+        "by E. Alpaydin and C. Kaynak, UCI Machine Learning Repository (doi 10.24432/C50P49), under CC BY 4.0; the "
+        "copy is scikit-learn's.",
+    ),
+    "cifar10": ("CIFAR-10", _CIFAR),
+    "cifar100": ("CIFAR-100", _CIFAR),
+}
+_OWN = "your own images: state here on what terms they may be used, and whether people can be seen in them."
 _SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
 
 
@@ -98,6 +113,16 @@ class LabelledImages(LockstepDataModule):
     def describe(self, row: int) -> dict[str, str]:
         """What names an image of `predict_set` in a line of predictions, whether there is an answer or not."""
         return {"image": self.name(row)}
+
+    def description(self) -> DataDescription:
+        splits, (channels, height, width) = self.splits, self.shape
+        train, held, test = (len(part.labels) for part in (splits.train, splits.validation, splits.test))
+        content = (
+            f"{train:,} images to train, {held:,} to validate, {test:,} to test, of {len(splits.classes)} classes; "
+            f"{height} x {width} pixels, {channels} channel(s)."
+        )
+        name, terms = _TERMS.get(self.dataset, (self.root.name, _OWN))
+        return DataDescription(name, content, terms)
 
     def validation_image(self, sample: int) -> tuple[str, NDArray[np.uint8]]:
         """Name and [C, H, W] pixels of an image of `validation_set`."""

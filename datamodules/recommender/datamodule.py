@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.batch import Catalog, Scorer, TrainingEvents
 from datamodules.recommender.candidates import load_candidates, sampled_candidates, save_candidates
+from datamodules.recommender.description import described
 from datamodules.recommender.histories import read_histories
 from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.sequences import RankingExamples, TrainSequences, personal_time_scale
@@ -20,6 +21,7 @@ from datamodules.recommender.splits import Splits, leave_one_out, temporal
 from datamodules.recommender.store import InteractionStore, is_prepared, prepare_store
 from datamodules.recommender.synthetic import Marketplace
 from engine.datamodule import LockstepDataModule
+from engine.exported import DataDescription
 from engine.randomness import global_seed
 
 log = logging.getLogger("lockstep")
@@ -239,6 +241,10 @@ class InteractionSequences(LockstepDataModule):
         return RankingExamples(
             histories.events, histories.examples, max_length=self.max_length, time_scale=scale, held_out=False
         )
+
+    def description(self) -> DataDescription:
+        content = f"{self._counts(self.events)}; of a history the last {self.max_length} events; split: {self.split}."
+        return described(self.dataset, self.root.name, content)
 
     def user(self, row: int) -> str:
         """The original id of the user in a row of the store."""

@@ -1,8 +1,9 @@
 """The image classifier's LightningModule: a ResNet-18 or a small Vision Transformer."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
@@ -15,14 +16,20 @@ from datamodules.image_classifier.batch import Images
 from engine.checkpoint_file import head
 from engine.exact_mean import LossSum
 from engine.examples import Example
+from engine.exported import Exported
 from engine.module import LockstepModule
+from engine.sampling import Draw
 from engine.shown_samples import ShownSamples
+from lightning_modules.image_classifier.card import described
 from lightning_modules.image_classifier.confusion_picture import confusion_picture, require_matplotlib
+from lightning_modules.image_classifier.export import Classifier, export
 from lightning_modules.image_classifier.moving_average import MovingAverage
+from lightning_modules.image_classifier.networks import Architecture, Kind
 from lightning_modules.image_classifier.norm import Norm
-from lightning_modules.image_classifier.resnet import ResNet18
 from lightning_modules.image_classifier.shown_images import ShownImage, example
-from lightning_modules.image_classifier.vit import VisionTransformer
+
+_COMPARED = 256
+"""Images, at most, that an export is compared on."""
 
 
 class ImageClassifier(LockstepModule):
@@ -45,7 +52,7 @@ class ImageClassifier(LockstepModule):
 
     def __init__(
         self,
-        network: Literal["resnet18", "vit"] = "resnet18",
+        network: Kind = "resnet18",
         width: int = 64,
         norm: Norm = "group",
         patch_size: int = 4,
@@ -58,8 +65,7 @@ class ImageClassifier(LockstepModule):
         super().__init__(**training)
         if ema_decay is not None and not 0 < ema_decay < 1:
             raise ValueError(f"model.init_args.ema_decay is {ema_decay}, expected null or between 0 and 1")
-        self.kind, self.width, self.norm = network, width, norm
-        self.patch_size, self.depth, self.heads = patch_size, depth, heads
+        self.architecture = Architecture(network, width, norm, patch_size, depth, heads)
         self.label_smoothing, self.ema_decay = label_smoothing, ema_decay
         self.average: MovingAverage | None = None
 
@@ -88,12 +94,8 @@ class ImageClassifier(LockstepModule):
     def configure_model(self) -> None:
         if hasattr(self, "network"):
             return
-        (channels, size, _), classes = self.data.shape, len(self.data.classes)
-        if self.kind == "resnet18":
-            self.network = ResNet18(channels, classes, self.width, self.norm)
-        else:
-            shape = self.patch_size, self.width, self.depth, self.heads
-            self.network = VisionTransformer(channels, size, classes, *shape)
+        classes = len(self.data.classes)
+        self.network = self.architecture.build(self.data.shape, classes)
         if self.ema_decay is not None:
             self.average = MovingAverage(self.network, self.ema_decay)
             # Equal on all processes as it is; DDP would send it around in every step.
@@ -131,7 +133,7 @@ class ImageClassifier(LockstepModule):
 
     def on_validation_epoch_start(self) -> None:
         self.loss.set_dtype(torch.float32)  # Lightning has it follow the weights, also to 16 bits
-        if self.norm == "batch" and self.trainer.world_size > 1:
+        if self.architecture.norm == "batch" and self.trainer.world_size > 1:
             # Each process has statistics of its own images; what is evaluated is what a checkpoint has.
             for statistic in self.buffers():
                 torch.distributed.broadcast(statistic, 0)
@@ -198,6 +200,26 @@ class ImageClassifier(LockstepModule):
             for row, label, share in rows
             if row >= 0
         ]
+
+    # -- other forms -------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def export(self, folder: Path, merge: bool) -> Exported:
+        """Writes a graph for onnxruntime and the weights: those that are evaluated."""
+        if merge:
+            raise ValueError("export --merge: an image classifier has no language model to merge anything into")
+        self.eval()
+        self.data.setup("validate")
+        number = len(self.data.validation_set)
+        rows = np.linspace(0, number - 1, min(number, _COMPARED)).astype(np.int64)
+        images = np.stack([self.data.validation_image(row)[1] for row in rows.tolist()])
+        batch = self.data.on_after_batch_transfer(self.data.validation_set[Draw(0, rows)], 0)
+        expected = self.scores(batch.pixels).numpy()
+        if self.average is not None:
+            self.network.load_state_dict(self.average.state)
+        classifier = Classifier(self.network, self.architecture, self.data.classes, self.data.shape)
+        checked = export(classifier, folder, images, expected)
+        return described(classifier, self.average is not None, checked)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

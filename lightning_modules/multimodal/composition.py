@@ -14,10 +14,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from datamodules.multimodal.batch import Prompts, Rows
+from engine.exported import Exported
 from engine.frozen_weights import frozen_fingerprints
 from engine.module import LockstepModule
 from engine.sharded_strategy import is_fsdp, weights_are_shared
 from lightning_modules.multimodal.base_identity import base_identity, check_base, folder_of, weights_identity
+from lightning_modules.multimodal.card import described_parts, licences
 from lightning_modules.multimodal.earlier_stage import Origin, base_was_trained, read_stage, take_over
 from lightning_modules.multimodal.export import export
 from lightning_modules.multimodal.language_model import LanguageModel, LanguageModelSettings
@@ -186,7 +188,7 @@ class ComposedModule(LockstepModule):
             self._base_has_changed = base_was_trained(self, checkpoint)
         super().on_load_checkpoint(checkpoint)
 
-    def export(self, folder: Path, merge: bool) -> None:
+    def export(self, folder: Path, merge: bool) -> Exported:
         if self._base_has_changed and not merge and self.language_model_settings.trainable in ("none", "lora"):
             raise ValueError(
                 f"the language model has been trained in an earlier stage, so what was trained since does not belong "
@@ -202,6 +204,13 @@ class ComposedModule(LockstepModule):
         }
         end = tokenizer.end_of_turn
         export(folder, self.language_model, tokenizer.tokenizer, end, self.own_networks, settings, merge)
+        trainable = self.language_model_settings.trainable
+        return described_parts(type(self).__name__, trainable, merge, settings, licences(self.pretrained))
+
+    @property
+    def pretrained(self) -> dict[str, str | None]:
+        """Where each part's weights come from, None where they began with random ones."""
+        return {"language_model": self.language_model_settings.path}
 
     @property
     def own_networks(self) -> dict[str, nn.Module]:

@@ -8,15 +8,13 @@
 
 import json
 import logging
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from engine.durable_file import beside, flush_folder, remove
+from engine.durable_file import remove
 from lightning_modules.multimodal.language_model import LanguageModel
 
 if TYPE_CHECKING:
@@ -39,56 +37,36 @@ def export(
     """Uses the language model up: its adapters are merged, its weights get one format.
 
     What is written of the language model: adapters, without the model that they belong to, if it trained with adapters;
-    nothing but its tokenizer if it is frozen; otherwise all of it. The directory is there whole or not at all.
+    nothing but its tokenizer if it is frozen; otherwise all of it.
 
     Args:
+        folder: is there, and empty.
         end_of_turn: the token that ends an answer, for `generate` of transformers.
         networks: encoder and projector by name.
         settings: how they are built, for the JSON.
         merge: write the whole language model in any case, with the adapters merged into its weights.
 
     Raises:
-        FileExistsError: there is something at `folder` already.
         ValueError: the adapters are of no use without the language model, which has no files.
     """
     from safetensors.torch import save_model
 
     _require_base(language_model, merge)
-    with new_directory(folder) as hidden:
-        (hidden / MODALITY).mkdir()
-        _write_language_model(language_model, hidden, end_of_turn, merge)
-        tokenizer.save_pretrained(hidden)
-        for name, network in networks.items():
-            save_model(network, str(hidden / MODALITY / f"{name}.safetensors"))
-        text = json.dumps(settings, indent=2, ensure_ascii=False)
-        (hidden / MODALITY / "settings.json").write_text(text + "\n", encoding="utf-8")
+    without_progress_bars()
+    (folder / MODALITY).mkdir()
+    _write_language_model(language_model, folder, end_of_turn, merge)
+    tokenizer.save_pretrained(folder)
+    for name, network in networks.items():
+        save_model(network, str(folder / MODALITY / f"{name}.safetensors"))
+    text = json.dumps(settings, indent=2, ensure_ascii=False)
+    (folder / MODALITY / "settings.json").write_text(text + "\n", encoding="utf-8")
 
 
-@contextmanager
-def new_directory(folder: Path) -> Iterator[Path]:
-    """Gives a folder to write to, which becomes `folder` when all is on the disk; nothing of it stays otherwise.
-
-    Raises:
-        FileExistsError: there is something at `folder` already.
-    """
+def without_progress_bars() -> None:
+    """Of transformers, while it writes files."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
-    if folder.exists():
-        raise FileExistsError(f"{folder} is there already; export writes a new directory")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    hidden = beside(folder)
-    remove(hidden)
-    hidden.mkdir()
-    try:
-        yield hidden
-        _flush(hidden)
-        os.rename(hidden, folder)
-    except BaseException:
-        remove(hidden)
-        raise
-    flush_folder(folder.parent)
-    log.info("exported to %s", folder)
 
 
 def _write_language_model(language_model: LanguageModel, folder: Path, end_of_turn: int, merge: bool) -> None:
@@ -122,13 +100,3 @@ def _require_base(language_model: LanguageModel, merge: bool) -> None:
             "others that chats have, %s",
             language_model.widened, settings.path, advice,
         )  # fmt: skip
-
-
-def _flush(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
-        else:
-            flush_folder(path)
-    flush_folder(folder)

@@ -71,6 +71,10 @@ class ImageModule(ComposedModule):
         shape, normalisation = tower.shape._asdict(), tower.normalisation._asdict()
         return {**asdict(self.vision_tower_settings), **shape, **normalisation, "max_tiles": self.data.max_tiles}
 
+    @property
+    def pretrained(self) -> dict[str, str | None]:
+        return {"vision_tower": self.vision_tower_settings.path, **super().pretrained}
+
     @cached_property
     def tower(self) -> dict[str, Any]:
         """What identifies the vision tower that this one is built on."""

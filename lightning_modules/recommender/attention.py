@@ -53,6 +53,8 @@ class TimeIntervalAttention(nn.Module):
     queries, and there is an output projection, as in StandardAttention, so that the two differ in time alone.
     """
 
+    attend = staticmethod(causal_attention)  # an exported graph has its own
+
     def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
@@ -65,7 +67,7 @@ class TimeIntervalAttention(nn.Module):
         key = key + context.position_keys.to(key.dtype)
         value = value + context.position_values.to(value.dtype)
         query, key, value = (split_heads(part, self.num_heads) for part in (query, key, value))
-        mixed = causal_attention(query, key, value, self.dropout if self.training else 0.0, context.relations)
+        mixed = self.attend(query, key, value, self.dropout if self.training else 0.0, context.relations)
         return self.output(join_heads(mixed))
 
 

@@ -60,6 +60,8 @@ class ManifoldHyperConnection(nn.Module):
         iterations: of Sinkhorn-Knopp.
     """
 
+    balance = staticmethod(sinkhorn)  # an exported graph has its own
+
     def __init__(self, hidden_size: int, streams: int = 4, iterations: int = 20) -> None:
         super().__init__()
         if streams < 1 or iterations < 1:
@@ -116,7 +118,8 @@ class ManifoldHyperConnection(nn.Module):
         alpha = torch.cat([gate.expand(part) for gate, part in zip(alpha, parts, strict=True)])
         logits = alpha.unsqueeze(1) * dynamic + bias.unsqueeze(1)
         pre, post, residual = logits.split(parts)
-        return Coefficients(pre.sigmoid(), 2 * post.sigmoid(), sinkhorn(residual.unflatten(0, (n, n)), self.iterations))
+        mixing = self.balance(residual.unflatten(0, (n, n)), self.iterations)
+        return Coefficients(pre.sigmoid(), 2 * post.sigmoid(), mixing)
 
 
 def _observe(coefficients: Coefficients, flat: Tensor) -> Observation:

@@ -1,27 +1,33 @@
 """The recommender's LightningModule: SASRec and TiSASRec, each with or without hyper-connections."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from datamodules.recommender.batch import RankingBatch, Scorer, TrainBatch
 from engine.exact_mean import LossSum
 from engine.examples import Example
+from engine.exported import Exported
 from engine.module import LockstepModule
+from engine.sampling import Draw
 from engine.shown_samples import ShownSamples
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
+from lightning_modules.recommender.card import described
 from lightning_modules.recommender.checkpoint_identity import (
     architecture_identity,
     check_architecture,
     check_items,
     items_identity,
 )
-from lightning_modules.recommender.shown_users import ShownUser, example, shown_user
+from lightning_modules.recommender.export import Recommender, export, graph_inputs
 from lightning_modules.recommender.losses import LOSSES, LossName, cross_entropy
 from lightning_modules.recommender.network import Attention, Norm, Residual, SequenceEncoder
 from lightning_modules.recommender.ranking import RankingMetrics, candidate_ranks, ranks
+from lightning_modules.recommender.shown_users import ShownUser, example, shown_user
 
 _BASELINE_METRICS = ("hr@1", "hr@10", "ndcg@10", "mrr@10")
 
@@ -268,6 +274,25 @@ class SequentialRecommender(LockstepModule):
                 answer["title"] = catalog.titles[item - 1]
             answers.append(answer)
         return answers
+
+    # -- other forms -------------------------------------------------------------------------------------------------
+
+    def export(self, folder: Path, merge: bool) -> Exported:
+        """Writes a graph for onnxruntime, and the weights."""
+        if merge:
+            raise ValueError("export --merge: a recommender has no language model that anything could be merged into")
+        recommender = Recommender(self.encoder, self.architecture, self.data.catalog, self.top_k, self.remove_seen)
+        histories = self._some_histories()
+        checked = export(recommender, folder, histories)
+        return described(recommender, list(graph_inputs(histories, recommender)), checked)
+
+    def _some_histories(self) -> RankingBatch:
+        """Of users from the whole validation set; fewer if there are millions of items to score."""
+        self.data.setup("validate")
+        users, number = len(self.data.validation_set), max(8, min(256, (1 << 25) // self.data.catalog.num_items))
+        if not users:
+            raise ValueError("export: the validation set is empty, so there is no history to compare the export with")
+        return self.data.validation_set[Draw(0, np.linspace(0, users - 1, min(number, users)).astype(np.int64))]
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,103 @@
+"""What the model card says of an exported recommender."""
+
+from engine.exported import Exported
+from lightning_modules.recommender.export import Recommender
+
+_NAMES = {"standard": "SASRec", "time_interval": "TiSASRec"}
+_SOURCES = {
+    "standard": 'SASRec (Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018)',
+    "time_interval": 'TiSASRec (Li, Wang and McAuley, "Time Interval Aware Self-Attention for Sequential '
+    'Recommendation", WSDM 2020)',
+    "mhc": 'manifold-constrained hyper-connections (Xie et al., "mHC: Manifold-Constrained Hyper-Connections", '
+    "arXiv 2512.24880)",
+}
+_FILES = {
+    "model.onnx": "the scoring graph, for onnxruntime in any language",
+    "model.safetensors": "the encoder's weights",
+    "config.json": "how the encoder is built; inputs and outputs of the graph",
+    "items.json": "the items' own ids (and titles); item 1 is the first",
+}
+_INPUTS = {
+    "items": "int64 [batch, length]: numbers of the last events' items, the oldest first, at most `max_length`; "
+    "shorter rows are filled with 0 on the right",
+    "times": "int64 [batch, length]: seconds of these events; shorter rows repeat their last one",
+    "time_scale": "int64 [batch]: the smallest gap in seconds between two events of the whole history that is not 0; "
+    "1 if there is none",
+    "seen": "int64 [batch, any]: items that are not to be recommended, filled with 0",
+}
+_USAGE = """Without Lockstep, with `pip install onnxruntime numpy`, in this directory:
+
+```python
+import json
+
+import numpy as np
+import onnxruntime
+
+settings = json.load(open("config.json", encoding="utf-8"))
+ids = json.load(open("items.json", encoding="utf-8"))["ids"]
+numbers = {{item: number for number, item in enumerate(ids, start=1)}}
+session = onnxruntime.InferenceSession("model.onnx")
+
+history = [({first!r}, 1767225600), ({second!r}, 1767229200)]  # own ids and seconds, the oldest first
+items = np.array([[numbers[item] for item, _ in history]])
+times = np.array([[time for _, time in history]])
+gaps = np.diff(times[0])
+last = settings["max_length"]
+inputs = {{
+    "items": items[:, -last:],
+    "times": times[:, -last:],
+    "time_scale": np.array([gaps[gaps > 0].min() if (gaps > 0).any() else 1]),
+    "seen": items,
+}}
+inputs = {{name: inputs[name] for name in settings["inputs"]}}
+top_items, top_scores = session.run(["top_items", "top_scores"], inputs)
+recommended = [
+    (ids[item - 1], float(score)) for item, score in zip(top_items[0], top_scores[0]) if score > -np.inf
+]
+print(recommended)
+```
+
+With Lockstep:
+
+```python
+from lightning_modules.recommender.exported import load_recommender
+
+model = load_recommender(".")
+print(model.recommend(items=[{first!r}, {second!r}], times=[1767225600, 1767229200]))
+```
+
+Inputs of the graph:
+
+{inputs}
+
+Outputs: `scores` float32 [batch, items + 1], by item number (column 0 is -inf); `top_items` int64 and `top_scores`
+float32 [batch, {top_k}], {competition}the best first (-inf where there are no more). A row without events gets scores
+that mean nothing."""
+
+
+def described(recommender: Recommender, inputs: list[str], checked: str) -> Exported:
+    """
+    Args:
+        inputs: of the graph.
+        checked: what has been compared.
+    """
+    architecture, catalog = recommender.architecture, recommender.catalog
+    attention, residual = architecture["attention"], architecture["residual"]
+    sources = [_SOURCES[attention]] + ([_SOURCES["mhc"]] if residual == "mhc" else [])
+    title = _NAMES[attention] + (" with hyper-connections" if residual == "mhc" else "")
+    example = [str(item) for item in catalog.item_ids[:2]]
+    usage = _USAGE.format(
+        first=example[0],
+        second=example[-1],
+        inputs="\n".join(f"- `{name}`: {_INPUTS[name]}" for name in inputs),
+        top_k=min(recommender.top_k, catalog.num_items),
+        competition="without what is in `seen`, " if recommender.remove_seen else "",
+    )
+    content = (
+        f"A sequential recommender: from the last {catalog.max_length} events of a user it scores "
+        f"{catalog.num_items:,} items as the next one. Its network is {' with '.join(sources)}. It knows the items of "
+        "its training data and no others, and recommends what people like those in the data chose next; it has not "
+        "been examined for unequal treatment of users or of items."
+    )
+    tags = "recommendation", _NAMES[attention].lower()
+    return Exported(title, content, _FILES, usage, library="onnx", tags=tags, checked=checked)
