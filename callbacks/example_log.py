@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
+from callbacks.example_sheet import draw, text
 from engine.durable_file import beside, remove, remove_leftovers
 from engine.events import event
 from engine.examples import Example
@@ -21,6 +23,9 @@ log = logging.getLogger("lockstep")
 
 FOLDER = "examples"
 """Of a run's folder."""
+
+TAG = "val/examples"
+"""Where TensorBoard and its like have them."""
 
 _MOST_FILES = 32
 """Validations that are kept; then every second one of them goes, but never the first and the newest."""
@@ -64,6 +69,7 @@ class ExampleLog(Callback):
         examples = pl_module.examples()
         if examples and trainer.is_global_zero:
             self._write(Path(trainer.default_root_dir), trainer.global_step, examples)
+            _show(trainer.loggers, trainer.global_step, examples)
 
     @staticmethod
     def _shows(pl_module: Any) -> bool:
@@ -96,6 +102,16 @@ class ExampleLog(Callback):
             remove(one)
 
 
+def _show(loggers: Sequence[Logger], step: int, examples: Sequence[Example]) -> None:
+    """In TensorBoard as text and, where there are pictures, beside them."""
+    sheet = draw(examples) if any(example.picture for example in examples) else None
+    for logger in loggers:
+        if isinstance(logger, TensorBoardLogger):
+            logger.experiment.add_text(TAG, text(examples), step)
+            if sheet is not None:
+                logger.experiment.add_image(TAG, sheet, step, dataformats="HWC")
+
+
 def example_files(run: Path) -> list[tuple[int, Path]]:
     """(step, file), ascending, of a run's folder."""
     found = ((_NAME.fullmatch(file.name), file) for file in (run / FOLDER).glob("val-*.json"))
@@ -103,6 +119,11 @@ def example_files(run: Path) -> list[tuple[int, Path]]:
 
 
 def as_json(example: Example) -> dict[str, Any]:
-    """With the picture in base64."""
+    """With the picture in base64, and question marks for half characters, which no file can hold."""
     picture = example.picture and base64.b64encode(example.picture).decode("ascii")
-    return {**example._asdict(), "picture": picture}
+    texts = {name: _whole(said) for name, said in example._asdict().items() if isinstance(said, str)}
+    return {**example._asdict(), **texts, "picture": picture}
+
+
+def _whole(said: str) -> str:
+    return said.encode("utf-8", "replace").decode("utf-8")

@@ -16,3 +16,5 @@ class Example(NamedTuple):
     """None where an answer is neither right nor wrong."""
     picture: bytes | None = None
     """A PNG file: the image, the page, the curves."""
+    blind: str | None = None
+    """What the model answers without having seen that; None where it is not asked so."""

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from datamodules.document_qa.ablation import Ablation
 from datamodules.document_qa.batch import AnswerRecord, Said
@@ -15,14 +15,10 @@ from datamodules.document_qa.question import Question, QuestionSet
 from datamodules.document_qa.reports.prediction_line import prediction_line
 from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
 from datamodules.multimodal.image_datamodule import ImageDataModule
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from engine.examples import Example
+from engine.pictures import png
 
 Split = Literal["train", "validation", "test", "predict"]
-
-_SHOWN_PAGES = 4
-"""Of a context, where an answer is shown."""
 
 _DECIDES = (
     "context", "retriever", "answer_with", "list_options", "option_orders", "prompt_language", "system", "max_tiles",
@@ -67,23 +63,25 @@ class AnsweredQuestions(ImageDataModule):
         """What `predict` writes of an answer."""
         return {**self.describe(record.sample), **prediction_line(self.question(record.sample), record)}
 
-    def shown(self, record: AnswerRecord) -> tuple[str, list["Image"], str, str, str, str, bool | None]:
-        """To be looked at: name, pages, question, right answer, what was said, and without a document; whether right.
-
-        The pages are as they are shown to the model, altered and ablated.
-        """
-        question, document = self.question(record.sample), self.evaluated.readings.reading(0, record.sample).document
-        alone = record.question_only
-        right = grade(question, record.whole).right
-        return (
-            f"{record.sample} {question.source or ''}".strip(),
-            [document.picture(page) for page in record.pages[:_SHOWN_PAGES]],
-            "\n".join([question.question, *question.options]),
-            question.answer or "",
-            said_in_words(question, record.whole),
-            "" if alone is None else said_in_words(question, alone),
-            None if right is None else right == 1.0,
+    def example(self, record: AnswerRecord) -> Example:
+        """A question with the page that is most likely to answer it, as the model is shown it, altered and ablated."""
+        question = self.question(record.sample)
+        alone, right = record.question_only, grade(question, record.whole).right
+        return Example(
+            name=f"{record.sample} {question.source or ''}".strip(),
+            question="\n".join([question.question, *question.options]),
+            expected=question.answer or "",
+            answer=said_in_words(question, record.whole),
+            right=None if right is None else right == 1.0,
+            picture=self._best_page(record),
+            blind=None if alone is None else said_in_words(question, alone),
         )
+
+    def _best_page(self, record: AnswerRecord) -> bytes | None:
+        if not record.pages:
+            return None
+        best = next((page for page in record.ranked if page in record.pages), record.pages[0])
+        return png(self.evaluated.readings.reading(0, record.sample).document.picture(best))
 
     def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
         """{name: figure} of all records of an evaluation."""

@@ -10,6 +10,7 @@ from datamodules.multimodal.chat_sets import ChatExamples, ChatQuestions, ChatSo
 from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
 from datamodules.multimodal.tokenizer import ChatTokenizer, load_tokenizer
 from engine.datamodule import LockstepDataModule
+from engine.examples import Example
 
 
 class MultimodalDataModule(LockstepDataModule):
@@ -82,6 +83,11 @@ class MultimodalDataModule(LockstepDataModule):
     @abstractmethod
     def describe(self, row: int) -> dict[str, Any]:
         """What `predict` writes beside the answer to its row."""
+
+    def example(self, sample: int, text: str, blind: str) -> Example:
+        """What is shown of a sample of the set that is evaluated, and of what the model answers; only where answers are
+        graded one by one."""
+        raise NotImplementedError
 
     @cached_property
     def tokenizer(self) -> ChatTokenizer:

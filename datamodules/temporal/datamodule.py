@@ -16,11 +16,14 @@ from datamodules.temporal.channels import CHANNELS, Format
 from datamodules.temporal.curriculum import Curriculum
 from datamodules.temporal.facts import Task
 from datamodules.temporal.grading import OUTCOMES, grade
+from datamodules.temporal.picture import draw
 from datamodules.temporal.records import answer_figures, answer_record, question_record
 from datamodules.temporal.report import write_data_report, write_prediction_report
 from datamodules.temporal.samples import GENERATOR_VERSION, PLACEHOLDER, Split, Synthesis
 from datamodules.temporal.source import TimelineQuestions, Timelines
 from datamodules.temporal.timelines import RecordedTimelines
+from engine.examples import Example
+from engine.pictures import png
 
 log = logging.getLogger("lockstep")
 
@@ -162,6 +165,19 @@ class ResourceTimelines(MultimodalDataModule):
     def right_answer(self, sample: int) -> str:
         """What the curve says, by rule."""
         return self.evaluated.sample(0, sample).answer
+
+    def example(self, sample: int, text: str, blind: str) -> Example:
+        source = self.evaluated
+        shown = answer_record(sample, source.sample(0, sample), source.timelines.notation, text, blind)
+        return Example(
+            name=f"{sample} {shown.task}",
+            question=shown.question,
+            expected=shown.truth,
+            answer=text,
+            right=not shown.errors,
+            picture=png(draw(shown)),
+            blind=blind,
+        )
 
     def describe(self, row: int) -> Mapping[str, Any]:
         return self.evaluated.rows[row].record

@@ -10,6 +10,8 @@ from datamodules.multimodal.chat import Message
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.multimodal.report import figures_of
 from datamodules.vision_language.report import AnsweredQuestion, is_right, write_prediction_report
+from engine.examples import Example
+from engine.pictures import png
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,6 +44,18 @@ class ImageQuestions(ImageDataModule):
     def is_right(self, sample: int, text: str) -> bool | None:
         """Whether an answer is; None where the right one is not known."""
         return is_right(self.grade(sample, text))
+
+    def example(self, sample: int, text: str, blind: str) -> Example:
+        images = self.images(sample)
+        return Example(
+            name=f"{sample} {self.kind(sample)}".strip(),
+            question=self.question(sample),
+            expected=self.right_answer(sample),
+            answer=text,
+            right=self.is_right(sample, text),
+            picture=png(*images) if images else None,
+            blind=blind,
+        )
 
     def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
         """Writes the first questions of the test with their pictures, the right answers, and what was answered.

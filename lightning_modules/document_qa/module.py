@@ -6,19 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
 from datamodules.document_qa.batch import AnswerRecord, Asked, OptionExamples
 from datamodules.multimodal.batch import IGNORE, Examples
 from engine.exact_mean import LossSum
+from engine.examples import Example
 from engine.gather import gathered, gathered_objects
+from engine.shown_samples import chosen
 from lightning_modules.document_qa import losses
 from lightning_modules.document_qa.answering import Answering
 from lightning_modules.document_qa.losses import Loss
 from lightning_modules.document_qa.prompt_parts import Part
-from lightning_modules.multimodal import answer_sheet
-from lightning_modules.multimodal.answer_sheet import ShownAnswer
 from lightning_modules.multimodal.image_chat_module import ImageChatModule
 from lightning_modules.multimodal.language_model import Criterion, LanguageModelSettings, cross_entropy
 from lightning_modules.multimodal.projector import ProjectorSettings
@@ -42,7 +41,6 @@ class DocumentReader(ImageChatModule):
         contrast_weight: of the choice in `contrastive_options`, beside the answer's cross-entropy.
         evidence_questions: first questions of a test whose evidence is looked for: each is asked once more for every chunk of its context, without it; at most data.context.evidence_chunks.
         predict_evidence: whether `predict` looks for the evidence of all its questions: as often as a context has chunks, each question is read once more.
-        shown_answers: samples of each validation that TensorBoard shows with what was answered (val/answers).
         training: see ImageModule, ChatModule and LockstepModule.
     """  # noqa: E501
 
@@ -57,22 +55,21 @@ class DocumentReader(ImageChatModule):
         contrast_weight: float = 1.0,
         evidence_questions: int = 0,
         predict_evidence: bool = True,
-        shown_answers: int = 8,
         **training: Any,
     ) -> None:
         super().__init__(language_model, vision_tower, projector, **training)
         if not 0 <= smoothing < 1:
             raise ValueError(f"model.init_args.smoothing is a share, from 0 to below 1; got {smoothing}")
         not_negative = {"focal_gamma": focal_gamma, "contrast_weight": contrast_weight}
-        not_negative |= {"evidence_questions": evidence_questions, "shown_answers": shown_answers}
+        not_negative["evidence_questions"] = evidence_questions
         for name, value in not_negative.items():
             if value < 0:
                 raise ValueError(f"model.init_args.{name} must not be negative, got {value}")
         self.loss: Loss = loss
         self.contrast_weight = contrast_weight
         self.evidence_questions, self.predict_evidence = evidence_questions, predict_evidence
-        self.shown_answers = shown_answers
         self._records: list[AnswerRecord] = []
+        self._shown: list[AnswerRecord] = []
         criteria = {"label_smoothing": losses.label_smoothing(smoothing), "focal": losses.focal(focal_gamma)}
         self.criterion: Criterion = criteria.get(loss, cross_entropy)
 
@@ -120,9 +117,12 @@ class DocumentReader(ImageChatModule):
         self._evaluate(batch)
 
     def on_validation_epoch_end(self) -> None:
-        records = self._end_evaluation("val")
-        if self.trainer.is_global_zero and not self.trainer.sanity_checking:
-            self._show([record for record in records if record.sample < self.shown_answers])
+        records = {record.sample: record for record in self._end_evaluation("val")}
+        self._shown = [records[sample] for sample in chosen(records, self.shown_samples.number)]
+
+    def examples(self) -> list[Example]:
+        """Questions with the right answers, the model's, and what it says without the document."""
+        return [self.data.example(record) for record in self._shown] if self.trainer.is_global_zero else []
 
     def on_test_epoch_start(self) -> None:
         self._begin_evaluation()
@@ -150,15 +150,6 @@ class DocumentReader(ImageChatModule):
             figure = torch.tensor(value, dtype=torch.float32, device=self.device)
             self.log(f"{stage}/{name}", figure, prog_bar=(stage, name) == ("val", "accuracy"), batch_size=1)
         return records
-
-    def _show(self, records: list[AnswerRecord]) -> None:
-        """Into TensorBoard: one image of the answers with the pages that they rest on, and the same as text."""
-        sheet = [ShownAnswer(*self.data.shown(record)) for record in records]
-        for logger in self.loggers:
-            if sheet and isinstance(logger, TensorBoardLogger):
-                step = self.global_step
-                logger.experiment.add_image("val/answers", answer_sheet.draw(sheet), step, dataformats="HWC")
-                logger.experiment.add_text("val/answers", answer_sheet.text(sheet), step)
 
     # -- prediction --------------------------------------------------------------------------------------------------
 

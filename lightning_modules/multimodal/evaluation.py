@@ -1,13 +1,14 @@
 """What an evaluation finds out: the points of everybody who answered, and the answers."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from engine.gather import gathered_objects
+from engine.shown_samples import chosen
 from lightning_modules.multimodal.tally import Tally
 
 MODEL, BLIND = "", "blind"
@@ -62,10 +63,13 @@ class Evaluation(nn.Module):
         """For reports."""
         self._answers.append(answer)
 
-    def answers(self, first: int | None = None) -> list[Answer]:
-        """Those to the `first` samples, or all, of all processes, in the samples' order. Every process must ask."""
-        own = [answer for answer in self._answers if first is None or answer.sample < first]
-        return sorted(answer for process in gathered_objects(own) for answer in process)
+    def answers(self, number: int | None = None) -> list[Answer]:
+        """Those to `number` samples, see engine.shown_samples, or all, of all processes, in the samples' order.
+
+        Every process must ask.
+        """
+        answers = gathered_objects(_chosen(self._answers, number))
+        return _chosen((answer for process in answers for answer in process), number)
 
     def figures(self) -> Iterator[tuple[str, dict[str, float]]]:
         """(who, {name: figure}), with the perplexity beside each loss. Every process must ask."""
@@ -75,6 +79,11 @@ class Evaluation(nn.Module):
             for name, value in losses.items():
                 figures[name.removesuffix("loss") + "perplexity"] = math.exp(min(value, 700.0))
             yield system, figures
+
+
+def _chosen(answers: Iterable[Answer], number: int | None) -> list[Answer]:
+    found = {answer.sample: answer for answer in answers}
+    return [found[sample] for sample in (sorted(found) if number is None else chosen(found, number))]
 
 
 def _key(system: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from datamodules.multimodal.batch import Prompts, Questions
+from engine.examples import Example
 from lightning_modules.multimodal.chat_module import ChatModule
 from lightning_modules.multimodal.evaluation import BLIND, MODEL, Answer, Evaluation
 from lightning_modules.multimodal.splice import Features
@@ -20,9 +21,6 @@ class MultimodalModule(ChatModule):
     is often right, and its perplexity good.
     """
 
-    shown_answers = 0
-    """See `show`."""
-
     evaluation: Evaluation
 
     # -- what a family says ------------------------------------------------------------------------------------------
@@ -30,9 +28,6 @@ class MultimodalModule(ChatModule):
     def baseline_answers(self, sample: int) -> dict[str, str]:
         """{name: what somebody else answers}, to be graded beside the model."""
         return {}
-
-    def show(self, answers: list[Answer]) -> None:
-        """Called on the first process after a validation, with the answers to its first `shown_answers` samples."""
 
     def report(self, answers: list[Answer]) -> None:
         """Called on the first process after a test, with the answers of all processes in the order of the samples."""
@@ -53,10 +48,11 @@ class MultimodalModule(ChatModule):
 
     def on_validation_epoch_end(self) -> None:
         self._end_evaluation("val")
-        if self.shown_answers and not self.trainer.sanity_checking:
-            answers = self.evaluation.answers(self.shown_answers)
-            if self.trainer.is_global_zero:
-                self.show(answers)
+
+    def examples(self) -> list[Example]:
+        """Questions with the right answers, the model's, and what it says blind."""
+        answers = self.evaluation.answers(self.shown_samples.number)
+        return [self.data.example(*answer) for answer in answers] if self.trainer.is_global_zero else []
 
     def on_test_epoch_start(self) -> None:
         self._begin_evaluation()

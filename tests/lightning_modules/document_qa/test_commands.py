@@ -41,16 +41,22 @@ def shown_in(folder):
 
     events = EventAccumulator(str(folder), size_guidance={"images": 0, "tensors": 0})
     events.Reload()
-    return events.Images("val/answers"), events.Tensors("val/answers/text_summary")
+    return events.Images("val/examples"), events.Tensors("val/examples/text_summary")
 
 
 def test_a_run_shows_predicts_and_reports(lockstep, tmp_path):
-    options = [*write_config(tmp_path, shown_answers=3, evidence_questions=5), *QUICK]
+    options = [*write_config(tmp_path, evidence_questions=5), *QUICK, "--example_log.number", "3"]
     run = lockstep("fit", *options, name="a")
     (_, picture), (_, text) = shown_in(run.folder)  # of each of two epochs
     table = text.tensor_proto.string_val[0].decode()
     assert picture.step == text.step == 2 and picture.width > 800
-    assert table.count("\n") == 4 and "What is the bolt made of?" in table and "3 none" not in table
+    assert table.count("\n") == 4 and "What is the mass of the" in table
+    (_, file) = sorted((run.folder / "examples").iterdir())
+    for shown in json.loads(file.read_text(encoding="utf-8"))["examples"]:
+        sample = int(shown["name"].split()[0])
+        question = TinyQuestions(1, 12).questions(0, sample)[0]
+        assert shown["question"].startswith(question.question) and shown["expected"] == question.answer
+        assert shown["right"] == (shown["answer"] == question.answer) and shown["picture"] and shown["blind"]
 
     lockstep("test", *options, name="a")
     found = (run.folder / "metrics.jsonl").read_text().splitlines()[-1]

@@ -96,7 +96,7 @@ def test_losses_differ_and_settings_count():
     ("setting", "value"),
     [
         ("smoothing", 1.0), ("smoothing", -0.1), ("focal_gamma", -1.0), ("contrast_weight", -1.0),
-        ("evidence_questions", -1), ("shown_answers", -1), ("max_new_tokens", 0),
+        ("evidence_questions", -1), ("max_new_tokens", 0),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(setting, value):

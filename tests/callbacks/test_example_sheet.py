@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lightning_modules.multimodal import fonts
-from lightning_modules.multimodal.answer_sheet import GAP, PICTURE, RIGHT, SMALL, WRONG, ShownAnswer, draw, text
-from tests.coloured_squares import write_config
+from callbacks import fonts
+from callbacks.example_sheet import GAP, PICTURE, RIGHT, WRONG, draw, text
+from engine.examples import Example
+from engine.pictures import SMALLEST, png
 
 RED = Image.new("RGB", (32, 32), (220, 30, 30))
 
 
 def answer(right=True, pictures=(RED,), **texts):
-    said = {"question": "what is it?", "truth": "red", "answer": "red", "blind": "blue", **texts}
-    return ShownAnswer("7", pictures, right=right, **said)
+    said = {"question": "what is it?", "expected": "red", "answer": "red", "blind": "blue", **texts}
+    return Example("7", right=right, picture=png(*pictures) if pictures else None, **said)
 
 
 def test_each_answer_has_its_picture_and_an_edge_that_says_whether_it_is_right():
@@ -23,7 +24,7 @@ def test_each_answer_has_its_picture_and_an_edge_that_says_whether_it_is_right()
     edges = [tuple(sheet[number * strip + strip // 2, 1]) for number in range(3)]
     assert edges[:2] == [RIGHT, WRONG] and edges[2] not in (RIGHT, WRONG)
     for number in range(3):
-        place = sheet[number * strip + GAP : number * strip + GAP + SMALL, GAP : GAP + SMALL]
+        place = sheet[number * strip + GAP : number * strip + GAP + SMALLEST, GAP : GAP + SMALLEST]
         assert (place == (220, 30, 30)).all(), "a small picture in whole multiples of its pixels"
 
 
@@ -92,48 +93,3 @@ def test_letters_that_some_font_has_are_drawn():
     for letter in letters:
         ((font, piece),) = fonts.pieces(letter)
         assert piece == letter and fonts._has(font, letter)
-
-
-# -- in a run --------------------------------------------------------------------------------------------------------
-
-
-def shown_in(folder):
-    """[(step, picture)] and [(step, text)] of val/answers."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(folder), size_guidance={"images": 0, "tensors": 0})
-    events.Reload()
-    pictures = [(event.step, event.encoded_image_string) for event in events.Images("val/answers")]
-    texts = [
-        (event.step, event.tensor_proto.string_val[0].decode())
-        for event in events.Tensors("val/answers/text_summary")
-    ]
-    return pictures, texts
-
-
-def test_a_run_shows_the_first_answers_of_each_validation(lockstep, tmp_path):
-    options = [*write_config(tmp_path, shown_answers=3), "--trainer.max_steps", "8"]
-    options += ["--data.init_args.images", "[1, 0, 2]"]
-    pictures, texts = shown_in(lockstep("fit", *options, name="a").folder)
-    assert [step for step, _ in pictures] == [step for step, _ in texts] == [4, 8]
-    lines = texts[-1][1].splitlines()[2:]
-    assert [line.split(" | ")[0] for line in lines] == ["| 0", "| 1", "| 2"]
-    assert all("what colours ?" in line and ("right" in line or "WRONG" in line) for line in lines)
-    assert "none" in lines[1]
-    none = lockstep("fit", *options, "--model.init_args.shown_answers", "0", name="b")
-    with pytest.raises(KeyError):
-        shown_in(none.folder)
-    with pytest.raises(ValueError, match="shown_answers is a number of samples"):
-        lockstep("fit", *options, "--model.init_args.shown_answers", "-1", name="c")
-
-
-@pytest.mark.distributed
-def test_two_processes_show_the_same(launch, tmp_path, monkeypatch):
-    from tests.conftest import REPOSITORY
-
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    options = [*write_config(tmp_path), "--trainer.max_steps", "4", "--data.init_args.evaluation_batch_size", "8"]
-    one = launch("fit", *options, name="one")
-    two = launch("fit", *options, name="two", processes=2)
-    assert [shown.count("\n") for _, shown in shown_in(one.folder)[1]] == [9]
-    assert shown_in(one.folder) == shown_in(two.folder)

@@ -1,6 +1,7 @@
-"""Answers beside their pictures: one image to look at in TensorBoard, and the same as text."""
+"""Examples beside their pictures: one image to look at in TensorBoard, and the same as text."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import io
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
 from itertools import islice
@@ -9,66 +10,55 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_modules.multimodal.fonts import length, pieces, printable
+from callbacks.fonts import length, pieces, printable
+from engine.examples import Example
+from engine.pictures import fitted
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
 PICTURE, TEXT, GAP = 224, 620, 14  # pixels: edge of a picture's place, width of the texts, and what lies between
-SMALL = 128  # pixels that a smaller picture is enlarged to
 LINE = 20  # pixels
 LABEL = 84  # pixels of the column in which a line says what it is
 LONGEST = 12  # lines of one text
 PAPER, INK, FAINT, RULE = (255, 255, 255), (28, 33, 38), (91, 101, 112), (213, 218, 224)
 RIGHT, WRONG = (10, 122, 75), (180, 35, 24)
 
-
 _MARKDOWN = {ord(letter): f"&#{ord(letter)};" for letter in "\\`*_[]()!|~:"}
 """What has a meaning in Markdown or makes an address a link, as what it looks like."""
 
-
-class ShownAnswer(NamedTuple):
-    """What was asked, what is right, and what was said."""
-
-    name: str
-    pictures: Sequence["Image"]
-    question: str
-    truth: str
-    answer: str
-    blind: str
-    right: bool | None  # None where it was not graded
-
-    @property
-    def verdict(self) -> str:
-        return {True: "right", False: "WRONG", None: "not graded"}[self.right]
+_VERDICTS = {True: "right", False: "WRONG", None: "not graded"}
 
 
-def draw(answers: Sequence[ShownAnswer]) -> NDArray[np.uint8]:
-    """[height, width, 3]: a strip for each answer, its pictures on the left. Wrong ones have a red edge and say so."""
+def draw(examples: Sequence[Example]) -> NDArray[np.uint8]:
+    """[height, width, 3]: a strip for each example, its picture on the left. Wrong ones have a red edge and say so."""
     from PIL import Image, ImageDraw
 
-    strips = [_Strip(answer) for answer in answers]
+    strips = [_Strip(example) for example in examples]
     height = sum(strip.height for strip in strips) or LINE
     sheet = Image.new("RGB", (3 * GAP + PICTURE + TEXT, height), PAPER)
     pen, top = ImageDraw.Draw(sheet), 0
     for strip in strips:
-        colour = {True: RIGHT, False: WRONG, None: RULE}[strip.answer.right]
+        colour = {True: RIGHT, False: WRONG, None: RULE}[strip.example.right]
         pen.rectangle((0, top, GAP // 2 - 1, top + strip.height - 2), colour)
         pen.line((0, top + strip.height - 1, sheet.width, top + strip.height - 1), RULE)
-        for picture, (x, y) in strip.pictures:
-            sheet.paste(picture, (GAP + x, top + GAP + y))
+        if strip.picture is not None:
+            sheet.paste(strip.picture, (GAP, top + GAP))
         for number, line in enumerate(strip.lines):
             _write(pen, (2 * GAP + PICTURE, top + GAP + number * LINE), line)
         top += strip.height
     return np.asarray(sheet)
 
 
-def text(answers: Iterable[ShownAnswer]) -> str:
+def text(examples: Sequence[Example]) -> str:
     """A table in Markdown, as TensorBoard shows texts; it has every character, whatever fonts there are."""
-    rows = ["| sample | question | right answer | answer | blind answer | |", "|---|---|---|---|---|---|"]
-    for answer in answers:
-        said = (answer.name, answer.question, answer.truth, answer.answer, answer.blind, answer.verdict)
+    blind = any(example.blind is not None for example in examples)
+    headings = ["sample", "question", "right answer", "answer", *["blind answer"] * blind, ""]
+    rows = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+    for example in examples:
+        said = [example.name, example.question, example.expected, example.answer]
+        said += [*[example.blind or ""] * blind, _VERDICTS[example.right]]
         rows.append("| " + " | ".join(map(_cell, said)) + " |")
     return "\n".join(rows)
 
@@ -80,37 +70,38 @@ class _Line(NamedTuple):
 
 
 class _Strip:
-    """The part of the sheet that belongs to one answer."""
+    """The part of the sheet that belongs to one example."""
 
-    def __init__(self, answer: ShownAnswer) -> None:
-        self.answer = answer
+    def __init__(self, example: Example) -> None:
+        self.example = example
 
     @property
     def height(self) -> int:
-        pictures = max((y + picture.height for picture, (_, y) in self.pictures), default=0)
-        return 2 * GAP + max(pictures, len(self.lines) * LINE)
+        return 2 * GAP + max(0 if self.picture is None else self.picture.height, len(self.lines) * LINE)
 
     @cached_property
-    def pictures(self) -> list[tuple["Image", tuple[int, int]]]:
-        """Pictures in a square grid, each with where it goes."""
-        edge = max(1, int(np.ceil(np.sqrt(len(self.answer.pictures)))))
-        cell = PICTURE // edge
-        return [
-            (_fitted(picture, cell - (edge > 1) * 4), (cell * (place % edge), cell * (place // edge)))
-            for place, picture in enumerate(self.answer.pictures)
-        ]
+    def picture(self) -> "Image | None":
+        from PIL import Image
+
+        picture = self.example.picture
+        return None if picture is None else fitted(Image.open(io.BytesIO(picture)), PICTURE)
 
     @cached_property
     def lines(self) -> list[_Line]:
-        answer = self.answer
-        verdict = {True: RIGHT, False: WRONG, None: FAINT}[answer.right]
+        example = self.example
+        verdict, graded = {True: RIGHT, False: WRONG, None: FAINT}[example.right], example.right is not None
+        picture = "" if example.picture else ", no picture"
         texts = [
-            ("sample", f"{answer.name}: {answer.verdict}" + ("" if answer.pictures else ", no image"), verdict),
-            ("question", answer.question, INK),
-            ("right", answer.truth, RIGHT),
-            ("answer", answer.answer or "(nothing)", verdict if answer.right is not None else INK),
-            ("blind", answer.blind or "(nothing)", FAINT),
+            ("sample", f"{example.name}: {_VERDICTS[example.right]}{picture}", verdict),
+            ("question", example.question, INK),
+            ("right", example.expected, RIGHT),
+            ("answer", example.answer or "(nothing)", verdict if graded else INK),
+            ("blind", example.blind or "(nothing)", FAINT),
         ]
+        if not example.question:
+            del texts[1]
+        if example.blind is None:
+            del texts[-1]
         return [line for label, said, colour in texts for line in _wrapped(label, said, colour)]
 
 
@@ -144,18 +135,6 @@ def _write(pen: "ImageDraw", at: tuple[int, int], line: _Line) -> None:
         for font, piece in pieces(said):
             pen.text((start, y), piece, colour, font)
             start += int(font.getlength(piece))
-
-
-def _fitted(picture: "Image", edge: int) -> "Image":
-    from PIL.Image import Resampling
-
-    picture = picture.convert("RGB")
-    longest = max(picture.size)
-    if longest * 2 <= min(edge, SMALL):  # in whole multiples, so that its pixels can be seen
-        factor = min(edge, SMALL) // longest
-        return picture.resize((picture.width * factor, picture.height * factor), Resampling.NEAREST)
-    scale = min(1.0, edge / longest)
-    return picture.resize([max(1, round(side * scale)) for side in picture.size], Resampling.BILINEAR)
 
 
 def _cell(said: str) -> str:
