@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,16 @@ class Run:
         """{optimizer step: value} of a metric."""
         records = map(json.loads, (self.folder / "metrics.jsonl").read_text().splitlines())
         return {record["step"]: record[metric] for record in records if metric in record}
+
+    @property
+    def starts(self) -> list[int]:
+        """The finished steps after which each start of the run trained on; 0 for one that trained from the beginning.
+
+        Only with a line of the log for each step. A start that trained no step is not in it.
+        """
+        starts = (self.folder / "train.log").read_text(encoding="utf-8").split(" run folder ")[1:]
+        firsts = (re.search(r" step (\d+), epoch \d+: loss", text) for text in starts)
+        return [int(first[1]) - 1 for first in firsts if first]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,25 @@ class SignalAt(At):
 
     def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
         os.kill(os.getpid(), signal.Signals[self.name])
+
+
+class KillsAt(Callback):
+    """A process is killed after each of so many finished steps, once in the life of a run: not again after a restart.
+
+    Args:
+        steps: numbers of finished steps.
+        processes: the process that is killed at each of them.
+    """
+
+    def __init__(self, steps: list[int], processes: list[int]) -> None:
+        self.victims = dict(zip(steps, processes, strict=True))
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        if self.victims.get(trainer.global_step) != trainer.global_rank:
+            return
+        with suppress(FileExistsError):
+            (Path(trainer.default_root_dir) / f"killed-after-{trainer.global_step}").open("x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class RaiseAt(At):
