@@ -24,6 +24,7 @@ for program in slurmctld slurmd srun munged ip; do
     command -v "$program" >/dev/null || absent="$absent $program"
 done
 [ -z "$absent" ] || install "${absent# }" "slurmctld slurmd slurm-client munge iproute2"
+command -v jq >/dev/null || install "jq" "jq"
 
 for program in chromium chromium-browser google-chrome google-chrome-stable; do
     command -v "$program" >/dev/null && exit 0

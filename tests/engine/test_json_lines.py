@@ -41,8 +41,10 @@ def test_a_line_says_who_when_and_what():
 
 def test_whatever_is_said_is_one_line_of_strict_json():
     said = 'first\nsecond\r\x1b[31m\x00 "quoted" \ud800 \u2028 列表'
-    fields = {"train/loss": float("nan"), "train/gradient_norm": np.float32("inf"), "scale": torch.tensor(0.5),
-              "count": np.int64(3), "path": SCHEMA, "many": (1, {2: float("-inf")}), "none": None, "right": True}  # fmt: skip
+    fields = {
+        "train/loss": float("nan"), "train/gradient_norm": np.float32("inf"), "scale": torch.tensor(0.5),
+        "count": np.int64(3), "path": SCHEMA, "many": (1, {2: float("-inf")}), "none": None, "right": True,
+    }  # fmt: skip
     line = written(record("%s", said, fields=fields))
     assert line["message"] == said
     found = line["fields"]
