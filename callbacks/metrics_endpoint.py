@@ -10,6 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from callbacks.run_metrics import RunMetrics
 from callbacks.watchdog import PREPARING, Watchdog
+from engine.early_lines import repeat_early_lines
 from engine.gather import gathered_objects
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class MetricsEndpoint(Callback):
         if refused:
             self._close()
             raise ValueError(f"metrics_endpoint: {refused[0]}")
+        repeat_early_lines(log, self._metrics.events)
         log.addHandler(self._metrics.events)
         log.info("metrics and health of process 0: http://%s:%d/metrics and /healthz", self.host, self.port)
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what some tests need besides Python packages: SLURM, network namespaces, and a browser. `make test` calls it.
-# Where that cannot be done (another system, not root, no network) those tests are skipped and say why.
+# Installs what some tests need besides Python packages: SLURM, network namespaces, Prometheus, a browser.
+# `make test` calls it. Where that cannot be done (another system, not root, no network) those tests are skipped and say
+# why.
 PATH=$PATH:/usr/sbin:/sbin
 export DEBIAN_FRONTEND=noninteractive
 
@@ -25,6 +26,16 @@ for program in slurmctld slurmd srun munged ip; do
 done
 [ -z "$absent" ] || install "${absent# }" "slurmctld slurmd slurm-client munge iproute2"
 command -v jq >/dev/null || install "jq" "jq"
+
+absent=
+for program in prometheus promtool; do
+    command -v "$program" >/dev/null || absent="$absent $program"
+done
+if [ -n "$absent" ]; then
+    install "${absent# }" "prometheus"
+    # The tests start it themselves; Debian's package would have it watch this machine from now on.
+    ! command -v systemctl >/dev/null || systemctl --quiet disable --now prometheus 2>/dev/null
+fi
 
 for program in chromium chromium-browser google-chrome google-chrome-stable; do
     command -v "$program" >/dev/null && exit 0

@@ -1,0 +1,87 @@
+"""deploy/monitoring: what promtool says of it, what the dashboard asks for, and that the guide leaves nothing out."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from callbacks.run_metrics import COUNTERS, GAUGES, PREFIX
+from engine.events import EVENTS
+from tests.conftest import REPOSITORY
+from tests.prometheus import MONITORING, alerts, dashboard, metrics_in, missing, panel_queries
+
+NAMES = [alert["alert"] for alert in alerts()]
+GUIDE = (REPOSITORY / "docs/monitoring.md").read_text(encoding="utf-8")
+
+
+def promtool(*arguments, folder=MONITORING):
+    done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_promtool_has_nothing_to_object_to(tmp_path):
+    folder = shutil.copytree(MONITORING, tmp_path / "monitoring")
+    # Debian's Prometheus is built without Kubernetes: what finds the pods is left out here, what is done with them not.
+    settings = yaml.safe_load((folder / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))
+    (job,) = settings["scrape_configs"]
+    assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    (folder / "without_pods.yml").write_text(yaml.safe_dump(settings))
+    for file in ("prometheus.yml", "without_pods.yml"):
+        assert promtool("check", "config", file, folder=folder)[0] == 0
+    code, said = promtool("test", "rules", "alerts_test.yml", folder=folder)
+    assert code == 0, said
+    assert f"{len(NAMES)} rules found" in promtool("check", "rules", "alerts.yml")[1]
+
+    # The test of the rules would notice if one were another.
+    rules = folder / "alerts.yml"
+    rules.write_text(rules.read_text(encoding="utf-8").replace("> 0.25 *", "> 0.75 *"), encoding="utf-8")
+    assert promtool("test", "rules", "alerts_test.yml", folder=folder)[0] == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_alert_is_seen_to_fire_and_not_to(name):
+    groups = yaml.safe_load((MONITORING / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
+    asked = [one for group in groups for one in group["alert_rule_test"] if one["alertname"] == name]
+    assert {bool(one["exp_alerts"]) for one in asked} == {True, False}
+    (rule,) = [rule for rule in alerts() if rule["alert"] == name]
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert set(rule["annotations"]) == {"summary", "description"}
+    assert f"`{name}`" in GUIDE
+
+
+def test_events_that_are_asked_for_exist():
+    asked = re.findall(r'event="([^"]+)"', " ".join(rule["expr"] for rule in alerts()))
+    assert asked and set(asked) <= set(EVENTS)
+
+
+def test_metrics_in_a_query():
+    query = 'rate(lockstep_a_total{run="lockstep_b"}[5m]) / lockstep_c * on (run) group_left x_lockstep_d'
+    assert metrics_in(query) == {"lockstep_a_total", "lockstep_c"}
+
+
+def test_the_dashboard_is_in_order():
+    board = dashboard()
+    panels = board["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [
+        {(panel["gridPos"]["x"] + right, panel["gridPos"]["y"] + down)
+         for right in range(panel["gridPos"]["w"]) for down in range(panel["gridPos"]["h"])}
+        for panel in panels
+    ]  # fmt: skip
+    assert len(set.union(*places)) == sum(map(len, places)), "panels overlap"
+    assert all(x < 24 for place in places for x, _ in place)
+    assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "run"}
+    for panel in panels:
+        for target in panel.get("targets", []):
+            assert target["datasource"]["uid"] == "${datasource}" and 'run=~"$run"' in target["expr"], panel["title"]
+            assert set(re.findall(r"\$\w+", target["expr"])) <= {"$run", "$__rate_interval"}, panel["title"]
+
+
+def test_nothing_of_what_a_process_says_is_left_out():
+    queries = [query for _, query in panel_queries()] + [rule["expr"] for rule in alerts()]
+    assert {PREFIX + name for name in (*GAUGES, *COUNTERS)} <= set().union(*map(metrics_in, queries))
+    for name in (*GAUGES, *COUNTERS, "run_info"):
+        assert f"`{PREFIX}{name}`" in GUIDE, name
