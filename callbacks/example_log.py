@@ -28,7 +28,7 @@ TAG = "val/examples"
 """Where TensorBoard and its like have them."""
 
 _MOST_FILES = 32
-"""Validations that are kept; then every second one of them goes, but never the first and the newest."""
+"""Validations that are kept: the first, the newest, and between them some about as far from each other."""
 
 _NAME = re.compile(r"val-(\d+)\.json")
 
@@ -97,9 +97,9 @@ class ExampleLog(Callback):
             self._refused = True
             return
         self._refused = False
-        files = [file for _, file in example_files(run)]
-        for one in files[1:-1:2] if len(files) > _MOST_FILES else ():
-            remove(one)
+        files = example_files(run)
+        if len(files) > _MOST_FILES:
+            remove(files[_densest([step for step, _ in files])][1])
 
 
 def _show(loggers: Sequence[Logger], step: int, examples: Sequence[Example]) -> None:
@@ -110,6 +110,11 @@ def _show(loggers: Sequence[Logger], step: int, examples: Sequence[Example]) -> 
             logger.experiment.add_text(TAG, text(examples), step)
             if sheet is not None:
                 logger.experiment.add_image(TAG, sheet, step, dataformats="HWC")
+
+
+def _densest(steps: Sequence[int]) -> int:
+    """The place, neither first nor last, whose neighbours are the nearest to each other."""
+    return min(range(1, len(steps) - 1), key=lambda place: steps[place + 1] - steps[place - 1])
 
 
 def example_files(run: Path) -> list[tuple[int, Path]]:

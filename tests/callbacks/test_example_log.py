@@ -1,0 +1,174 @@
+"""What the model makes of a few samples: written after each validation, the same samples each time, at no one's cost."""
+
+import base64
+import errno
+import io
+import json
+import os
+
+import pytest
+import torch
+from PIL import Image
+
+from callbacks import example_log
+from callbacks.example_log import ExampleLog, as_json, example_files
+from engine.examples import Example
+from tests.conftest import REPOSITORY, TINY
+
+DIGITS = [
+    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
+    "--model.init_args.width", "8", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false",
+    "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1",
+]  # fmt: skip
+
+
+def shown(run):
+    """{step: examples}"""
+    records = [json.loads(file.read_text(encoding="utf-8")) for _, file in example_files(run.folder)]
+    assert all(record["stage"] == "val" for record in records)
+    return {record["step"]: record["examples"] for record in records}
+
+
+def board(run):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run.folder), size_guidance={"images": 0, "tensors": 0})
+    events.Reload()
+    return events
+
+
+def test_recommendations(lockstep):
+    run = lockstep("fit", *TINY, "--trainer.max_epochs", "2", name="a")
+    found = shown(run)
+    assert list(found) == [13, 26] and all(len(examples) == 8 for examples in found.values())
+    asked = [[(one["name"], one["question"], one["expected"]) for one in examples] for examples in found.values()]
+    assert asked[0] == asked[1], "the same samples every time"
+    for one in found[26]:
+        given = one["question"].splitlines()
+        assert one["name"].startswith("user shopper-") and "newest first" in given[0] and given[1].startswith("1. item-")
+        recommended = [line.split(". ")[1] for line in one["answer"].splitlines()[:10]]
+        assert len(set(recommended)) == 10 and one["right"] == (one["expected"] in recommended)
+        assert one["answer"].endswith(one["expected"]) or one["right"]
+        assert not {line.split(". ")[1] for line in given[1:]} & set(recommended), "what is known is not recommended"
+        assert one["picture"] is None and one["blind"] is None
+    texts = board(run).Tensors("val/examples/text_summary")
+    assert [text.step for text in texts] == [13, 26]
+    assert found[26][0]["expected"] in texts[-1].tensor_proto.string_val[0].decode()
+    assert board(run).Tags()["images"] == []
+
+
+def test_classified_images(lockstep):
+    run = lockstep("fit", *DIGITS, name="a")
+    (examples,) = shown(run).values()
+    for one in examples:
+        picture = Image.open(io.BytesIO(base64.b64decode(one["picture"])))
+        assert picture.format == "PNG" and picture.size == (128, 128)
+        assert one["right"] == (one["answer"].split()[0] == one["expected"]) and one["name"].startswith("digit ")
+    assert len({one["expected"] for one in examples}) > 3
+    assert [picture.step for picture in board(run).Images("val/examples")] == [21]
+    assert board(run).Images("val/confusion"), "what was shown before is shown still"
+
+
+def test_the_pictures_are_those_of_the_samples(lockstep):
+    from datamodules.image_classifier.sources import digits
+
+    run = lockstep("fit", *DIGITS, name="a")
+    validation = digits(0.1).validation
+    places = {validation.name(row): row for row in range(len(validation.labels))}
+    for one in next(iter(shown(run).values())):
+        row = places[one["name"]]
+        picture = Image.open(io.BytesIO(base64.b64decode(one["picture"]))).convert("L").resize((8, 8), 0)
+        assert list(picture.tobytes()) == validation.pixels[row].ravel().tolist()
+        assert one["expected"] == str(validation.labels[row])
+
+
+@pytest.mark.parametrize("options", [TINY, DIGITS], ids=["recommender", "image_classifier"])
+def test_a_run_is_the_same_to_the_bit_without_them(lockstep, options):
+    short = [*options, "--trainer.max_epochs", "2"]
+    runs = [lockstep("fit", *short, "--example_log.number", number, name=number) for number in ("8", "0")]
+    assert shown(runs[0]) and not (runs[1].folder / "examples").exists()
+    assert "val/examples/text_summary" not in board(runs[1]).Tags()["tensors"]
+    own = [[json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()] for run in runs]
+    figures = [
+        {(line["step"], key): value for line in lines for key, value in line.items() if key.startswith("val/")}
+        for lines in own
+    ]
+    assert figures[0] == figures[1] and figures[0]
+    assert runs[0].series("train/loss") == runs[1].series("train/loss")
+    weights = [torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for run in runs]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_resumed_run_writes_again_what_came_after_its_checkpoint(lockstep):
+    options = [*TINY, "--trainer.max_epochs", "2"]
+    run = lockstep("fit", *options, name="a")
+    before = shown(run)
+    folder = run.folder / "examples"
+    (folder / "val-99.json").write_text("{}")
+    (folder / f".val-39.json.{os.uname().nodename.replace('.', '-')}.999999999.new").write_text("half")
+    (folder / "notes.txt").write_text("mine")
+    lockstep("fit", *TINY, "--trainer.max_epochs", "3", "--ckpt_path", "last", name="a")
+    after = shown(run)
+    assert list(after) == [13, 26, 39] and after[26] == before[26]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "notes.txt", "val-13.json", "val-26.json", "val-39.json"
+    ]  # fmt: skip
+
+
+def test_nothing_in_a_trial_run_and_in_evaluations(lockstep, done):
+    trial = lockstep("fit", *TINY, "--trainer.fast_dev_run", "true", name="b")
+    assert not (trial.folder / "examples").exists()
+    before = {file: file.stat().st_mtime_ns for _, file in example_files(done.folder)}
+    assert len(before) == 2
+    for command in ("validate", "test"):
+        lockstep(command, *TINY, name=done.folder.name)
+    assert before == {file: file.stat().st_mtime_ns for _, file in example_files(done.folder)}
+
+
+def test_a_number_that_is_none():
+    for number in (-1, 9):
+        with pytest.raises(ValueError, match=f"example_log.number is a number of samples from 0 to 8, got {number}"):
+            ExampleLog(number)
+
+
+# -- the files -------------------------------------------------------------------------------------------------------
+
+EXAMPLE = Example("1", "what?", "this", "half \ud83d", None, b"\x89PNG")
+
+
+def test_a_line_is_whole_and_says_all(tmp_path):
+    ExampleLog()._write(tmp_path, 7, [EXAMPLE])
+    ((step, file),) = example_files(tmp_path)
+    record = json.loads(file.read_text(encoding="utf-8"))
+    assert step == record["step"] == 7 and record["stage"] == "val"
+    assert record["examples"] == [as_json(EXAMPLE)] == [
+        {"name": "1", "question": "what?", "expected": "this", "answer": "half ?", "right": None,
+         "picture": base64.b64encode(b"\x89PNG").decode(), "blind": None}
+    ]  # fmt: skip
+
+
+def test_a_long_run_keeps_a_bounded_number_of_them(tmp_path):
+    log = ExampleLog()
+    for step in range(10, 2010, 10):
+        log._write(tmp_path, step, [EXAMPLE])
+        steps = [kept for kept, _ in example_files(tmp_path)]
+        assert len(steps) <= 32 and steps[0] == 10 and steps[-1] == step
+    gaps = [later - one for one, later in zip(steps, steps[1:], strict=False)]
+    assert len(steps) == 32 and max(gaps) <= 2 * 2000 / 31, "spread over the whole run"
+
+
+def test_a_full_disk_ends_nothing_and_is_told_once(tmp_path, monkeypatch, caplog):
+    log, replace = ExampleLog(), os.replace
+
+    def full(*paths):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(example_log.os, "replace", full)
+    for step in (1, 2):
+        log._write(tmp_path, step, [EXAMPLE])
+    (told,) = [record for record in caplog.records if "cannot be written" in record.message]
+    assert told.event == "disk_full" and "val-1.json" in told.fields["file"]
+    assert list((tmp_path / "examples").iterdir()) == []
+    monkeypatch.setattr(example_log.os, "replace", replace)
+    log._write(tmp_path, 3, [EXAMPLE])
+    assert [step for step, _ in example_files(tmp_path)] == [3]
