@@ -106,9 +106,12 @@ class LockstepCLI(LightningCLI):
         return {**LightningCLI.subcommands(), "prepare": set(), "export": {"model", "datamodule", "merge"}}
 
     def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        # It needs neither model nor data, so it is no subcommand of Lightning's: train.py opens its door.
-        doctor = "train.py doctor [--config FILE] examines machine, config and team first: train.py doctor --help"
-        return {**parser_kwargs, "epilog": doctor}, {name: dict(parser_kwargs) for name in self.subcommands()}
+        # They need neither model nor data, so they are no subcommands of Lightning's: train.py opens their doors.
+        others = (
+            "train.py doctor [--config FILE] examines machine, config and team first: train.py doctor --help; "
+            "train.py report RUN [RUN ...] shows runs as a page: train.py report --help"
+        )
+        return {**parser_kwargs, "epilog": others}, {name: dict(parser_kwargs) for name in self.subcommands()}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         add_own_options(parser)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -102,6 +102,11 @@ class Browser:
         """A key that a person presses."""
         for kind in ("keyDown", "keyUp"):
             self._call("Input.dispatchKeyEvent", type=kind, key=key, **({"text": text} if kind == "keyDown" else {}))
+
+    def mouse(self, kind: Literal["mouseMoved", "mousePressed", "mouseReleased"], x: float, y: float) -> None:
+        """What a hand does with a mouse; places in pixels of the window."""
+        button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
+        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
 
     def resize(self, width: int, height: int, dark: bool = False) -> None:
         """The window's size in pixels, and which scheme its user prefers."""

@@ -36,17 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: with 2 and a message if a run cannot be read or the page cannot be written.
     """
-    parser = argparse.ArgumentParser(
-        prog="train.py report",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's name, or its folder")
-    where = "the file to write (default: report.html in the run's folder, of several in the folder around the first)"
-    parser.add_argument("--output", type=Path, metavar="FILE", help=where)
-    given = parser.parse_args(sys.argv[2:] if arguments is None else arguments)
+    given = parser().parse_args(sys.argv[2:] if arguments is None else arguments)
     try:
         folders = once_each([run_folder(name) for name in given.runs])
         page = given.output or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
@@ -57,19 +47,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
+def parser() -> argparse.ArgumentParser:
+    """What is behind the word `report`."""
+    words = argparse.ArgumentParser(
+        prog="train.py report",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    words.add_argument("runs", nargs="+", metavar="RUN", help="a run's name, or its folder")
+    where = "the file to write (default: report.html in the run's folder, of several in the folder around the first)"
+    words.add_argument("--output", type=Path, metavar="FILE", help=where)
+    return words
+
+
 def run_folder(given: str) -> Path:
     """The folder that is meant: a path as it stands, else a run's name.
 
     Raises:
         FileNotFoundError: there is none, or nothing was recorded in it.
     """
-    path = next((path for path in (Path(given), RUNS / given) if path.is_dir()), None)
-    if path is None:
+    folders = [path for path in (Path(given), RUNS / given) if path.is_dir()]
+    if not folders:
         there = ", ".join(sorted(folder.name for folder in RUNS.glob("*") if _recorded(folder))) or "none"
         raise FileNotFoundError(f"no run {given!r}: {RUNS}/{given} is not a folder; runs that have a record: {there}")
-    if not _recorded(path):
-        raise FileNotFoundError(f"{path} has neither metrics.jsonl nor log.jsonl, so it is no run's folder")
-    return path
+    recorded = [path for path in folders if _recorded(path)]
+    if not recorded:
+        raise FileNotFoundError(f"{folders[0]} has neither metrics.jsonl nor log.jsonl, so it is no run's folder")
+    return recorded[0]
 
 
 def once_each(folders: Sequence[Path]) -> list[Path]:

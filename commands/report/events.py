@@ -18,7 +18,8 @@ _LONGEST_FIELD = 200
 _MOST_FIELDS = 8
 _BEGINNINGS = ("run_started", "run_resumed")
 _ENDS = ("run_ended", "run_failed", "run_preempted")
-_OF_TRAINING = (*_ENDS, "checkpoint_saved", "process_lost", "out_of_memory")
+_LAST_WORDS = (*_ENDS, "process_lost", "out_of_memory")
+_OF_TRAINING = (*_LAST_WORDS, "checkpoint_saved")
 _LEVELS = ("warning", "error", "critical")
 _PLACE = re.compile(r'"time": ?"([^"]+)".*?"step": ?(\d+|null)')
 
@@ -32,7 +33,7 @@ class Attempt:
     began: float  # seconds since 1970
     ended: float
     end: str | None = None
-    """The event that ended it; None if it was killed, or goes on."""
+    """The event that ended it, if it was not killed and does not go on."""
 
 
 @dataclass
@@ -40,7 +41,10 @@ class Happenings:
     """All of one run, in the order of their times."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
-    """`{time, step, process, level, event, message, fields}`; time in seconds since 1970, event None of a warning."""
+    """`{time, step, at, process, level, event, message, fields}`; time in seconds since 1970, event None of a warning.
+
+    `at` is the step, and of what was said before training went on the step that the training had reached.
+    """
     counts: Counter[str] = field(default_factory=Counter)
     """How many there were of each kind, also of those that are not kept."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -77,8 +81,11 @@ def read_happenings(folder: Path) -> Happenings:
             continue
         happenings.logged = True
         attempts = _Attempts() if path.name == "log.jsonl" else None
+        reached = 0
         for time, step, record in _records(path):
+            reached = reached if step is None else step
             if record is not None:
+                record["at"] = reached
                 kind = record["event"] or record["level"]
                 happenings.counts[kind] += 1
                 kinds.setdefault(kind, _Some()).add(record)
@@ -107,9 +114,10 @@ class _Attempts:
             current = self.all[-1]
             # What is at no later step and no event may be of a test of the run, long after it was killed.
             if step is not None and step > current.to_step or event in _OF_TRAINING:
-                current.to_step, current.ended = max(current.to_step, step or 0), time
-            if event in _ENDS:
-                current.end, self._trains = event, False
+                current.to_step, current.ended, current.end = max(current.to_step, step or 0), time, None
+            if event in _LAST_WORDS:
+                current.end = event
+            self._trains = event not in _ENDS
 
 
 def _records(path: Path) -> Iterator[tuple[float, int | None, dict[str, Any] | None]]:

@@ -4,7 +4,7 @@ const HEIGHT = 168, ROOM = {left: 46, right: 10, top: 8, bottom: 20};
 
 function ticks(from, to, count) {
   const rough = (to - from) / count, power = 10 ** Math.floor(Math.log10(rough));
-  const size = [1, 2, 5, 10].map((step) => step * power).find((step) => step >= rough * 0.999);
+  const size = [1, 2, 5, 10].map((step) => step * power).find((step) => step >= 0.8 * rough);
   const found = [];
   for (let tick = Math.ceil(from / size - 1e-9); tick * size <= to * (1 + 1e-12) + size * 1e-9; tick++) found.push(Number((tick * size).toPrecision(12)));
   return found;

@@ -3,7 +3,8 @@
 const runs = content.runs, groups = content.groups, single = runs.length === 1;
 const COLOURS = 8;
 const FAULTS = new Set(["run_failed", "checkpoint_failed", "checkpoint_passed_over", "gradients_not_finite", "rolled_back",
-  "process_lost", "straggler", "waiting_for_data", "sample_left_out", "memory_rising", "out_of_memory", "disk_full", null]);
+  "process_lost", "straggler", "waiting_for_data", "sample_left_out", "memory_rising", "out_of_memory", "tracker_failed",
+  "disk_full", null]);
 const RESTARTS = new Set(["run_resumed", "run_restarted", "run_requeued", "run_preempted"]);
 
 // axis: "step" or "time" (seconds since the run began); from, to: what is shown of it; cursor: where the reader points.
@@ -45,7 +46,7 @@ function shownPart() {
 }
 
 function at(happening) {
-  return view.axis === "time" ? happening.time : happening.step === null ? 0 : happening.step;
+  return view.axis === "time" ? happening.time : happening.at;
 }
 
 function isFault(happening) {

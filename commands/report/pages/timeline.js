@@ -8,7 +8,7 @@ function lanesOf(run) {
   const evaluations = of((one) => one.event === "evaluated");
   const name = Object.keys(run.series).find((key) => key.startsWith("val/"));
   const places = name ? run.places[run.series[name].at] : {step: [], time: []};
-  const shown = evaluations.length ? evaluations : places.step.map((step, i) => ({step, time: places.time[i], event: "evaluated", message: "", process: 0, level: "info"}));
+  const shown = evaluations.length ? evaluations : places.step.map((step, i) => ({step, at: step, time: places.time[i], event: "evaluated", message: "", process: 0, level: "info"}));
   return [
     {name: "training", attempts: run.attempts},
     {name: "evaluations", kind: "evaluation", happenings: shown},

@@ -36,6 +36,22 @@ def test_a_test_of_a_killed_run_does_not_lengthen_its_training(run):
     assert (attempt.to_step, attempt.ended) == (50, BEGAN.timestamp() + 50)
 
 
+def test_how_attempts_end(run):
+    """An out-of-memory that the run survived is not its end; a lost process is, when nothing follows."""
+    run.tells("run_started", 0, 0)
+    run.tells("out_of_memory", 5, 5, "", "warning")
+    run.tells(None, 9, 9)
+    run.tells("process_lost", 9, 10, "process 1 is gone", "error")
+    run.tells("run_restarted", None, 20)
+    run.tells("run_resumed", 5, 25)
+    run.tells("out_of_memory", 6, 26, "", "warning")
+    run.tells(None, 8, 28)
+    found = read_happenings(run.folder)
+    assert [attempt.end for attempt in found.attempts] == ["process_lost", None]
+    (restarted,) = [event for event in found.events if event["event"] == "run_restarted"]
+    assert (restarted["step"], restarted["at"]) == (None, 9), "at the step that was reached"
+
+
 def test_very_many_are_thinned_and_counted(run):
     run.tells("run_started", 0, 0)
     for step in range(5 * KEPT + 7):

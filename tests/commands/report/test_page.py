@@ -5,6 +5,7 @@ import json
 import pytest
 
 from commands.report.command import main
+from engine.events import EVENTS
 from tests import browser
 from tests.commands.report.recorded import Recorded, killed_and_resumed
 
@@ -76,13 +77,15 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     assert (tmp_path / "page.png").stat().st_size > 20_000
 
 
+def test_every_event_has_a_place_on_the_page(show, tmp_path):
+    page = show(killed_and_resumed(tmp_path / "a").folder)
+    known = page.run("[...FAULTS, ...RESTARTS, ...Object.keys(EVENT_NAMES)].filter(Boolean)")
+    assert set(known) == set(EVENTS)
+
+
 def test_pointing_shows_the_values_of_all_charts(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
     assert page.run(VALUES.format(title="ndcg@10")) == ["0.5100"], "the newest"
-    box = page.run("(() => { const box = document.querySelector('svg.plot').getBoundingClientRect();"
-                   "return [box.x, box.y + scrollY, box.width]; })()")  # fmt: skip
-    page.run("scrollTo(0, 0)")
-    assert box[2] > 200
     point_at(page, 100)
     assert page.run(VALUES.format(title="ndcg@10")) == ["0.2100"]
     assert page.run(VALUES.format(title="loss")) == ["1.724", "1.824"], "training and validation at step 100"
@@ -95,6 +98,23 @@ def test_pointing_shows_the_values_of_all_charts(show, tmp_path):
     page.run("document.querySelector('svg.plot').dispatchEvent(new PointerEvent('pointerleave'))")
     settle(page)
     assert page.run(VALUES.format(title="ndcg@10")) == ["0.5100"]
+
+
+def test_a_part_is_looked_at_by_drawing_over_it(show, tmp_path):
+    page = show(killed_and_resumed(tmp_path / "a").folder)
+    x, y = page.run("(() => { const plot = document.querySelector('svg.plot'); plot.scrollIntoView({block: 'center',"
+                    "behavior: 'instant'}); const box = plot.getBoundingClientRect();"
+                    "return [box.x + ROOM.left, box.y + 50]; })()")  # fmt: skip
+    width = page.run("document.querySelector('svg.plot').clientWidth - ROOM.left - ROOM.right")
+    page.mouse("mouseMoved", x + width / 4, y)
+    settle(page)
+    assert set(texts(page, ".where")) == {"step 100"}
+    page.mouse("mousePressed", x + width / 4, y)
+    page.mouse("mouseMoved", x + width / 2, y)
+    page.mouse("mouseReleased", x + width / 2, y)
+    settle(page)
+    assert page.run("[view.from, view.to]") == pytest.approx([100, 200], abs=3)
+    assert {"100", "150", "200"} >= {tick for tick in page.run(TICKS) if tick in ("50", "100", "150", "200", "300")}
 
 
 def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
