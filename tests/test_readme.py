@@ -1,4 +1,4 @@
-"""What the README and the guide of the vision-language family say to type exists."""
+"""What the README and the guides without a test of their own say to type exists."""
 
 import re
 
@@ -6,13 +6,19 @@ import pytest
 
 from commands.cli import LockstepCLI
 from commands.doctor.command import _parse
+from commands.report.command import parser as report_parser
 from tests.conftest import REPOSITORY
+from tests.guide_commands import commands, options
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 GUIDE = (REPOSITORY / "docs/vision-language.md").read_text(encoding="utf-8")
 LINE = r"^    python train\.py (.+?)(?:\s+#.*)?$"
 # (the config of a command that names none, the command)
-COMMANDS = {("configs/recommender/quickstart.yaml", command) for command in re.findall(LINE, README, re.MULTILINE)}
+COMMANDS = {
+    ("configs/recommender/quickstart.yaml", " ".join(options(command)))
+    for page in ("README.md", "docs/quickstart.md", "docs/batch-arithmetic.md", "docs/performance.md")
+    for command in commands(page)
+}
 in_the_table = re.findall(r"`python train\.py ([^`]*configs/[^`]*)`", GUIDE)
 for command in (*re.findall(LINE, GUIDE, re.MULTILINE), *in_the_table):
     COMMANDS.add(("configs/vision_language/pretrain.yaml", command))
@@ -29,6 +35,9 @@ def test_the_command_line_takes_it(config, command, monkeypatch, capsys):
     subcommand, *options = command.split()
     if subcommand == "doctor":  # has a parser of its own, which leaves to the config's checks what it does not know
         assert _parse(options)[2] == options
+        return
+    if subcommand == "report":
+        assert report_parser().parse_args(options).runs
         return
     if "--help" not in options:
         if "--config" not in options or "..." in options:

@@ -1,0 +1,117 @@
+"""README.md and docs/quickstart.md: their commands are run, in their order, on a marketplace of 64 shoppers.
+
+What would need a network, a GPU, several processes or many minutes is parsed to its end instead (tests/test_readme.py)
+and named here, with why.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.guide_commands import commands, options
+
+PAGES = ["README.md", "docs/quickstart.md"]
+
+SMALL = [
+    "--data.init_args.marketplace.num_users", "64",
+    "--data.init_args.marketplace.num_items", "60",
+    "--data.init_args.batch_size", "16",
+    "--model.init_args.hidden_size", "8",
+    "--trainer.enable_progress_bar", "false",
+    "--trainer.accelerator", "cpu",
+]  # fmt: skip
+EPOCHS = {"--config": "1", "--ckpt_path": "2"}
+"""By the option that a command has: a run that goes on goes on for one epoch more."""
+
+NOT_RUN = {
+    "prepare": "downloads MovieLens",
+    "gpu.yaml": "needs a GPU",
+    "ddp_cpu.yaml": "starts processes of its own; tests/distributed/test_exactness.py",
+    "mlflow.yaml": "its database takes its time; tests/callbacks/test_mlflow_record.py",
+    "--metrics_endpoint.port": "a port that may be taken here; tests/callbacks/test_metrics_endpoint.py",
+    "wandb.yaml": "W&B's own process takes its time; tests/callbacks/test_weights_and_biases.py",
+    "configs/temporal/": "minutes; tests/test_temporal_configs.py",
+    "configs/vision_language/": "minutes; tests/test_vision_language_quickstart.py",
+    "configs/document_qa/": "minutes; tests/test_document_qa_configs.py",
+    "configs/image_classifier/": "a minute; tests/datamodules/image_classifier",
+}
+"""What a command has in it -> why it is not run here."""
+
+
+def reason(command: list[str]) -> str | None:
+    """Why a command is not run, if it is not."""
+    return next((why for part, why in NOT_RUN.items() if part in " ".join(command)), None)
+
+
+def with_limits(words: list[str]) -> list[str]:
+    if words[0] not in ("fit", "test", "validate", "doctor") or "--help" in words:
+        return words
+    small = SMALL if "--config" in words else []
+    epochs = next((most for option, most in EPOCHS.items() if option in words and words[0] == "fit"), None)
+    return [*words, *small, *(["--trainer.max_epochs", epochs] if epochs else [])]
+
+
+IN_TURN = """
+import json, os, runpy, sys
+for words in json.loads(sys.argv[1]):
+    for key in ("PL_GLOBAL_SEED", "LOCKSTEP_RUN_NAME"):
+        os.environ.pop(key, None)
+    print("$", *words, flush=True)
+    sys.argv = words
+    try:
+        runpy.run_path("train.py", run_name="__main__")
+    except SystemExit as end:
+        # The doctor may have a word to say about this machine.
+        if end.code and not (words[1] == "doctor" and end.code in (1, 2)):
+            raise
+"""
+"""Commands one after the other, each through the door, in one process: what takes the time is to import torch."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", PAGES)
+def test_its_commands_run(page, tmp_path):
+    for part, copy in (("configs", shutil.copytree), ("train.py", shutil.copy)):
+        copy(REPOSITORY / part, tmp_path / part)
+    words = [["train.py", *with_limits(options(line))] for line in commands(page) if not reason(line)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_TURN, json.dumps(words)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=500)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, output
+    assert re.search(r"^OK +config .*all settings are known", output, flags=re.MULTILINE)
+    assert {"fit", "test", "predict", "report", "doctor"} <= {line[1] for line in words}
+    assert (tmp_path / "runs/mine/predictions.jsonl").stat().st_size
+    assert (tmp_path / "runs/mine/report.html").stat().st_size
+
+
+def test_why_a_command_is_not_run_is_said_of_commands_that_there_are():
+    told = [" ".join(command) for page in PAGES for command in commands(page)]
+    assert len(told) >= 10
+    assert [part for part in NOT_RUN if not any(part in command for command in told)] == []
+
+
+def test_make_train_runs_the_first_two():
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    target = re.search(r"^train:.*\n((?:\t.*\n)+)", makefile, flags=re.MULTILINE)[1]
+    quickstart = re.search(r"^QUICKSTART := (\S+)", makefile, flags=re.MULTILINE)[1]
+    run = re.findall(r"train\.py (.*)", target.replace("$(QUICKSTART)", quickstart))
+    assert run == [" ".join(options(command)) for command in commands("README.md")[:2]]
