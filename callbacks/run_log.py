@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 import platform
 import subprocess
 import time
@@ -240,9 +241,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The checkout's commit, with `-dirty` when it has changes; None outside a checkout or without git."""
+    """The checkout's commit, with `-dirty` when it has changes; in an image, which has none, what it was made from."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return None
+        return os.environ.get("LOCKSTEP_COMMIT") or None
