@@ -47,7 +47,7 @@ def read_figures(path: Path, monitor: str | None, mode: Literal["min", "max"], p
     for record in _records(path, figures):
         step, time = int(record["step"]), seconds(record["time"])
         values = {name: float(value) for name, value in record.items() if _is_figure(name, value)}
-        of_test = {name for name in values if name.startswith("test/")}
+        of_test = [name for name in values if name.startswith("test/")]
         if of_test:
             figures.test = {name: values[name] for name in of_test if "/baseline/" not in name}
             figures.test_step = step

@@ -80,6 +80,7 @@ function yRange(lines, from, to, log, levels) {
   }
   for (const level of levels) if (!log || level.value > 0) [low, high] = [Math.min(low, level.value), Math.max(high, level.value)];
   if (low > high) return [0, 1];
+  if (high - low < 1e-9 * Math.max(Math.abs(low), Math.abs(high))) low = high; // the mean of equal figures is a little off
   if (log) return low === high ? [low / 2, high * 2] : [low / 1.1, high * 1.1];
   if (low === high) return low === 0 ? [0, 1] : low > 0 ? [0, 1.6 * high] : [1.6 * low, 0];
   const room = 0.06 * (high - low);
@@ -94,9 +95,12 @@ function logTicks(from, to) {
   return ticks(from, to, 3).filter((tick) => tick > 0);
 }
 
+// A curve has a gap where a figure is missing, and over the time where the run stood still between two starts.
 function path(line, xAt, yAt, values = line.y) {
+  const breaks = line.breaks || [];
   let text = "", pen = "M";
   for (let i = 0; i < line.x.length; i++) {
+    if (breaks.some((one) => i && line.x[i - 1] < one && one <= line.x[i])) pen = "M";
     const y = values[i] === null ? null : yAt(values[i]);
     if (y === null) pen = "M";
     else {
@@ -181,7 +185,8 @@ function chartCard(chart) {
       if (isPointed && index !== null && value !== null && state.yAt(value) !== null) {
         layer.append(shape("circle", {class: `pointed ${line.colour}`, cx: state.xAt(line.x[index]), cy: state.yAt(value), r: 3.2}));
       }
-      const spread = line.low && index !== null && index >= 0 && line.spread ? ` (${figure(line.low[index], chart.name)} – ${figure(line.high[index], chart.name)})` : "";
+      const ends = line.spread && value !== null ? [line.low[index], line.high[index]].map((end) => figure(end, chart.name)) : [];
+      const spread = ends.length && ends[0] !== ends[1] ? ` (${ends.join(" – ")})` : "";
       return element("li", {}, element("span", {class: `swatch ${line.colour}${line.dash ? " dash" : ""}`}), line.label ? element("span", {class: "of"}, line.label) : "",
         element("b", {}, value === null || value === undefined ? "–" : figure(value, chart.name)), spread ? element("span", {class: "spread"}, spread) : "");
     }));

@@ -18,7 +18,7 @@ function measure(name) {
 }
 
 function titled(name) {
-  return TITLES[name] || name.replaceAll("_", " ");
+  return TITLES[name] || name.replace("gradient_norm/", "gradient norm, ").replaceAll("_", " ");
 }
 
 // {key: [figures]}: loss of training and validation in one chart; of a single run also the parts of a measure.
@@ -47,7 +47,8 @@ function linesOf(names) {
   if (single) {
     names.forEach((name, index) => {
       const line = courseOf(runs[0], name);
-      if (line) lines.push({...line, label: label(name), colour: colour(index)});
+      const said = label(name), isPart = !["", "all", "training", "validation"].includes(said);
+      if (line) lines.push({...line, label: said, colour: colour(index), faint: isPart});
     });
     return lines;
   }
@@ -68,7 +69,8 @@ function courseOf(run, name) {
   if (!series) return null;
   const x = run.places[series.at][view.axis], dense = name.startsWith("train/") && x.length > 20 && !name.endsWith("learning_rate");
   const y = dense ? smoothed(series.mean, view.smoothing) : series.mean;
-  return {x, y, raw: dense && view.smoothing && single ? series.mean : null, low: series.low, high: series.high, dots: name.startsWith("val/"), width: series.width};
+  return {x, y, raw: dense && view.smoothing && single ? series.mean : null, low: series.low, high: series.high, dots: name.startsWith("val/"),
+    breaks: view.axis === "time" && name.startsWith("train/") ? run.attempts.slice(1).map((attempt) => attempt.began) : []};
 }
 
 // The mean of several runs where all of them have been, and the least and the largest of them.

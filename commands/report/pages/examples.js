@@ -41,10 +41,12 @@ function exampleCard(name, shown, step, choose) {
     const at = [...holder.steps].reverse().find((one) => one.step <= step && one.answers[name] && one.answers[name].picture) || holder.steps.find((one) => one.answers[name] && one.answers[name].picture);
     picture = element("img", {src: holder.pictures[at.answers[name].picture], alt: `Picture of ${name}`, loading: "lazy"});
   }
-  return element("article", {class: `card example${holder ? " pictured" : ""}`}, element("header", {}, element("h3", {}, name)), element("div", {class: "pair"},
-    element("div", {}, picture, element("dl", {class: "texts"}, ...(sample.question ? [element("dt", {}, "Given"), element("dd", {}, sample.question)] : []))),
-    element("dl", {class: "texts"}, ...(sample.expected ? [element("dt", {}, "Expected"), element("dd", {}, sample.expected)] : []),
-      ...shown.flatMap((one) => answerOf(one, name, step, choose)))));
+  const given = sample.question ? [element("dt", {}, "Given"), element("dd", {}, sample.question)] : [];
+  const expected = sample.expected ? [element("dt", {}, "Expected"), element("dd", {}, sample.expected)] : [];
+  const answers = shown.map((one) => answerOf(one, name, step, choose));
+  const columns = single ? [[picture, given], ["", [...expected, ...answers[0]]]] : [[picture, [...given, ...expected]], ...answers.map((answer) => ["", answer])];
+  return element("article", {class: "card example"}, element("header", {}, element("h3", {}, name)),
+    element("div", {class: "beside"}, ...columns.map(([above, texts]) => element("div", {}, above, element("dl", {class: "texts"}, ...texts)))));
 }
 
 function examples() {
@@ -53,7 +55,7 @@ function examples() {
   const steps = [...new Set(shown.flatMap(({run}) => run.examples.steps.map((one) => one.step)))].sort((one, other) => one - other);
   const names = [...new Set(shown.flatMap(({run}) => Object.keys(run.examples.samples)))];
   const slider = element("input", {type: "range", min: 0, max: steps.length - 1, step: 1, value: steps.length - 1, name: "evaluation"}), told = element("output", {}, "");
-  const cards = element("div", {class: "cards examples"});
+  const cards = element("div", {class: `cards examples${single ? "" : " several"}`});
   function show() {
     const step = steps[Number(slider.value)];
     told.textContent = `step ${grouped(step)}`;

@@ -61,13 +61,13 @@ function resultsOfSeveral(stage) {
   })];
   const rows = names.map((name) => element("tr", {class: `val/${name}` === runs[0].monitor.name ? "monitored" : null}, element("th", {scope: "row"}, name),
     ...groups.map((group) => element("td", {class: "number own"}, spread(group.runs.map((run) => valueOf(runs[run], stage, name)), name)))));
-  return [element("h3", {}, stage === "val" ? "Validation, at each run's best checkpoint" : "Test"), folding(heads, rows, "figures")];
+  return element("div", {}, element("h3", {}, stage === "val" ? "Validation, at each run's best checkpoint" : "Test"), folding(heads, rows, "figures"));
 }
 
 function results() {
   const stages = ["val", "test"].filter((stage) => resultNames(stage).length);
   if (!stages.length) return null;
-  if (!single) return section("results", "Results", ...stages.flatMap(resultsOfSeveral),
+  if (!single) return section("results", "Results", element("div", {class: "stages"}, ...stages.map(resultsOfSeveral)),
     ...(groups.some((group) => group.runs.length > 1) ? [element("p", {class: "note"}, "± is the sample standard deviation over the seeds.")] : []));
   const {name, mode} = runs[0].monitor;
   const note = name ? `Validation figures are those of the evaluation with the ${mode === "min" ? "least" : "largest"} ${name}.` : "Validation figures are those of the last evaluation.";

@@ -21,6 +21,18 @@ function keyTable(rows, marked = true) {
   return element("div", {class: "scroll"}, element("table", {class: "keys"}, ...runHeads(), element("tbody", {}, ...keyRows(rows, marked))));
 }
 
+// Runs of two families differ in nearly everything: the first are shown, the rest on demand.
+function differenceTable(rows) {
+  const box = keyTable(rows.slice(0, ROWS), false), rest = keyRows(rows.slice(ROWS), false);
+  if (!rest.length) return box;
+  const more = element("button", {type: "button", class: "plain"}, `Show ${rest.length} more differences`);
+  more.addEventListener("click", () => {
+    box.querySelector("tbody").append(...rest);
+    more.remove();
+  });
+  return element("div", {}, box, more);
+}
+
 function settings() {
   const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))];
   const parts = new Map([["model", []], ["data", []], ["trainer", []], ["others", []]]);
@@ -45,7 +57,7 @@ function settings() {
   });
   const changed = runs.flatMap((run) => run.starts.flatMap((start) => start.changes.map(([key, before, after]) => [single ? "" : run.name, start.name, key, before, after])));
   return section("settings", "Settings",
-    ...(single ? [] : [element("h3", {}, "Differences"), content.differences.length ? keyTable(content.differences.map(({key, values}) => [key, values]), false) : element("p", {class: "note"}, "All runs have the same settings.")]),
+    ...(single ? [] : [element("h3", {}, "Differences"), content.differences.length ? differenceTable(content.differences.map(({key, values}) => [key, values])) : element("p", {class: "note"}, "All runs have the same settings.")]),
     ...(changed.length ? [element("h3", {}, "Changed at a later start"), table(null, [...(single ? [] : [{name: "run"}]), {name: "file"}, {name: "setting"}, {name: "before"}, {name: "after"}],
       changed.map((row) => (single ? row.slice(1) : row).map((cell) => cell === null ? "–" : cell)))] : []),
     element("h3", {}, single ? "As it was last started" : "All"), element("label", {class: "inline find"}, "Find", search), ...boxes);

@@ -120,9 +120,13 @@ def test_a_part_is_looked_at_by_drawing_over_it(show, tmp_path):
 def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
     assert {"0", "100", "200", "300"} <= set(page.run(TICKS))
+    flat = page.run("ticks(...yRange([{x: [1, 2], y: [0.02, 0.02 + 1e-17]}], 0, 9, false, []), 4)")
+    assert flat[0] == 0 and len(flat) >= 3, "what does not change is a level line, not noise"
     page.run("[...document.querySelectorAll('.choices button')].find((one) => one.textContent === 'Time').click()")
     settle(page)
     assert "5:00" in page.run(TICKS), "minutes since the run began"
+    loss = "document.querySelector('figure.chart path.line').getAttribute('d')"
+    assert page.run(loss).count("M") == 2, "a gap between the starts"
     page.run("[...document.querySelectorAll('.choices button')].find((one) => one.textContent === 'Steps').click()")
     page.run("zoom(100, 150)")
     settle(page)
