@@ -18,7 +18,7 @@ TRAINING += [["fit", *words[words.index("deploy/slurm/train.sbatch") + 1 :]] for
 
 def test_commands_are_found():
     assert [words[0] for words in COMMANDS].count("torchrun") == 3
-    assert len(TRAINING) == 6
+    assert len(TRAINING) == 11
 
 
 @pytest.mark.parametrize("arguments", TRAINING, ids=" ".join)
