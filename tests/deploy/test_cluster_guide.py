@@ -18,7 +18,7 @@ TRAINING += [["fit", *words[words.index("deploy/slurm/train.sbatch") + 1 :]] for
 
 def test_commands_are_found():
     assert [words[0] for words in COMMANDS].count("torchrun") == 3
-    assert len(TRAINING) == 11
+    assert len(TRAINING) == 12
 
 
 @pytest.mark.parametrize("arguments", TRAINING, ids=" ".join)
@@ -45,6 +45,6 @@ def test_accelerate_has_the_options():
 
 
 def test_files_exist():
-    named = re.findall(r"(?:deploy|configs|tests|docs)/[\w/]+(?:\.[a-z]+)?", GUIDE)
+    named = re.findall(r"(?:deploy|configs|tests|docs)/[\w/-]+(?:\.[a-z]+)?", GUIDE)
     assert named
     assert [name for name in named if not (REPOSITORY / name).exists()] == []

@@ -169,7 +169,6 @@ def test_a_job_that_loses_processes_goes_on_from_its_checkpoints(ended):
     job, undisturbed = ended("lost", patience=400), ended("undisturbed")
     print(f"processes {VICTIMS} were killed after steps {KILLS}")  # shown with a failure
     assert job.outcome == ("COMPLETED", "0:0", "3")
-    assert job.output.count("is requeued and goes on from here") == 3
     first, *again = job.run.starts
     assert first == 0 and len(again) == 3
     assert all(kill - 2 <= start <= kill for start, kill in zip(again, KILLS, strict=True)), (again, KILLS)

@@ -1,0 +1,93 @@
+"""What the pods of deploy/kubernetes run, as two pods on this machine: restarts, probes and metrics."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from tests.conftest import REPOSITORY, TINY, Run
+from tests.deploy.manifests import all_pods
+from tests.distributed.faults import fault
+from tests.slurm.cluster import free_ports
+
+PODS = all_pods()[0]
+
+
+@pytest.fixture
+def start_pods(tmp_path):
+    """Starts both pods as Kubernetes does, on this machine, and asks them what its probes ask; none survives the test.
+
+    Returns their exit codes, what they said, and for each what it answered to its liveness probe.
+    """
+    (tmp_path / "train.py").symlink_to(REPOSITORY / "train.py")
+    probe = PODS.container["livenessProbe"]["httpGet"]
+    running = []
+
+    def start(*options):
+        port, *probed = free_ports(3)  # pods have an address each, here they need a port each
+        outputs = []
+        for pod in range(2):
+            # What the operator sets, by its documentation and its source (pkg/controller.v1/pytorch/envvar.go).
+            variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "RANK": str(pod)}
+            torchrun = {"NNODES": "2", "NODE_RANK": str(pod), "NPROC_PER_NODE": "1"}
+            torchrun |= {key: variables[key] for key in ("MASTER_ADDR", "MASTER_PORT")}
+            variables |= {f"PET_{key}": value for key, value in torchrun.items()}
+            outputs.append(tmp_path / f"pod-{len(running)}.log")
+            with outputs[-1].open("wb") as output:
+                running.append(
+                    subprocess.Popen(
+                        [*PODS.container["command"], "fit", *options, f"--metrics_endpoint.port={probed[pod]}"],
+                        cwd=tmp_path,
+                        env={
+                            **os.environ, **variables, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+                            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                        },
+                        stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                    )  # fmt: skip
+                )
+        answers: list[list[int]] = [[], []]
+        deadline = time.monotonic() + 150
+        while any(pod.poll() is None for pod in running[-2:]):
+            assert time.monotonic() < deadline, "the pods do not end"
+            for pod, number in enumerate(probed):
+                with suppress(URLError, OSError):
+                    with urlopen(f"http://127.0.0.1:{number}{probe['path']}", timeout=10) as answer:
+                        answers[pod].append(answer.status)
+            time.sleep(0.1)
+        codes = [pod.returncode for pod in running[-2:]]
+        return codes, "\n".join(output.read_text(errors="replace") for output in outputs), answers
+
+    yield start
+    for pod in running:
+        with suppress(ProcessLookupError):
+            os.killpg(pod.pid, signal.SIGKILL)
+
+
+@pytest.mark.distributed
+@pytest.mark.timeout(330)
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds torchrun's process in /proc")
+def test_an_evicted_pod_takes_the_other_one_along_and_both_come_back(start_pods, tmp_path):
+    """The second pod gets a SIGTERM: both save, end with a failure, and when they are started again they go on."""
+    options = [*TINY, "--trainer.max_steps", "20", "--preemption.check_every_n_steps", "1", "--run_name", "a"]
+    torchrun = "$(cut -d ' ' -f 4 /proc/$PID/stat)"
+    evict = json.dumps(["sh", "-c", f"kill -TERM {torchrun}"])
+    options += ["--ckpt_path", "last", *fault("CommandAt", command=evict, step=5, process=1, hold=True)]
+    given = [arg for arg in PODS.container["args"] if arg.startswith(("--log.", "--metrics_endpoint.host"))]
+    codes, said, answers = start_pods(*options, *given)
+    assert all(codes), said
+    assert "stopped by SIGTERM after step 6, saved" in said, said
+    assert all(pod and set(pod) == {200} for pod in answers), (answers, said)
+    assert '"message": "stopped by SIGTERM after step 6, saved' in said, "a line of JSON"
+    codes, said, _ = start_pods(*options, *given)
+    assert codes == [0, 0], said
+    assert "going on after step 6 " in said
+    assert "= 2 processes x 8 samples" in said
+    assert sorted(Run(tmp_path / "runs/a").series("train/loss")) == list(range(1, 21))
