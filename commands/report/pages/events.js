@@ -21,7 +21,7 @@ function events() {
     more.hidden = wanted.length <= room;
     more.textContent = `Show ${Math.min(AT_ONCE, wanted.length - room)} more`;
     const total = select.value === "grave" ? wanted.length : select.value ? kinds.get(select.value) : [...kinds.values()].reduce((sum, count) => sum + count, 0);
-    status.textContent = wanted.length < total ? `${wanted.length} of ${total}, in even distances; log.jsonl has all` : "";
+    status.textContent = wanted.length < total ? `${wanted.length} of ${total}, in even distances; log.jsonl has all` : wanted.length ? "" : "None of these.";
   }
 
   function row(one) {

@@ -33,13 +33,24 @@ function answerOf({run, place}, name, step, choose) {
   element("dd", {}, answer.answer === "" ? element("span", {class: "none"}, "(nothing)") : "", ...found(answer.answer, sample.expected), ...blind), dots(run, name, index, choose)];
 }
 
+// A picture that has all of the page's width after a click, for pages with small print.
+function enlarging(picture) {
+  const button = element("button", {type: "button", class: "enlarge", "aria-pressed": "false", title: "Larger"}, picture);
+  button.addEventListener("click", () => {
+    const isLarge = button.closest(".card").classList.toggle("large");
+    button.setAttribute("aria-pressed", String(isLarge));
+    button.title = isLarge ? "Smaller" : "Larger";
+  });
+  return button;
+}
+
 function exampleCard(name, shown, step, choose) {
   const first = shown.find(({run}) => run.examples.samples[name]).run.examples, sample = first.samples[name];
   const holder = shown.map(({run}) => run.examples).find((examples) => examples.steps.some((one) => one.answers[name] && one.answers[name].picture));
   let picture = "";
   if (holder) {
     const at = [...holder.steps].reverse().find((one) => one.step <= step && one.answers[name] && one.answers[name].picture) || holder.steps.find((one) => one.answers[name] && one.answers[name].picture);
-    picture = element("img", {src: holder.pictures[at.answers[name].picture], alt: `Picture of ${name}`, loading: "lazy"});
+    picture = enlarging(element("img", {src: holder.pictures[at.answers[name].picture], alt: `Picture of ${name}`}));
   }
   const given = sample.question ? [element("dt", {}, "Given"), element("dd", {}, sample.question)] : [];
   const expected = sample.expected ? [element("dt", {}, "Expected"), element("dd", {}, sample.expected)] : [];

@@ -35,6 +35,7 @@ function differenceTable(rows) {
 
 function settings() {
   const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))];
+  if (!keys.length) return null;
   const parts = new Map([["model", []], ["data", []], ["trainer", []], ["others", []]]);
   for (const key of keys) {
     const top = key.split(".")[0], values = runs.map((run) => run.settings[key] === undefined ? null : run.settings[key]);

@@ -180,6 +180,10 @@ def test_examples_over_the_evaluations(show, tmp_path):
     page.run("document.querySelector('.dots button').click()")
     assert texts(page, ".said .verdict") == ["✗ wrong"] and texts(page, "#examples output") == ["step 100"]
     assert page.run("document.querySelector('.example img').decode().then(() => 'a picture')") == "a picture"
+    width = "document.querySelector('.example img').getBoundingClientRect().width"
+    small = page.run(width)
+    page.run("document.querySelector('.enlarge').click()")
+    assert page.run(width) > 3 * small
 
 
 def test_events_and_settings_are_found(show, tmp_path):
