@@ -16,12 +16,13 @@ _USAGE = """Without Lockstep, with `pip install onnxruntime numpy pillow`, in th
 
 ```python
 import json
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
 
-settings = json.load(open("config.json", encoding="utf-8"))
+settings = json.loads(Path("config.json").read_text(encoding="utf-8"))
 channels, height, width = settings["shape"]
 image = ImageOps.exif_transpose(Image.open("picture.png")).convert("RGB" if channels == 3 else "L")
 image = ImageOps.fit(image, (width, height), Image.Resampling.BICUBIC)

@@ -29,12 +29,13 @@ _USAGE = """Without Lockstep, with `pip install onnxruntime numpy`, in this dire
 
 ```python
 import json
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
 
-settings = json.load(open("config.json", encoding="utf-8"))
-ids = json.load(open("items.json", encoding="utf-8"))["ids"]
+settings = json.loads(Path("config.json").read_text(encoding="utf-8"))
+ids = json.loads(Path("items.json").read_text(encoding="utf-8"))["ids"]
 numbers = {{item: number for number, item in enumerate(ids, start=1)}}
 session = onnxruntime.InferenceSession("model.onnx")
 

@@ -1,6 +1,7 @@
-"""`train.py export`: from a run to a directory that plain transformers and peft load."""
+"""`train.py export`: from a run to a directory that other programs load, and that says what is in it."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -8,7 +9,11 @@ import yaml
 from safetensors.torch import load_file
 
 from commands.cli import main
+from engine import onnx_file
+from engine.module import LockstepModule
+from lightning_modules.recommender.module import SequentialRecommender
 from tests.conftest import TINY
+from tests.model_card import read_card, run_code
 from tests.temporal import TINY_TEMPORAL, write_qwen2
 
 
@@ -40,6 +45,10 @@ def test_adapters_alone_and_merged_compute_the_same(lockstep, adapted, tmp_path)
     alone, merged = tmp_path / "out" / "adapter", tmp_path / "out" / "merged"
     lockstep("export", "--output", str(alone), name="adapted")
     lockstep("export", "--output", str(merged), "--merge", name="adapted")
+    for folder, library in ((alone, "peft"), (merged, "transformers")):
+        assert read_card(folder).data.library_name == library
+        (loaded,) = run_code(folder)
+        assert loaded["model"].config.vocab_size and len(loaded["tokenizer"])
     before = logits(AutoModelForCausalLM.from_pretrained(base))
     with_adapters = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), alone)
     whole = AutoModelForCausalLM.from_pretrained(merged)
@@ -64,9 +73,51 @@ def test_adapters_alone_and_merged_compute_the_same(lockstep, adapted, tmp_path)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"adapter", "merged"}
 
 
-def test_families_without_an_export_say_so(done, lockstep, tmp_path):
+def test_a_recommender_leaves_with_its_figures_and_recommends_as_predict_does(done, lockstep, tmp_path):
+    """By the card's own code, with Lockstep and without, for a history of its own."""
+    lockstep("test", name=done.folder.name)
+    lockstep("export", "--output", str(tmp_path / "out"), name=done.folder.name)
+    card = read_card(tmp_path / "out")
+    step = max(done.series("test/ndcg@10"))
+    figures = {(one.dataset_split, one.metric_type): one.metric_value for one in card.data.eval_results}
+    assert figures["test", "ndcg@10"] == pytest.approx(done.series("test/ndcg@10")[step], abs=1e-6)
+    assert figures["validation", "hr@10"] == pytest.approx(done.series("val/hr@10")[step], abs=1e-6)
+    assert "nobody's data are in it" in card.text and "hidden_size: 16" in card.text
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()} == {0o666 & ~umask()}
+
+    history = {"items": ["item-1", "item-2"], "times": [1767225600, 1767229200]}
+    (tmp_path / "histories.jsonl").write_text(json.dumps(history) + "\n")
+    lockstep("predict", "--data.init_args.predict_histories", "histories.jsonl", name=done.folder.name)
+    (line,) = (done.folder / "predictions.jsonl").read_text().splitlines()
+    predicted = [(one["item"], one["score"]) for one in json.loads(line)["recommendations"]]
+    without, with_lockstep = run_code(tmp_path / "out")
+    recommended = with_lockstep["model"].recommend(**history)
+    for found in (without["recommended"], [(one.item, one.score) for one in recommended]):
+        assert [item for item, _ in found] == [item for item, _ in predicted]
+        assert [score for _, score in found] == pytest.approx([score for _, score in predicted], abs=1e-4)
+
+    with pytest.raises(ValueError, match="--merge: a recommender has no language model"):
+        lockstep("export", "--output", str(tmp_path / "other"), "--merge", name=done.folder.name)
+    assert not (tmp_path / "other").exists()
+
+
+def umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_families_without_an_export_say_so(done, lockstep, tmp_path, monkeypatch):
+    monkeypatch.setattr(SequentialRecommender, "export", LockstepModule.export)
     with pytest.raises(ValueError, match="export: SequentialRecommender has no other form than its checkpoints"):
         lockstep("export", "--output", str(tmp_path / "out"), name=done.folder.name)
+
+
+def test_what_is_not_installed_is_named(done, lockstep, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_file, "PACKAGES", ("onnx", "onnx_of_another_planet"))
+    with pytest.raises(ValueError, match=r"needs onnx_of_another_planet: pip install -e '\.\[onnx\]'"):
+        lockstep("export", "--output", str(tmp_path / "out"), name=done.folder.name)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_output_must_be_named(capsys):
