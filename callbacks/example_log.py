@@ -13,6 +13,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from callbacks.example_sheet import draw, text
+from callbacks.tracker import Tracker
 from engine.durable_file import beside, remove, remove_leftovers
 from engine.events import event
 from engine.examples import Example
@@ -92,7 +93,7 @@ class ExampleLog(Callback):
             if not self._refused:
                 log.warning(
                     "WARNING: %s cannot be written: %s. Examples are missing until it can", file, error,
-                    extra=event("disk_full", file=str(file), error=str(error)),
+                    extra=event("disk_full", path=str(file), reason=str(error)),
                 )  # fmt: skip
             self._refused = True
             return
@@ -103,13 +104,15 @@ class ExampleLog(Callback):
 
 
 def _show(loggers: Sequence[Logger], step: int, examples: Sequence[Example]) -> None:
-    """In TensorBoard as text and, where there are pictures, beside them."""
+    """In TensorBoard as text and, where there are pictures, beside them; the latter at trackers, too."""
     sheet = draw(examples) if any(example.picture for example in examples) else None
     for logger in loggers:
         if isinstance(logger, TensorBoardLogger):
             logger.experiment.add_text(TAG, text(examples), step)
             if sheet is not None:
                 logger.experiment.add_image(TAG, sheet, step, dataformats="HWC")
+        elif sheet is not None and isinstance(logger, Tracker):
+            logger.log_picture(TAG, sheet, step)
 
 
 def _densest(steps: Sequence[int]) -> int:

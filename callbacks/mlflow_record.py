@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import numpy as np
 from lightning.fabric.loggers.logger import _DummyExperiment, rank_zero_experiment
 from lightning.fabric.utilities.logger import _flatten_dict
+from numpy.typing import NDArray
 
 from callbacks.outbox import Outbox
 from callbacks.tracker import FINISH_PATIENCE, Tracker
@@ -33,6 +35,13 @@ _AT_THE_START = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TI
 """So that an address without a server is told soon; later MLflow has its own patience, four minutes."""
 _STATUS = {"success": "FINISHED"}
 _INSTALL = "pip install -e '.[mlflow]'"
+
+
+class _Picture(NamedTuple):
+    name: str
+    pixels: NDArray[np.uint8]  # [height, width, 3]
+    step: int
+    time: int  # milliseconds since 1970
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class MLflow(Tracker):
             raise ValueError(f"mlflow.experiment is {settings.experiment}, but mlflow is not installed: {_INSTALL}")
         self._client: MlflowClient | None = None
         self._run_id: str | None = None
-        self._outbox: Outbox[list[Metric] | str] | None = None
+        self._outbox: Outbox[list[Metric] | _Picture | str] | None = None
 
     @property
     def name(self) -> str | None:
@@ -158,13 +167,28 @@ class MLflow(Tracker):
         now = int(time.time() * 1000)
         self._outbox.put([Metric(_key(key), float(value), now, step) for key, value in metrics.items()])
 
-    def _send(self, letters: "list[list[Metric] | str]") -> None:
+    def _record_picture(self, name: str, picture: NDArray[np.uint8], step: int) -> None:
+        self._outbox.put(_Picture(_key(name), picture, step, int(time.time() * 1000)))
+
+    def _send(self, letters: "list[list[Metric] | _Picture | str]") -> None:
         figures = [figure for letter in letters if isinstance(letter, list) for figure in letter]
         for some in _parts(figures, _FIGURES_AT_ONCE):
             self._client.log_batch(self._run_id, metrics=some)
+        for picture in letters:
+            if isinstance(picture, _Picture) and self._takes_pictures:
+                self._send_picture(picture)
         for status in letters:
             if isinstance(status, str):
                 self._client.set_terminated(self._run_id, status)
+
+    def _send_picture(self, picture: _Picture) -> None:
+        try:
+            self._client.log_image(
+                self._run_id, picture.pixels, key=picture.name, step=picture.step, timestamp=picture.time,
+                synchronous=True,
+            )  # fmt: skip
+        except Exception as error:  # a server may keep figures and no files
+            self._refuse_pictures(error)
 
     def _close(self, status: str) -> None:
         if self._outbox is None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from numpy.typing import NDArray
 
 from engine.events import event
 
@@ -38,6 +40,7 @@ class Tracker(Logger):
     """Counts a figure's step as metrics.jsonl does; None: as Lightning does, from 0."""
 
     _begun = _ended = False
+    _takes_pictures = True
 
     @abstractmethod
     def _open(self, run_id: str | None) -> str:
@@ -46,6 +49,10 @@ class Tracker(Logger):
     @abstractmethod
     def _record(self, metrics: Mapping[str, float], step: int) -> None:
         """Adds figures to the record."""
+
+    @abstractmethod
+    def _record_picture(self, name: str, picture: NDArray[np.uint8], step: int) -> None:
+        """Adds a picture to the record, [height, width, 3]."""
 
     @abstractmethod
     def _close(self, status: str) -> None:
@@ -100,6 +107,24 @@ class Tracker(Logger):
             self._record(metrics, self.finished_steps() if self.finished_steps else step or 0)
         except Exception as error:
             self._lose(error)
+
+    @rank_zero_only
+    def log_picture(self, name: str, picture: NDArray[np.uint8], step: int) -> None:
+        """Beside the figures. A record that has no place for pictures goes on without them.
+
+        Args:
+            picture: [height, width, 3].
+            step: finished ones.
+        """
+        if self._begun and not self._ended and self._takes_pictures:
+            try:
+                self._record_picture(name, picture, step)
+            except Exception as error:
+                self._refuse_pictures(error)
+
+    def _refuse_pictures(self, error: Exception) -> None:
+        self._takes_pictures = False
+        log.warning("WARNING: %s takes no pictures (%s); examples go on in the run's folder", self.PROGRAM, error)
 
     def _lose(self, error: Exception) -> None:
         self._fail("records no more of this run", error, "its figures go on in metrics.jsonl")

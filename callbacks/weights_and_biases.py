@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from lightning.fabric.loggers.logger import _DummyExperiment, rank_zero_experiment
 from lightning.pytorch.loggers import WandbLogger
+from numpy.typing import NDArray
 
 from callbacks.tracker import FINISH_PATIENCE, Tracker
 
@@ -90,6 +92,11 @@ class WeightsAndBiases(Tracker, WandbLogger):
 
     def _record(self, metrics: Mapping[str, float], step: int) -> None:
         WandbLogger.log_metrics(self, metrics, step)
+
+    def _record_picture(self, name: str, picture: NDArray[np.uint8], step: int) -> None:
+        import wandb
+
+        self._record({name: wandb.Image(picture)}, step)
 
     def _close(self, status: str) -> None:
         if self._experiment is None:

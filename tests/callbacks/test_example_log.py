@@ -167,8 +167,35 @@ def test_a_full_disk_ends_nothing_and_is_told_once(tmp_path, monkeypatch, caplog
     for step in (1, 2):
         log._write(tmp_path, step, [EXAMPLE])
     (told,) = [record for record in caplog.records if "cannot be written" in record.message]
-    assert told.event == "disk_full" and "val-1.json" in told.fields["file"]
+    assert told.event == "disk_full" and "val-1.json" in told.fields["path"]
     assert list((tmp_path / "examples").iterdir()) == []
     monkeypatch.setattr(example_log.os, "replace", replace)
     log._write(tmp_path, 3, [EXAMPLE])
     assert [step for step, _ in example_files(tmp_path)] == [3]
+
+
+# -- trackers --------------------------------------------------------------------------------------------------------
+
+TRACKED = [*DIGITS, "--wandb.project", "digits", "--mlflow.experiment", "digits"]
+
+
+def test_trackers_have_the_pictures(lockstep, tmp_path):
+    run = lockstep("fit", *TRACKED, name="a")
+    sheet = Image.open(io.BytesIO(board(run).Images("val/examples")[0].encoded_image_string))
+    (media,) = run.folder.glob("wandb/offline-run-*/files/media/images/val/*.png")
+    (kept,) = [file for file in (tmp_path / "runs/mlflow-files").glob("**/*.png") if "examples" in file.name]
+    for file in (media, kept):
+        assert Image.open(file).convert("RGB").tobytes() == sheet.convert("RGB").tobytes(), file
+
+
+def test_a_tracker_without_a_place_for_pictures_keeps_the_figures(lockstep, said, monkeypatch):
+    def refused(*args, **kwargs):
+        raise OSError("no artifact store")
+
+    monkeypatch.setattr("mlflow.MlflowClient.log_image", refused)
+    monkeypatch.setattr("wandb.Image", refused)
+    run = lockstep("fit", *TRACKED, "--trainer.max_epochs", "3", name="a")
+    warnings = [line for line in said if "takes no pictures (no artifact store)" in line]
+    assert sorted(line.split()[1] for line in warnings) == ["MLflow", "W&B"]
+    assert not [line for line in said if "records no more" in line]
+    assert len(shown(run)) == 3
