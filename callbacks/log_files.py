@@ -1,6 +1,7 @@
 """The log of a run in its folder: train.log for people, log.jsonl for programs."""
 
 import logging
+import threading
 from pathlib import Path
 
 from engine.appended_file import AppendedFile
@@ -9,7 +10,22 @@ from engine.events import OF_A_PROCESS, event, event_of
 log = logging.getLogger("lockstep")
 
 
-class LogFile(logging.Handler):
+_ONE_AT_A_TIME = threading.RLock()
+
+
+class _File(logging.Handler):
+    """All files of the log have one lock.
+
+    A file that cannot be written says so in the others. With a lock each, two threads whose files refuse at the same
+    time would wait for each other for ever.
+    """
+
+    def createLock(self) -> None:  # noqa: N802 (the standard library's)
+        super().createLock()
+        self.lock = _ONE_AT_A_TIME
+
+
+class LogFile(_File):
     """Writes the lines of train.log; the standard library's prints a page for each line that a full disk refuses."""
 
     def __init__(self, path: Path) -> None:
@@ -24,7 +40,7 @@ class LogFile(logging.Handler):
         super().close()
 
 
-class JsonLogFile(logging.Handler):
+class JsonLogFile(_File):
     """Writes log.jsonl, and on another process than the first log-PROCESS.jsonl.
 
     The file is made with its first line, so a process that has nothing to say has none. What all processes say alike,

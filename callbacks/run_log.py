@@ -163,7 +163,7 @@ class RunLog(Callback):
             log.info("training begins", extra=UNSAID | event("run_started", **facts))
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._metrics is not None:
+        if self._metrics is not None and self._training:  # there may have been nothing left to train
             seconds = time.monotonic() - self._began
             ended = event("run_ended", epoch=trainer.current_epoch, seconds=round(seconds, 3))
             said = "training has ended after step %d, %.0f s after this start of it began"

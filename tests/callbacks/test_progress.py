@@ -5,7 +5,7 @@ import re
 
 from lightning.pytorch.callbacks import ProgressBar
 
-from callbacks.progress import short, show_beside, summary
+from callbacks.progress import TimeLeft, short, show_beside, summary
 from tests.conftest import TINY
 
 FIGURES = {
@@ -66,3 +66,17 @@ def test_on_a_screen_with_a_bar_it_is_for_files_alone(monkeypatch):
         return bool(console.filter(record))
 
     assert [shown(*case) for case in ((True, True), (True, False), (False, True))] == [False, True, True]
+
+
+def test_the_time_left_is_that_of_all_steps_to_come_as_the_mean_of_this_start():
+    now = [100.0]
+    left = TimeLeft(lambda: now[0])
+    assert left.seconds(5) is None, "before training"
+    left.begin(20, 100)
+    assert left.seconds(20) is None, "no step of this start yet"
+    now[0] += 30
+    assert left.seconds(30) == 70 * 3
+    assert left.seconds(100) == 0 and left.seconds(101) == 0
+    for endless in (float("inf"), -1):
+        left.begin(0, endless)
+        assert left.seconds(10) is None
