@@ -37,12 +37,8 @@ test: $(INSTALLED) ## run all tests: those of one process side by side, then tho
 lint: $(INSTALLED) ## style
 	$(VENV)/bin/python -m flake8
 
-bench: $(INSTALLED) ## the benchmarks (one thread; minutes)
-	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.recommender
-	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.engine
-	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.temporal
-	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.vision_language
-	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks.vision_language.parquet
+bench: $(INSTALLED) ## the benchmarks that take minutes: `python -m benchmarks` lists them, and those that take longer
+	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks all
 
 clean: ## remove the environment and caches; runs/ and data/ stay
 	rm -rf $(VENV) *.egg-info build .pytest_cache .hypothesis

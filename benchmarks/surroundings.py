@@ -58,6 +58,15 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 140)
 
 
+def goals_reached(goals: list[dict[str, Any]]) -> str:
+    """A line a goal, to stand below a table; each has `text`, the figure `found` and whether it is `met`."""
+    lines = [
+        f"goal: {goal['text']}: {'met' if goal['met'] else '[red]missed[/red]'} ({number(goal['found'])})"
+        for goal in goals
+    ]
+    return "\n".join(lines)
+
+
 def spread(figures: list[float]) -> str:
     """Median, smallest and largest."""
     return f"{number(median(figures))} ({number(min(figures))} to {number(max(figures))})"

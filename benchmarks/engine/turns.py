@@ -20,6 +20,7 @@ from typing import NamedTuple
 import psutil
 import torch
 
+from benchmarks.memory_peak import forget_peak, peak
 from benchmarks.side import SideProcess
 
 WARM_UP = 20
@@ -27,10 +28,12 @@ WARM_UP = 20
 
 
 class Turn(NamedTuple):
-    """Seconds for one step."""
+    """What one step took, in seconds, and what it needed."""
 
     cpu: float  # of all processes of the side
     wall: float
+    memory: int = 0
+    """Bytes that the side's first process had at most in the turn, of which much is libraries."""
 
 
 class Gate:
@@ -167,9 +170,11 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
     connection.send(None)
     while True:
         steps = connection.recv()
+        forget_peak()
         cpu, wall = _cpu_seconds(), time.perf_counter()
         gate.run(steps)
-        connection.send(Turn((_cpu_seconds() - cpu) / steps, (time.perf_counter() - wall) / steps))
+        cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
+        connection.send(Turn(cpu / steps, wall / steps, peak()))
 
 
 def _cpu_seconds() -> float:

@@ -5,18 +5,16 @@ is taken within a turn. A process of its own makes the peak memory that of one s
 they are nearly the same on a busy machine; wall seconds are not.
 """
 
-import resource
-import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 import torch
 
+from benchmarks.memory_peak import forget_peak, peak
 from benchmarks.side import SideProcess
 
 
@@ -84,7 +82,7 @@ class Side(SideProcess):
 def _serve(connection: Connection, make: Maker) -> None:
     torch.set_num_threads(1)
     work = make()
-    before = _forget_peak()
+    before = forget_peak()
     work()
     connection.send(None)
     while True:
@@ -92,7 +90,7 @@ def _serve(connection: Connection, make: Maker) -> None:
             question = connection.recv()
         except EOFError:
             return
-        connection.send(_turn(work) if question == "turn" else _peak() - before)
+        connection.send(_turn(work) if question == "turn" else peak() - before)
 
 
 def _turn(work: Work) -> Turn:
@@ -100,24 +98,3 @@ def _turn(work: Work) -> Turn:
     done = work()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     return Turn(cpu / done.amount, wall / done.amount, done.waited / wall)
-
-
-def _forget_peak() -> int:
-    """Start a new peak where the system can (Linux); returns the bytes that are its ground."""
-    # Elsewhere, or where /proc is read-only, the ground is the peak of the preparation: far below that of the work.
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return _peak()
-
-
-def _peak() -> int:
-    """Bytes of memory at the process's peak.
-
-    Linux's own mark if there is one: ``ru_maxrss`` of a process begins at the peak of the one that started it.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        marks = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(marks["VmHWM"].split()[0]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -70,12 +70,16 @@ def data_of(sizes: Sizes, layout: Layout, num_workers: int = 0) -> Mixture:
     )
 
 
-def model_of(sizes: Sizes, compiled: bool = False) -> VisionLanguageModel:
+def model_of(
+    sizes: Sizes, compiled: bool = False, activation_checkpointing: bool = False
+) -> VisionLanguageModel:
     """As in the second stage: tower frozen, projector and language model trained."""
     return VisionLanguageModel(
-        LanguageModelSettings(config=sizes.language_model, compile=compiled),
+        LanguageModelSettings(
+            config=sizes.language_model, compile=compiled, activation_checkpointing=activation_checkpointing
+        ),
         VisionTowerSettings(config=sizes.tower, compile=compiled),
-        ProjectorSettings(kind="mlp"),
+        ProjectorSettings(kind="mlp", layer_norm=False),  # as the peers have it
         learning_rate=1e-4,
         betas=(0.9, 0.95),
     )

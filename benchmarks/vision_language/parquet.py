@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.command_line import benchmark_parser
+from benchmarks.memory_peak import peak
 
 _SAMPLES = 5000  # that are read
 _BATCH = 256
@@ -61,13 +62,6 @@ def _memory() -> tuple[int, int]:
     return found.rss, found.uss
 
 
-def _peak() -> int:
-    """The most bytes that this process ever had (RSS)."""
-    # Not getrusage: that begins with what the parent had when it started this process.
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-
-
 def _prepare(path: Path, root: str) -> dict[str, float]:
     """Seconds, and the most MiB more, of writing the file again."""
     import pyarrow.parquet  # noqa: F401
@@ -76,7 +70,7 @@ def _prepare(path: Path, root: str) -> dict[str, float]:
 
     before, begin = _memory()[0], time.perf_counter()
     prepare_parquet(path, root)
-    return {"seconds": time.perf_counter() - begin, "more_rss": (_peak() - before) / 2**20}
+    return {"seconds": time.perf_counter() - begin, "more_rss": (peak() - before) / 2**20}
 
 
 def _read(path: Path, root: str, order: str) -> dict[str, float]:

@@ -1,0 +1,74 @@
+"""Figures beside those of peers, taken in turns in one run. `python -m benchmarks NAME --help` says what each has."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+class Benchmark(NamedTuple):
+    """`python -m benchmarks NAME` is `python -m benchmarks.NAME`."""
+
+    about: str
+    minutes: int  # about, on two cores
+    options: tuple[str, ...] = ()  # with which it takes so long in `all`
+
+
+BENCHMARKS = {
+    "start_up": Benchmark("seconds until --help and until the first step, beside `import torch`; memory", 4),
+    "recommender": Benchmark("SASRec, TiSASRec, sampling and evaluation beside plain implementations", 6),
+    "engine": Benchmark("what the guards cost, what a second process brings, how long a checkpoint stalls", 9,
+                        ("--only", "share", "--only", "scaling", "--repeats", "3")),
+    "temporal": Benchmark("what a sample of the temporal family costs", 2),
+    "vision_language": Benchmark("tokens a second packed and not, beside Hugging Face's Trainer and Accelerate", 8,
+                                 ("--only", "packing", "--only", "trainers", "--repeats", "3")),
+    "document_qa": Benchmark("ingestion and retrieval of documents", 6, ("--pages", "1000")),
+}  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Hands over to one benchmark, to all that take a few minutes, or says which there are."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
+    parser.add_argument("name", nargs="?", choices=[*BENCHMARKS, "all"], metavar="NAME",
+                        help="a benchmark; its options follow. all: each, as long as the list says")  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FOLDER", help="of all: also write NAME.json into it")
+    if not given:
+        Console(width=None if sys.stdout.isatty() else 120).print(_list())
+        return
+    if given[0] in BENCHMARKS:
+        _main_of(given[0])(given[1:])
+        return
+    options = parser.parse_args(given)
+    if options.json:
+        options.json.mkdir(parents=True, exist_ok=True)
+    for name, benchmark in BENCHMARKS.items():
+        print(f"\npython -m benchmarks {' '.join([name, *benchmark.options])}", flush=True)
+        kept = ["--json", str(options.json / f"{name}.json")] if options.json else []
+        _main_of(name)([*benchmark.options, *kept])
+
+
+def _main_of(name: str) -> Callable[[list[str]], None]:
+    main: Callable[[list[str]], None] = importlib.import_module(f"benchmarks.{name}.__main__").main
+    return main
+
+
+def _list() -> Table:
+    sheet = Table(box=box.SIMPLE_HEAD, caption="python -m benchmarks NAME [--help]", caption_justify="left")
+    sheet.add_column("NAME", no_wrap=True)
+    sheet.add_column("what is measured")
+    sheet.add_column("minutes", justify="right")
+    sheet.add_column("with", no_wrap=True)
+    for name, benchmark in BENCHMARKS.items():
+        sheet.add_row(name, benchmark.about, str(benchmark.minutes), " ".join(benchmark.options))
+    return sheet
+
+
+if __name__ == "__main__":
+    main()

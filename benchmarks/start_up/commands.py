@@ -1,0 +1,118 @@
+"""What is started, and what one start takes."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.start_up.first_step import SAID
+from benchmarks.surroundings import goals_reached, spread
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TRAIN = str(_ROOT / "train.py")
+_QUICKSTART = str(_ROOT / "configs/recommender/quickstart.yaml")
+_TIMEOUT = 300
+
+BASE = "python -c 'import torch'"
+HELP, FIRST_STEP = "train.py --help", "train.py fit, first step of the quickstart"
+COMMANDS: dict[str, list[str]] = {
+    BASE: ["-c", "import torch"],
+    HELP: [_TRAIN, "--help"],
+    "train.py fit --help": [_TRAIN, "fit", "--help"],
+    FIRST_STEP: [
+        _TRAIN, "fit", "--config", _QUICKSTART, "--trainer.accelerator", "cpu",
+        "--trainer.callbacks+=benchmarks.start_up.first_step.FirstStep",
+    ],
+}  # fmt: skip
+
+SECONDS = {HELP: 3.0, FIRST_STEP: 8.0}
+"""Goals, by the wall clock of an idle machine."""
+
+TIMES = {FIRST_STEP: 2.5}
+"""Goals, in CPU time of `import torch`; they hold on a busy machine, too."""
+
+
+class Start(NamedTuple):
+    """Seconds and bytes."""
+
+    cpu: float
+    wall: float
+    memory: int  # at the end: what it needs to stand there
+
+
+def start(arguments: list[str], folder: Path) -> Start:
+    """Runs a command of Python to its end, with one thread.
+
+    Raises:
+        RuntimeError: it has failed; with what it said.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT), "COLUMNS": "120"}
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=_TIMEOUT
+    )
+    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    said = next((line for line in done.stdout.splitlines() if line.startswith(SAID)), None)
+    if said:
+        return Start(**json.loads(said.removeprefix(SAID)))
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Start(cpu, wall, 0)
+
+
+def figures(repeats: int, commands: dict[str, list[str]] | None = None) -> dict[str, Any]:
+    """All commands in turns, after one turn that fills the caches of files."""
+    commands = commands or COMMANDS
+    taken: dict[str, list[Start]] = {name: [] for name in commands}
+    for turn in range(repeats + 1):
+        for name, arguments in commands.items():
+            with TemporaryDirectory() as folder:
+                one = start(arguments, Path(folder))
+            if turn:
+                taken[name].append(one)
+    sides = [{"name": name, **{key: [getattr(one, key) for one in starts] for key in Start._fields}}
+             for name, starts in taken.items()]  # fmt: skip
+    return {"name": "start_up", "sides": sides, "goals": _goals(sides)}
+
+
+def _times(side: dict[str, Any], base: dict[str, Any]) -> list[float]:
+    return [ours / theirs for ours, theirs in zip(side["cpu"], base["cpu"], strict=True)]
+
+
+def _goals(sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    goals = []
+    for side in sides:
+        if side["name"] in SECONDS:
+            found, bound = median(side["wall"]), SECONDS[side["name"]]
+            text = f"{side['name']}: under {bound:g} s on an idle machine"
+            goals.append({"text": text, "found": found, "met": found < bound})
+        if side["name"] in TIMES:
+            found, bound = median(_times(side, sides[0])), TIMES[side["name"]]
+            text = f"{side['name']}: at most {bound:g} times the CPU time of `import torch`"
+            goals.append({"text": text, "found": found, "met": found <= bound})
+    return goals
+
+
+def table(found: dict[str, Any]) -> Table:
+    """A line a command; ratios are taken turn by turn."""
+    sheet = Table(box=box.SIMPLE_HEAD, title="Start-up", title_justify="left", title_style="bold")
+    sheet.add_column("")
+    for heading in ("CPU s", "wall s", "x import torch (CPU)", "memory then"):
+        sheet.add_column(heading, justify="right", no_wrap=True)
+    for side in found["sides"]:
+        sheet.add_row(
+            side["name"], spread(side["cpu"]), spread(side["wall"]), spread(_times(side, found["sides"][0])),
+            f"{median(side['memory']) / 2**20:,.0f} MiB" if any(side["memory"]) else "",
+        )  # fmt: skip
+    sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"
+    return sheet

@@ -1,0 +1,89 @@
+"""Others' loops around the plain model: a bare torch loop, Accelerate, and Hugging Face's Trainer.
+
+The samples of every step, the optimizer and its settings, the clipping and the precision (fp32) are those of ours.
+"""
+
+from collections.abc import Iterator
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, SequentialSampler
+
+from benchmarks.engine.turns import Gate
+from benchmarks.vision_language.models import Layout, Sizes, built, quiet
+from benchmarks.vision_language.plain_llava import PlainChats, PlainLlava
+
+_SEED = 1
+_ADAMW = {"lr": 1e-4, "betas": (0.9, 0.95), "weight_decay": 0.0}
+
+
+def parts(sizes: Sizes) -> tuple[PlainLlava, PlainChats]:
+    """Model and data."""
+    quiet()
+    _, data = built(sizes, Layout(), meta=True)
+    torch.manual_seed(_SEED)
+    model = PlainLlava(sizes, data.tokenizer.vocabulary_size, data.tokenizer.placeholder)
+    return model, PlainChats(data.train_set, sizes.batch_size, _SEED)
+
+
+def bare(gate: Gate, *, sizes: Sizes) -> None:
+    """What one writes by hand."""
+    model, chats = parts(sizes)
+    optimizer = torch.optim.AdamW(_trained(model), **_ADAMW)
+    for batch in _loader(chats, sizes):
+        optimizer.zero_grad()
+        model(**batch)["loss"].backward()
+        nn.utils.clip_grad_norm_(_trained(model), 1.0)
+        optimizer.step()
+        gate.step()
+
+
+def accelerate(gate: Gate, *, sizes: Sizes) -> None:
+    """The same loop with Accelerate in it, as its quick tour has it."""
+    from accelerate import Accelerator
+
+    model, chats = parts(sizes)
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    optimizer = torch.optim.AdamW(_trained(model), **_ADAMW)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, _loader(chats, sizes))
+    for batch in loader:
+        optimizer.zero_grad()
+        accelerator.backward(model(**batch)["loss"])
+        accelerator.clip_grad_norm_(_trained(model), 1.0)
+        optimizer.step()
+        gate.step()
+
+
+def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
+    """transformers.Trainer with its defaults, but for what has to be alike."""
+    import transformers
+
+    class Turns(transformers.TrainerCallback):
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            gate.step()
+
+    class InOrder(transformers.Trainer):
+        def _get_train_sampler(self, *args: Any) -> Iterator[int]:
+            return SequentialSampler(self.train_dataset)  # of an order that is random already
+
+    model, chats = parts(sizes)
+    with TemporaryDirectory() as folder:
+        arguments = transformers.TrainingArguments(
+            folder, per_device_train_batch_size=sizes.batch_size, max_steps=10**8, learning_rate=_ADAMW["lr"],
+            adam_beta2=_ADAMW["betas"][1], weight_decay=0.0, lr_scheduler_type="constant", max_grad_norm=1.0,
+            logging_steps=10, save_strategy="no", report_to=[], disable_tqdm=True, remove_unused_columns=False,
+            use_cpu=not torch.cuda.is_available(), seed=_SEED,
+        )  # fmt: skip
+        trainer = InOrder(model, arguments, chats.collate, chats, callbacks=[Turns()])
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.train()
+
+
+def _trained(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _loader(chats: PlainChats, sizes: Sizes) -> DataLoader[dict[str, Tensor]]:
+    return DataLoader(chats, sizes.batch_size, collate_fn=chats.collate)

@@ -1,0 +1,98 @@
+"""Where the time of a training step goes: waiting for data, forward, backward, and the rest with the optimizer."""
+
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from rich import box
+from rich.table import Table
+
+from benchmarks.engine.turns import Gate
+from benchmarks.side import SideProcess
+from benchmarks.surroundings import spread
+from benchmarks.vision_language.models import SMALL, Layout, Sizes
+from benchmarks.vision_language.trainings import ours
+
+PARTS = ("data", "forward", "backward", "optimizer")
+_STEPS, _WARM_UP = 6, 3  # of a turn, and before the first one
+
+
+class StepParts(Callback):
+    """Seconds of each part, of every step; on a device it waits for the device at each border."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, float]] = []
+        self._last = time.perf_counter()
+
+    def on_train_batch_start(self, trainer: Trainer, *args: Any) -> None:
+        self.steps.append({"data": self._since(trainer)})
+
+    def on_before_backward(self, trainer: Trainer, *args: Any) -> None:
+        self.steps[-1]["forward"] = self._since(trainer)
+
+    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.steps[-1]["backward"] = self._since(trainer)
+
+    def on_train_batch_end(self, trainer: Trainer, *args: Any) -> None:
+        self.steps[-1]["optimizer"] = self._since(trainer)
+
+    def _since(self, trainer: Trainer) -> float:
+        if trainer.strategy.root_device.type == "cuda":
+            torch.cuda.synchronize(trainer.strategy.root_device)
+        before, self._last = self._last, time.perf_counter()
+        return self._last - before
+
+
+LAYOUTS = {"a chat a row": Layout(), "packed": Layout(packed=True)}
+
+
+def figures(
+    repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS, layouts: dict[str, Layout] = LAYOUTS
+) -> dict[str, Any]:
+    """Of each layout the share of each part, in each turn."""
+    rows = []
+    for name, layout in layouts.items():
+        side = SideProcess(name, _measure, sizes, layout, repeats, steps, daemon=True)
+        try:
+            rows.append({"name": name, "shares": side.receive()})
+        finally:
+            side.process.kill()
+            side.process.join()
+    return {"name": "step_parts", "sides": rows}
+
+
+def _measure(connection: Connection, sizes: Sizes, layout: Layout, repeats: int, steps: int) -> None:
+    torch.set_num_threads(1)
+    parts = StepParts()
+
+    class Done(Exception):
+        pass
+
+    class Counted(Gate):
+        def step(self) -> None:
+            if len(parts.steps) == _WARM_UP + repeats * steps:
+                raise Done
+
+    try:
+        ours(Counted(), sizes=sizes, layout=layout, callbacks=[parts])
+    except Done:
+        pass
+    found = []
+    for turn in range(repeats):
+        chosen = parts.steps[_WARM_UP + turn * steps :][:steps]
+        total = sum(sum(step.values()) for step in chosen)
+        found.append({part: sum(step[part] for step in chosen) / total for part in PARTS})
+    connection.send(found)
+
+
+def table(found: dict[str, Any]) -> Table:
+    """A line a layout."""
+    sheet = Table(box=box.SIMPLE_HEAD, title="Where a step's time goes, %", title_justify="left", title_style="bold")
+    sheet.add_column("")
+    for part in PARTS:
+        sheet.add_column(part, justify="right", no_wrap=True)
+    for side in found["sides"]:
+        sheet.add_row(side["name"], *(spread([100 * turn[part] for turn in side["shares"]]) for part in PARTS))
+    return sheet

@@ -1,0 +1,82 @@
+"""Tokens a second of our training and of others' loops around the same model, on the same samples in every step."""
+
+from functools import partial
+from statistics import median
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.engine.turns import Body, take_turns
+from benchmarks.surroundings import goals_reached, number, spread
+from benchmarks.vision_language import peers
+from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns
+from benchmarks.vision_language.trainings import ours
+
+_STEPS, _WARM_UP = 4, 3  # of a turn, and before the first one
+PEER = "Hugging Face Trainer"
+GOALS = {"Lockstep, a chat a row": 1.0, "Lockstep, packed": 1.8}
+"""At least so many times the peer's tokens a CPU second."""
+
+
+def sides_of(sizes: Sizes) -> dict[str, Body]:
+    """All trainings; the first one is what the others are compared with."""
+    return {
+        PEER: partial(peers.hugging_face, sizes=sizes),
+        "Accelerate": partial(peers.accelerate, sizes=sizes),
+        "bare torch loop": partial(peers.bare, sizes=sizes),
+        "Lockstep, a chat a row": partial(ours, sizes=sizes, layout=Layout()),
+        "Lockstep, packed": partial(ours, sizes=sizes, layout=Layout(packed=True)),
+        "Lockstep, packed, activation checkpointing": partial(
+            ours, sizes=sizes, layout=Layout(packed=True), activation_checkpointing=True
+        ),
+    }
+
+
+def figures(
+    repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS, sides: dict[str, Body] | None = None
+) -> dict[str, Any]:
+    """Of each side tokens a second, tokens a CPU second and the peak of memory in each turn."""
+    sides = sides or sides_of(sizes)
+    turns = take_turns(sides, processes=dict.fromkeys(sides, 1), steps=steps, repeats=repeats, warm_up=_WARM_UP)
+    held = [turn["tokens"] for turn in amounts_of_turns(sizes, Layout(), repeats, steps, _WARM_UP)]
+    rows = [
+        {
+            "name": name,
+            "tokens_per_second": [tokens / (turn.wall * steps) for turn, tokens in zip(measured, held, strict=True)],
+            "tokens_per_cpu_second": [tokens / (turn.cpu * steps) for turn, tokens in zip(measured, held, strict=True)],
+            "memory": max(turn.memory for turn in measured),
+        }
+        for name, measured in turns.items()
+    ]
+    goals = []
+    for row in rows:
+        if bound := GOALS.get(row["name"]):
+            found = median(_ratios(row, rows[0]))
+            text = f"{row['name']}: at least {bound:g} times the tokens a CPU second of {PEER}"
+            goals.append({"text": text, "found": found, "met": found >= bound})
+    return {"name": "trainers", "batch_size": sizes.batch_size, "sides": rows, "goals": goals}
+
+
+def table(found: dict[str, Any]) -> Table:
+    """A line a side; ratios are taken turn by turn, of CPU time."""
+    title = f"The same model and samples, {found['batch_size']} a step, fp32, one thread"
+    sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    sheet.add_column("")
+    for heading in ("tokens/s", "tokens/CPU-s", f"x {PEER} (CPU)", "peak memory"):
+        sheet.add_column(heading, justify="right", no_wrap=True)
+    for side in found["sides"]:
+        sheet.add_row(
+            side["name"],
+            spread(side["tokens_per_second"]),
+            number(median(side["tokens_per_cpu_second"])),
+            spread(_ratios(side, found["sides"][0])),
+            f"{side['memory'] / 2**20:,.0f} MiB",
+        )
+    sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"
+    return sheet
+
+
+def _ratios(side: dict[str, Any], base: dict[str, Any]) -> list[float]:
+    pairs = zip(side["tokens_per_cpu_second"], base["tokens_per_cpu_second"], strict=True)
+    return [ours / theirs for ours, theirs in pairs]

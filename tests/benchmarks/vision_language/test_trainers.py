@@ -1,0 +1,61 @@
+"""The peers train the same samples in each step, and all of them are measured."""
+
+import pytest
+import torch
+from rich.console import Console
+
+from benchmarks.vision_language import step_parts, trainers
+from benchmarks.vision_language.models import TINY, Layout, built
+from benchmarks.vision_language.peers import parts
+from datamodules.multimodal.batch import IGNORE
+
+
+def test_the_peers_have_our_samples_and_our_loss():
+    module, data = built(TINY, Layout())
+    model, chats = parts(TINY)
+    theirs = chats.collate([chats[place] for place in range(TINY.batch_size)])
+    ((examples,),) = [next(iter(data.train_dataloader()))]
+    rows = examples.rows
+    assert sorted(map(tuple, _real(theirs["tokens"], data))) == sorted(map(tuple, _real(rows.tokens, data)))
+    # With our weights in it the plain model has our loss, so both compute the same.
+    model.language_model.load_state_dict(module.language_model.network.state_dict())
+    model.tower.load_state_dict(module.encoder.network.state_dict())
+    model.projector.load_state_dict(_layers(module.projector))
+    with torch.no_grad():
+        ours = module.training_loss((examples,))
+        mean = model(**theirs)["loss"]
+    assert int((theirs["labels"][:, 1:] != IGNORE).sum()) == int(ours.count)
+    assert float(mean) == pytest.approx(float(ours.total / ours.count), rel=1e-5)
+
+
+def _real(tokens, data):
+    pad = data.tokenizer.pad
+    return [[int(token) for token in row if token != pad] for row in tokens]
+
+
+def _layers(projector):
+    found = {}
+    linear = [part for part in projector.modules() if isinstance(part, torch.nn.Linear)]
+    for place, layer in zip((0, 2), linear, strict=True):
+        found |= {f"{place}.weight": layer.weight, f"{place}.bias": layer.bias}
+    return found
+
+
+def test_turns_of_the_peer_and_of_ours():
+    sides = {name: body for name, body in trainers.sides_of(TINY).items() if name in (trainers.PEER, *trainers.GOALS)}
+    found = trainers.figures(repeats=1, sizes=TINY, steps=2, sides=sides)
+    assert all(min(side["tokens_per_cpu_second"]) > 0 and side["memory"] > 2**27 for side in found["sides"])
+    console = Console(width=160, record=True)
+    console.print(trainers.table(found))
+    text = console.export_text()
+    assert all(side["name"] in text for side in found["sides"]) and text.count("goal: Lockstep") == 2
+
+
+def test_the_parts_of_a_step_are_the_whole_step():
+    found = step_parts.figures(repeats=2, sizes=TINY, steps=2, layouts={"packed": Layout(packed=True)})
+    for side in found["sides"]:
+        assert [sum(turn.values()) for turn in side["shares"]] == [pytest.approx(1)] * 2
+        assert all(min(turn.values()) > 0 for turn in side["shares"])
+    console = Console(width=160, record=True)
+    console.print(step_parts.table(found))
+    assert "optimizer" in console.export_text()
