@@ -76,7 +76,8 @@ class MetricsEndpoint(Callback):
             raise ValueError(f"metrics_endpoint: {refused[0]}")
         repeat_early_lines(log, self._metrics.events)
         log.addHandler(self._metrics.events)
-        log.info("metrics and health of process 0: http://%s:%d/metrics and /healthz", self.host, self.port)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        log.info("metrics and health of process 0: http://%s:%d/metrics and /healthz", host, self.port)
 
     def _listen(self, trainer: Trainer, metrics: RunMetrics) -> str | None:
         """Why this process cannot; None when it does."""
