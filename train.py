@@ -3,6 +3,10 @@
 import sys
 
 if __name__ == "__main__":
+    from commands.overview import overview_asked, show_overview
+
+    if overview_asked(sys.argv[1:]):
+        sys.exit(show_overview(sys.argv[1:]))
     from commands.listening import listen
 
     listen()  # before the imports, which take seconds: a signal would kill a process that has no handler yet

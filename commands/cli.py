@@ -74,6 +74,7 @@ class LockstepCLI(LightningCLI):
     """The run's, when it is this process that notes in it that a training is under way."""
 
     def __init__(self, args: list[str] | None = None) -> None:
+        self._asked = next(iter(sys.argv[1:] if args is None else args), None)
         try:
             super().__init__(
                 model_class=LockstepModule,
@@ -106,12 +107,13 @@ class LockstepCLI(LightningCLI):
         return {**LightningCLI.subcommands(), "prepare": set(), "export": {"model", "datamodule", "merge"}}
 
     def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        # They need neither model nor data, so they are no subcommands of Lightning's: train.py opens their doors.
-        others = (
-            "train.py doctor [--config FILE] examines machine, config and team first: train.py doctor --help; "
-            "train.py report RUN [RUN ...] shows runs as a page: train.py report --help"
-        )
-        return {**parser_kwargs, "epilog": others}, {name: dict(parser_kwargs) for name in self.subcommands()}
+        return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
+
+    def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: Any) -> None:
+        every = self.subcommands()
+        if self._asked in every:  # the parsers of the other five would take longer than this one's and all it parses
+            self.subcommands = lambda: {self._asked: every[self._asked]}
+        super()._add_subcommands(parser, **kwargs)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         add_own_options(parser)

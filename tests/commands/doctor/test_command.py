@@ -65,11 +65,3 @@ def test_help_explains_and_what_makes_no_sense_is_refused(capsys):
         main(["--trainer.devices", "2"])
     assert end.value.code == 2
     assert "add --config FILE" in capsys.readouterr().err
-
-
-def test_the_other_commands_help_leads_to_it(capsys):
-    from commands.cli import main as other_commands
-
-    with pytest.raises(SystemExit):
-        other_commands(["--help"])
-    assert "train.py doctor [--config FILE]" in capsys.readouterr().out
