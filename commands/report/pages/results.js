@@ -11,7 +11,7 @@ function valueOf(run, stage, name) {
 function spread(values, name) {
   const known = values.filter((value) => value !== null), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
   if (!known.length) return "–";
-  if (known.length === 1) return figure(mean, name);
+  if (known.length === 1) return values.length === 1 ? figure(mean, name) : element("span", {}, figure(mean, name), element("span", {class: "spread"}, ` (1 of ${values.length})`));
   const deviation = Math.sqrt(known.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (known.length - 1));
   return element("span", {title: known.map((value) => figure(value, name)).join(", ")}, figure(mean, name), element("span", {class: "spread"}, ` ± ${deviation.toPrecision(2)}`));
 }

@@ -93,6 +93,19 @@ def test_the_content_of_two_seeds_and_another_setting(runs):
     assert run["summary"]["samples_per_second"] == 1205
 
 
+def test_the_record_that_training_writes(trained, tmp_path):
+    """What the other tests make up is what a run leaves."""
+    content = page_content([trained / "runs/recommender-quickstart-job1"], tmp_path / "page.html")
+    (run,) = content["runs"]
+    assert [(one["from"], one["to"], one["end"]) for one in run["attempts"]] == [(0, 26, "run_ended")]
+    assert run["counts"]["run_started"] == run["counts"]["run_ended"] == 1 and run["counts"]["checkpoint_saved"] >= 2
+    assert [event["step"] for event in run["events"] if event["event"] == "evaluated"] == [13, 26]
+    assert run["monitor"] == {"name": "val/ndcg@10", "mode": "max"} and run["results"]["val_step"] in (13, 26)
+    assert [step["step"] for step in run["examples"]["steps"]] == [13, 26] and run["examples"]["samples"]
+    assert len(run["series"]["train/loss"]["mean"]) == 26 and run["environment"]["packages"]["torch"]
+    assert run["settings"]["data.init_args.batch_size"] == "16"
+
+
 def test_links_lead_to_the_reports_beside(runs):
     run = Recorded(runs / "a")
     (run.folder / "prediction_report.html").write_text("")

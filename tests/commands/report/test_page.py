@@ -152,11 +152,14 @@ def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
 
 def test_seeds_are_one_line_with_their_spread(show, tmp_path):
     folders = [killed_and_resumed(tmp_path / f"sas-{seed}", seed).folder for seed in (1, 3)]
+    lines = (folders[1] / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folders[1] / "metrics.jsonl").write_text("".join(line for line in lines if "test/" not in line))
     page = show(*folders, killed_and_resumed(tmp_path / "dropped", 1, 0.5).folder)
     assert texts(page, "h1") == ["3 runs compared"]
     assert texts(page, "#results thead th")[:3] == ["figure", "sas (2 seeds)", "dropped"]
     first = texts(page, "#results tbody tr:first-child > *")
     assert first[:3] == ["ndcg@10", "0.6200 ± 0.014", "0.6100"]
+    assert texts(page, ".stages > :nth-child(2) tbody tr:first-child > *")[1] == "0.6100 (1 of 2)", "only one was tested"
     chart = "[...document.querySelectorAll('figure.chart')].find((one) => one.querySelector('.title').textContent === 'ndcg@10')"  # noqa: E501
     point_at(page, 400)
     assert page.run(VALUES.format(title="ndcg@10")) == ["0.5200", "0.5100"]
