@@ -159,7 +159,7 @@ def test_seeds_are_one_line_with_their_spread(show, tmp_path):
     assert texts(page, "#results thead th")[:3] == ["figure", "sas (2 seeds)", "dropped"]
     first = texts(page, "#results tbody tr:first-child > *")
     assert first[:3] == ["ndcg@10", "0.6200 ± 0.014", "0.6100"]
-    assert texts(page, ".stages > :nth-child(2) tbody tr:first-child > *")[1] == "0.6100 (1 of 2)", "only one was tested"
+    assert texts(page, ".stages > :nth-child(2) tbody tr:first-child > *")[1] == "0.6100 (1 of 2)", "one was tested"
     chart = "[...document.querySelectorAll('figure.chart')].find((one) => one.querySelector('.title').textContent === 'ndcg@10')"  # noqa: E501
     point_at(page, 400)
     assert page.run(VALUES.format(title="ndcg@10")) == ["0.5200", "0.5100"]
