@@ -14,6 +14,7 @@ from datamodules.document_qa.manuals.manual import GENERATOR_VERSION
 from datamodules.document_qa.manuals.manual_questions import ManualQuestions
 from datamodules.document_qa.manuals.settings import AskingSettings, ManualSettings, Split
 from datamodules.document_qa.manuals.written import write_manuals
+from engine.exported import GENERATED, DataDescription
 
 log = logging.getLogger("lockstep")
 
@@ -79,6 +80,14 @@ class SyntheticManuals(DocumentDataModule):
         for name, number in numbers.items():
             if number < 1:
                 raise ValueError(f"data.init_args.{name} must be at least 1, got {number}")
+
+    def description(self) -> DataDescription:
+        train, validation, test = self.sizes.values()
+        content = (
+            f"Manuals of devices that do not exist, with questions about them: {train:,} chats an epoch; "
+            f"{validation:,} questions to validate and {test:,} to test."
+        )
+        return DataDescription("Lockstep's synthetic manuals", content, GENERATED)
 
     def prepare(self) -> None:
         """Writes manuals of the test as PDFs, with their questions, unless these very ones are there."""

@@ -14,6 +14,7 @@ from datamodules.document_qa.questions.question_source import QuestionSource, Re
 from datamodules.document_qa.questions.splits import SplitSettings, groups_of, shared_between, split_documents
 from datamodules.document_qa.questions.written_questions import WrittenQuestions
 from datamodules.multimodal.images import Fit
+from engine.exported import DataDescription
 from engine.prepared_files import PreparedFiles
 from engine.randomness import global_seed
 
@@ -75,6 +76,13 @@ class DocumentQuestions(DocumentDataModule):
         self.shared_documents, self.fit, self.root = shared_documents, fit, Path(root)
         self._read: dict[Split, ReadQuestions] = {}
         self._some_broken = False
+
+    def description(self) -> DataDescription:
+        train = self.sources["train"]
+        assert train is not None
+        name = f"{Path(train.questions).name}, about the documents in {Path(train.documents).name}"
+        terms = "your own documents and questions: state here on what terms, and whether they are confidential."
+        return DataDescription(name, "Questions about documents.", terms)
 
     # -- files -------------------------------------------------------------------------------------------------------
 

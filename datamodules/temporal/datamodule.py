@@ -23,6 +23,7 @@ from datamodules.temporal.samples import GENERATOR_VERSION, PLACEHOLDER, Split, 
 from datamodules.temporal.source import TimelineQuestions, Timelines
 from datamodules.temporal.timelines import RecordedTimelines
 from engine.examples import Example
+from engine.exported import GENERATED, DataDescription
 from engine.pictures import png
 
 log = logging.getLogger("lockstep")
@@ -96,6 +97,16 @@ class ResourceTimelines(MultimodalDataModule):
         self.timelines, self.capacities, self.questions_file = timelines, capacities, questions
         self.root, self.cached_epochs = root, cached_epochs
         self.layout = SeriesLayout(len(CHANNELS), series_tokens, patch_length)
+
+    def description(self) -> DataDescription:
+        train, validation, test = self.sizes.values()
+        real = f", on the timelines of {Path(self.timelines).name}" if self.timelines else ""
+        content = (
+            f"Timelines of machines' resources with questions about them: {train:,} samples an epoch; "
+            f"{validation:,} to validate and {test:,} to test{real}."
+        )
+        terms = GENERATED + (" The real timelines are yours: state here on what terms." if self.timelines else "")
+        return DataDescription("Lockstep's synthetic timelines", content, terms)
 
     def setup(self, stage: str) -> None:
         if stage == "fit":

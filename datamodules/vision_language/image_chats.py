@@ -24,6 +24,7 @@ from datamodules.vision_language.part import Part, held_out
 from datamodules.vision_language.shards.records import ShardRecords
 from datamodules.vision_language.shards.tar_chats import read_sample
 from datamodules.vision_language.source_settings import SourceSettings, check_sources, check_streamed, shared_files
+from engine.exported import DataDescription
 from engine.randomness import global_seed
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ class ImageChats(ImageQuestions):
         self.validation_share, self.validation_size, self.test_size = validation_share, validation_size, test_size
         self.questions_file, self.system = questions, system
         self.max_pixels, self.fit, self.root = max_pixels, fit, root
+
+    def description(self) -> DataDescription:
+        names = ", ".join(Path(source.path).name for source in self.train_sources)
+        terms = "your own chats and images: state here on what terms, and whether people can be seen in them."
+        return DataDescription(names, f"Chats about images, trained on {len(self.train_sources)} source(s).", terms)
 
     def prepare_data(self) -> None:
         trains = self.trainer is None or self.trainer.state.fn == "fit"

@@ -14,6 +14,7 @@ from datamodules.vision_language.scenes.grading import OUTCOMES, grade
 from datamodules.vision_language.scenes.questions import KINDS
 from datamodules.vision_language.scenes.samples import CAPTION, GENERATOR_VERSION, SceneSample, SceneTasks, Tasks
 from datamodules.vision_language.scenes.scenes import COLOURS, SHAPES, Split, World
+from engine.exported import GENERATED, DataDescription
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -62,6 +63,14 @@ class RenderedScenes(ImageQuestions):
             if size < 1:
                 raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
         self.fresh_samples = fresh_samples
+
+    def description(self) -> DataDescription:
+        train, validation, test = self.sizes.values()
+        content = (
+            f"Pictures of coloured shapes on a grid, with captions and questions: {train:,} samples an epoch; "
+            f"{validation:,} to validate and {test:,} to test."
+        )
+        return DataDescription("Lockstep's rendered scenes", content, GENERATED)
 
     def setup(self, stage: str) -> None:
         if stage == "fit":

@@ -9,6 +9,7 @@ from datamodules.multimodal.unusable import UnusableSample
 from engine.loading import LoadingError
 from tests.coloured_squares import LANGUAGE_MODEL
 from tests.document_folder import write_folder
+from tests.model_card import read_card, run_code
 from tests.tiny_documents import TinyDocument, TinyDocuments, TinyQuestions, write_config
 
 QUICK = ["--data.init_args.size", "12", "--data.init_args.evaluation_batch_size", "5"]
@@ -150,6 +151,8 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
     lockstep("predict", *options, name="a")
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
     lockstep("export", *options, "--output", "llava", name="a")
+    card = read_card(tmp_path / "llava")
+    assert card.data.pipeline_tag == "image-text-to-text" and "a LlavaForConditionalGeneration" in card.text
     model, processor = (
         kind.from_pretrained(tmp_path / "llava") for kind in (LlavaForConditionalGeneration, AutoProcessor)
     )
@@ -162,6 +165,8 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
         written.append((lines[sample]["answer"], processor.decode(tokens, skip_special_tokens=True)))
     assert len(written) == 6 and all(ours == theirs for ours, theirs in written)
     assert len({ours for ours, _ in written}) > 1
+    next(picture for _, pictures in asked.values() for picture in pictures).save(tmp_path / "llava" / "picture.png")
+    run_code(tmp_path / "llava")
 
 
 def open_questions():
