@@ -41,6 +41,18 @@ def test_promtool_has_nothing_to_object_to(tmp_path):
     assert promtool("test", "rules", "alerts_test.yml", folder=folder)[0] == 1
 
 
+@pytest.mark.parametrize("manifest", ["job.yaml", "pytorchjob.yaml"])
+def test_prometheus_finds_the_pods_by_their_ports(manifest):
+    (job,) = yaml.safe_load((MONITORING / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    source = "__meta_kubernetes_pod_container_port_name"
+    (kept,) = [rule["regex"] for rule in job["relabel_configs"] if rule["source_labels"] == [source]]
+    text = (REPOSITORY / "deploy/kubernetes" / manifest).read_text(encoding="utf-8")
+    ports = re.findall(r"{name: ([\w-]+), containerPort: (\d+)}", text)
+    served = [int(number) for name, number in ports if re.fullmatch(kept, name)]
+    (first,) = set(map(int, re.findall(r"--metrics_endpoint\.port=(\d+)", text)))
+    assert sorted(set(served)) == list(range(first, first + len(set(served)))) and len(served) > 1
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_alert_is_seen_to_fire_and_not_to(name):
     groups = yaml.safe_load((MONITORING / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]

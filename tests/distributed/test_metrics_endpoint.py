@@ -38,6 +38,7 @@ def health(port):
         return error.code, error.read().decode()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_prometheus_watches_a_run_that_comes_to_a_standstill(team, tmp_path):
     port = two_ports()
@@ -48,7 +49,9 @@ def test_prometheus_watches_a_run_that_comes_to_a_standstill(team, tmp_path):
     targets = [f"127.0.0.1:{port + rank}" for rank in range(2)]
     with Prometheus(tmp_path / "prometheus", targets) as prometheus:
         prometheus.wait_until(lambda: list(prometheus.value("up").values()) == [1, 1], "both processes answer", 90)
-        fires = prometheus.wait_until(lambda: prometheus.firing().get("LockstepNoProgress"), "the alert fires", 90)
+        stands = "min(lockstep_standstill_seconds) > 2 and min(lockstep_step) == 9 and count(lockstep_step) == 2"
+        prometheus.wait_until(lambda: prometheus.value(stands), "both stand where they were to", 90)
+        fires = prometheus.wait_until(lambda: prometheus.firing().get("LockstepNoProgress"), "the alert fires")
         assert fires["annotations"]["summary"].startswith("a: process ")
         assert fires["labels"]["run"] == "a" and fires["labels"]["severity"] == "critical"
 
