@@ -16,7 +16,6 @@ from datamodules.document_qa.reports.prediction_line import prediction_line
 from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from engine.examples import Example
-from engine.pictures import png
 
 Split = Literal["train", "validation", "test", "predict"]
 
@@ -81,7 +80,10 @@ class AnsweredQuestions(ImageDataModule):
         if not record.pages:
             return None
         best = next((page for page in record.ranked if page in record.pages), record.pages[0])
-        return png(self.evaluated.readings.reading(0, record.sample).document.picture(best))
+        readings = self.evaluated.readings
+        return self.picture(
+            (record.sample, best), lambda: [readings.reading(0, record.sample).document.picture(best)]
+        )
 
     def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
         """{name: figure} of all records of an evaluation."""

@@ -1,5 +1,6 @@
 """The base of DataModules whose chats have images in them."""
 
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -7,8 +8,10 @@ from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.multimodal.exported_tokenizer import exported_tokenizer
 from datamodules.multimodal.images import MARKER, Fit
+from engine.pictures import png
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from transformers import PreTrainedTokenizerFast
 
 
@@ -30,6 +33,13 @@ class ImageDataModule(MultimodalDataModule):
         if max_tiles < 1:
             raise ValueError(f"data.init_args.max_tiles must be at least 1 (images are not split), got {max_tiles}")
         self.max_tiles = max_tiles
+        self._pictures: dict[Hashable, bytes] = {}
+
+    def picture(self, name: Hashable, images: Callable[[], Sequence["Image"]]) -> bytes | None:
+        """Of what every validation shows again: its images are asked for once. None where there are none."""
+        if name not in self._pictures and (found := images()):
+            self._pictures[name] = png(*found)
+        return self._pictures.get(name)
 
     @cached_property
     def image_layout(self) -> ImageLayout:

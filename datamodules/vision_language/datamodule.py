@@ -11,7 +11,6 @@ from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.multimodal.report import figures_of
 from datamodules.vision_language.report import AnsweredQuestion, is_right, write_prediction_report
 from engine.examples import Example
-from engine.pictures import png
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -46,14 +45,13 @@ class ImageQuestions(ImageDataModule):
         return is_right(self.grade(sample, text))
 
     def example(self, sample: int, text: str, blind: str) -> Example:
-        images = self.images(sample)
         return Example(
             name=f"{sample} {self.kind(sample)}".strip(),
             question=self.question(sample),
             expected=self.right_answer(sample),
             answer=text,
             right=self.is_right(sample, text),
-            picture=png(*images) if images else None,
+            picture=self.picture(sample, lambda: self.images(sample)),
             blind=blind,
         )
 
