@@ -58,7 +58,7 @@ def test_full_for_a_while(team, small_disk, how):
     run = team(*FIT, *fill(14, until=25), "--checkpoints.asynchronous", how, name="a", processes=2)
     assert run.end(120) == [0, 0], run.output
     assert run.output.count("last.ckpt could not be saved: [Errno 28] No space left on device") == 1
-    for name in ("metrics.jsonl", "train.log"):
+    for name in ("metrics.jsonl", "train.log", "log.jsonl"):
         assert run.output.count(f"{name} cannot be written: [Errno 28] No space left on device") == 1
         assert f"{name} can be written again" in run.output
     assert "Traceback" not in run.output and "Logging error" not in run.output, run.output
