@@ -96,7 +96,8 @@ def show_time_left(bar: ProgressBar, time_left: TimeLeft) -> None:
         def render(self, task: Task) -> Text:
             training = task.id == bar.train_progress_bar_id
             seconds = time_left.seconds(self._trainer.global_step) if training else None
-            return Text("" if seconds is None else f"run left {timedelta(seconds=round(seconds))}", style=bar.theme.time)
+            said = "" if seconds is None else f"run left {timedelta(seconds=round(seconds))}"
+            return Text(said, style=bar.theme.time)
 
     def configure_columns(trainer: Trainer) -> list[ProgressColumn]:
         return [*columns(trainer), RunColumn(trainer)]
