@@ -84,7 +84,7 @@ def test_a_run_that_went_back_goes_back_again(team, through):
     assert dead.end()[1] == -signal.SIGKILL, dead.output
     again = team("fit", *back, name="a", restart=1, store=dead.store)
     assert again.end() == [0, 0], again.output
-    assert "going on after step 26" in again.output and "started again by the launcher" not in again.output
+    assert "going on after step 26" in again.output and "started again by the launcher: going on" not in again.output
     same(again, through)
 
 
