@@ -259,8 +259,8 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, said, trainable
     lockstep("export", *options, "--output", "llava", "--merge", name="a")
     assert "as a LlavaForConditionalGeneration of transformers" in said
     assert sorted(path.name for path in (tmp_path / "llava").iterdir()) == [
-        "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "processor_config.json",
-        "tokenizer.json", "tokenizer_config.json",
+        "README.md", "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
+        "processor_config.json", "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
     squares = Squares([1], 64, 16, ImageLayout(TOWER["image_size"], 4))
     pictures = [squares.pictures(index)[0] for index in range(8)]
