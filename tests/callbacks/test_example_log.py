@@ -1,4 +1,4 @@
-"""What the model makes of a few samples: written after each validation, the same samples each time, at no one's cost."""
+"""What the model makes of a few samples: written after each validation, the same samples each time, at no cost."""
 
 import base64
 import errno
@@ -45,7 +45,8 @@ def test_recommendations(lockstep):
     assert asked[0] == asked[1], "the same samples every time"
     for one in found[26]:
         given = one["question"].splitlines()
-        assert one["name"].startswith("user shopper-") and "newest first" in given[0] and given[1].startswith("1. item-")
+        assert one["name"].startswith("user shopper-")
+        assert "newest first" in given[0] and given[1].startswith("1. item-")
         recommended = [line.split(". ")[1] for line in one["answer"].splitlines()[:10]]
         assert len(set(recommended)) == 10 and one["right"] == (one["expected"] in recommended)
         assert one["answer"].endswith(one["expected"]) or one["right"]

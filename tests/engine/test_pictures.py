@@ -19,7 +19,10 @@ def opened(file):
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [((8, 8), (128, 128)), ((8, 3), (128, 48)), ((100, 60), (100, 60)), ((1440, 720), (LARGEST, 360)), ((1, 9000), (1, LARGEST))],
+    [
+        ((8, 8), (128, 128)), ((8, 3), (128, 48)), ((100, 60), (100, 60)),
+        ((1440, 720), (LARGEST, 360)), ((1, 9000), (1, LARGEST)),
+    ],
 )  # fmt: skip
 def test_sizes(size, shown):
     assert opened(png(Image.new("L", size, 7))).size == shown

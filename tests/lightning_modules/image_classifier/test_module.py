@@ -45,7 +45,7 @@ def test_colours_are_told_apart_and_predicted_by_file(lockstep, tmp_path):
     lockstep("test", name="a", *["--trainer.accelerator", "cpu"])
     board = EventAccumulator(str(run.folder), {"images": 0})
     board.Reload()
-    assert set(board.Tags()["images"]) == {"val/confusion", "test/confusion"}
+    assert set(board.Tags()["images"]) == {"val/confusion", "test/confusion", "val/examples"}
 
     (tmp_path / "data/images").rename(tmp_path / "elsewhere")  # a checkpoint knows its classes
     write_colours(tmp_path / "new", 2)
