@@ -23,6 +23,8 @@ class Benchmark(NamedTuple):
 BENCHMARKS = {
     "start_up": Benchmark("seconds until --help and until the first step, beside `import torch`; memory", 4),
     "recommender": Benchmark("SASRec, TiSASRec, sampling and evaluation beside plain implementations", 6),
+    "growth": Benchmark("how the recommender's cost grows with lengths, items and rows to convert", 6,
+                        ("--rows", "1000000", "5000000")),
     "engine": Benchmark("what the guards cost, what a second process brings, how long a checkpoint stalls", 9,
                         ("--only", "share", "--only", "scaling", "--repeats", "3")),
     "temporal": Benchmark("what a sample of the temporal family costs", 2),

@@ -1,6 +1,7 @@
-"""The options that all benchmarks have."""
+"""The options that all benchmarks have, and the way of those with one table."""
 
 import argparse
+import importlib
 from pathlib import Path
 
 
@@ -17,6 +18,26 @@ def benchmark_parser(name: str, description: str | None, repeats: int) -> argpar
     )
     parser.add_argument("--json", type=_writable, metavar="FILE", help="also write all figures to FILE")
     return parser
+
+
+def one_table(name: str, description: str | None, repeats: int, parts: str, arguments: list[str] | None) -> None:
+    """A whole benchmark of one table.
+
+    Args:
+        name, description, repeats: see ``benchmark_parser``.
+        parts: a module with `figures(repeats)`, whose result has a name, and `table(result)`; imported when the options
+            are known to be right, so that --help need not wait for torch.
+        arguments: of the command line.
+    """
+    options = benchmark_parser(name, description, repeats).parse_args(arguments)
+    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+
+    module, out, around = importlib.import_module(parts), console(), surroundings(options.repeats)
+    result = module.figures(options.repeats)
+    out.print(module.table(result))
+    out.print(closing_line(around), highlight=False)
+    if options.json:
+        write_json(options.json, [result], around)
 
 
 def _positive(text: str) -> int:

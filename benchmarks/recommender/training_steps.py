@@ -21,6 +21,7 @@ from datamodules.recommender.sequences import EventArrays, TrainSequences, perso
 from engine.loading import MeasuredLoader, Pending
 from engine.sampling import Draw, TrainSampler
 from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.losses import LossName
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.recommender.network import Attention, SequenceEncoder
 
@@ -125,12 +126,12 @@ def step_with_loader(
 class ModuleAlone(SequentialRecommender):
     """The project's module around a given encoder, without a trainer: its own `training_loss` is what is measured."""
 
-    def __init__(self, encoder: SequenceEncoder) -> None:
-        super().__init__()
+    def __init__(self, encoder: SequenceEncoder, loss: LossName = "cross_entropy") -> None:
+        super().__init__(loss=loss)
         self.encoder = encoder
 
     def mean_loss(self, parts: Sequence[TrainBatch]) -> Tensor:
-        """Mean cross-entropy over all items."""
+        """Over all items, or over the negatives of the batch."""
         total, count = self.training_loss(parts)
         return total / count
 

@@ -4,22 +4,12 @@ Beside them `import torch`, which nothing here can make faster. Each start is a 
 the commands take turns. CPU time holds on a busy machine too, wall time only on a quiet one.
 """
 
-from benchmarks.command_line import benchmark_parser
+from benchmarks.command_line import one_table
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, print the table."""
-    options = benchmark_parser("start_up", __doc__, repeats=5).parse_args(arguments)
-
-    from benchmarks.start_up.commands import figures, table
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
-
-    out, around = console(), surroundings(options.repeats)
-    result = figures(options.repeats)
-    out.print(table(result))
-    out.print(closing_line(around), highlight=False)
-    if options.json:
-        write_json(options.json, [result], around)
+    one_table("start_up", __doc__, 5, "benchmarks.start_up.commands", arguments)
 
 
 if __name__ == "__main__":

@@ -4,23 +4,12 @@ Synthesis is to cost at most 0.5 ms a sample, and 5 % of the quickstart's step w
 one thread. Times are CPU time, but for the waiting, which holds on a quiet machine only.
 """
 
-from benchmarks.command_line import benchmark_parser
+from benchmarks.command_line import one_table
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, print the table."""
-    options = benchmark_parser("temporal", __doc__, repeats=5).parse_args(arguments)
-
-    # Imported only now, so that --help and wrong options need not wait for torch.
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
-    from benchmarks.temporal.samples import figures, table
-
-    out, around = console(), surroundings(options.repeats)
-    result = figures(options.repeats)
-    out.print(table(result))
-    out.print(closing_line(around), highlight=False)
-    if options.json:
-        write_json(options.json, [result], around)
+    one_table("temporal", __doc__, 5, "benchmarks.temporal.samples", arguments)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,42 @@
+"""How the recommender's cost grows with its data: events of a history, items, rows to convert.
+
+  length      a training step of SASRec and TiSASRec by the length of the histories, 50 to 1,000 events
+  items       a training step by the number of items, 3,000 to 1,000,000: sampled softmax and all items' scores
+  conversion  making a store of a Parquet file of so many interactions
+
+Each size runs in a process of its own with one thread, and the sizes take turns. CPU time holds on a busy machine too.
+"""
+
+from benchmarks.command_line import benchmark_parser
+
+NAMES = ("length", "items", "conversion")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, measure, print the tables."""
+    parser = benchmark_parser("growth", __doc__, repeats=3)
+    parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=[1_000_000, 5_000_000, 25_000_000], metavar="N",
+        help="interactions to convert (default: 1, 5 and 25 million)",
+    )  # fmt: skip
+    options = parser.parse_args(arguments)
+    if min(options.rows) < 1000:
+        parser.error("--rows must be at least 1000")
+
+    # Imported only now, so that --help and wrong options need not wait for torch.
+    from benchmarks.growth import sizes
+    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+
+    out, around, results = console(), surroundings(options.repeats), []
+    for name in options.only or NAMES:
+        out.print(f"measuring {name} ...", highlight=False)
+        results.append(sizes.figures(name, options.repeats, options.rows))
+        out.print(sizes.table(results[-1]))
+    out.print(closing_line(around), highlight=False)
+    if options.json:
+        write_json(options.json, results, around)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The sizes of each part, measured in turns, as a table."""
+
+from functools import partial
+from statistics import median
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.growth.conversion import convert
+from benchmarks.growth.steps import item_step, length_step
+from benchmarks.recommender.measure import Maker, take_turns
+from benchmarks.surroundings import number, spread
+
+LENGTHS = (50, 100, 200, 500, 1000)
+ITEMS = (3_000, 30_000, 300_000, 1_000_000)
+_ALL_ITEMS = 30_000
+"""The most items whose scores of every event are computed: with more they take gigabytes."""
+
+_TITLES = {
+    "length": ("Training by the length of histories, 16 a step, C 64, 2 blocks", "event"),
+    "items": ("Training by the number of items, SASRec, 32 histories of 50 events a step", "event"),
+    "conversion": ("Making a store of a Parquet file", "row"),
+}
+
+
+def figures(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
+    """Of each size seconds for one event or row in each turn, and bytes at the peak of the work."""
+    title, unit = _TITLES[part]
+    measured = take_turns(_makers(part, rows), repeats)
+    sides = [
+        {
+            "name": name,
+            "cpu": [turn.cpu for turn in side.turns],
+            "wall": [turn.wall for turn in side.turns],
+            "memory": side.memory,
+        }
+        for name, side in measured.items()
+    ]
+    return {"name": part, "title": title, "unit": unit, "sides": sides}
+
+
+def _makers(part: str, rows: list[int]) -> dict[str, Maker]:
+    if part == "length":
+        return {
+            f"{name}, L {length:,}": partial(length_step, attention, length)
+            for attention, name in (("standard", "SASRec"), ("time_interval", "TiSASRec"))
+            for length in LENGTHS
+        }
+    if part == "items":
+        sampled = {f"128 negatives, {items:,} items": partial(item_step, "sampled_softmax", items) for items in ITEMS}
+        every = {
+            f"all items' scores, {items:,} items": partial(item_step, "cross_entropy", items)
+            for items in ITEMS
+            if items <= _ALL_ITEMS
+        }
+        return {**sampled, **every}
+    return {f"{size:,} rows": partial(convert, size) for size in rows}
+
+
+def table(found: dict[str, Any]) -> Table:
+    """A line a size."""
+    sheet = Table(box=box.SIMPLE_HEAD, title=found["title"], title_justify="left", title_style="bold")
+    sheet.add_column("")
+    unit = found["unit"]
+    for heading in (f"CPU us for one {unit}", f"wall us for one {unit}", f"{unit}s a second", "peak memory"):
+        sheet.add_column(heading, justify="right", no_wrap=True)
+    for side in found["sides"]:
+        cpu, wall = ([1e6 * seconds for seconds in side[clock]] for clock in ("cpu", "wall"))
+        rate = number(1 / median(side["wall"]))
+        sheet.add_row(side["name"], spread(cpu), spread(wall), rate, f"{side['memory'] / 2**20:,.0f} MiB")
+    return sheet
