@@ -23,7 +23,7 @@ from callbacks.tracker import Tracker
 from engine.appended_file import AppendedFile
 from engine.early_lines import EarlyLines, repeat_early_lines
 from engine.events import UNSAID, event
-from engine.json_lines import JsonLines
+from engine.json_lines import JsonLines, strict
 
 log = logging.getLogger("lockstep")
 
@@ -33,7 +33,8 @@ _PACKAGES = ("torch", "lightning", "torchmetrics", "jsonargparse", "numpy", "pol
 class MetricsFile(Logger):
     """A Lightning logger that appends one JSON object a line: time, run, process, step, epoch, metrics by their names.
 
-    ``step`` counts finished optimizer steps, so the first one is 1; ``time`` is UTC in ISO 8601.
+    ``step`` counts finished optimizer steps, so the first one is 1; ``time`` is UTC in ISO 8601. A figure that is not
+    finite is null, as JSON has neither NaN nor infinity.
     """
 
     def __init__(self, path: Path, progress: Callable[[], tuple[int, int]]) -> None:
@@ -65,7 +66,7 @@ class MetricsFile(Logger):
             "epoch": epoch,
         }
         record.update({key: value for key, value in metrics.items() if key != "epoch"})
-        self._file.write(json.dumps(record) + "\n")
+        self._file.write(json.dumps(strict(record), allow_nan=False) + "\n")
         line = summary(metrics, finished_steps, epoch)
         figures = {name: value for name, value in metrics.items() if name != "epoch"}
         if line:

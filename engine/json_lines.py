@@ -43,11 +43,11 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             "fields": fields,
         }
-        return json.dumps(_strict(line), allow_nan=False)
+        return json.dumps(strict(line), allow_nan=False)
 
 
-def _strict(value: Any) -> Any:
-    """The value as JSON has it; of what JSON does not know its text."""
+def strict(value: Any) -> Any:
+    """The value as JSON has it; a figure that is not finite is null, and of what JSON does not know its text."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST else f"{value[:LONGEST]} ... ({len(value):,} characters)"
     if value is None or isinstance(value, (bool, int)):
@@ -55,9 +55,9 @@ def _strict(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _strict(one) for key, one in value.items()}
+        return {str(key): strict(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_strict(one) for one in value]
+        return [strict(one) for one in value]
     if callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
-        return _strict(value.item())  # a figure of torch or numpy
-    return _strict(str(value))
+        return strict(value.item())  # a figure of torch or numpy
+    return strict(str(value))

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -39,9 +40,10 @@ class Run:
         self.folder, self.output = folder, output
 
     def series(self, metric: str) -> dict[int, float]:
-        """{optimizer step: value} of a metric."""
+        """{optimizer step: value} of a metric; NaN where it was not finite, which the file has as null."""
         records = map(json.loads, (self.folder / "metrics.jsonl").read_text().splitlines())
-        return {record["step"]: record[metric] for record in records if metric in record}
+        found = {record["step"]: record[metric] for record in records if metric in record}
+        return {step: math.nan if value is None else value for step, value in found.items()}
 
     @property
     def starts(self) -> list[int]:

@@ -1,6 +1,7 @@
 """Reads what MLflow has in runs/mlflow.db, beside what metrics.jsonl has."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def figures_expected(run_folder: Path) -> dict[tuple[str, int], float]:
     """{(metric, step): value} as metrics.jsonl has them, by MLflow's names."""
     lines = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
     return {
-        (key.replace("@", "_at_"), line["step"]): pytest.approx(value, nan_ok=True)
+        (key.replace("@", "_at_"), line["step"]): pytest.approx(math.nan if value is None else value, nan_ok=True)
         for line in lines
         for key, value in line.items()
         if key not in ("step", "time", "run", "process")

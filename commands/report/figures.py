@@ -2,13 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal
 
 from commands.report.thinned import Thinned
+
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a line raises that is not as a run writes it."""
 
 _NOT_FIGURES = {"step", "epoch", "time", "run", "process"}
 
@@ -31,7 +35,7 @@ class Figures:
     first_time: float | None = None
     last_time: float | None = None
     unreadable: int = 0
-    """Lines that are not whole, as the last one of a killed process may be."""
+    """Lines that are not whole, as the last one of a killed process may be, or not what a run writes."""
 
 
 def read_figures(path: Path, monitor: str | None, mode: Literal["min", "max"], points: int) -> Figures:
@@ -45,8 +49,7 @@ def read_figures(path: Path, monitor: str | None, mode: Literal["min", "max"], p
     if not path.is_file():
         return figures
     for record in _records(path, figures):
-        step, time = int(record["step"]), seconds(record["time"])
-        values = {name: float(value) for name, value in record.items() if _is_figure(name, value)}
+        step, time, epoch, values = record
         of_test = [name for name in values if name.startswith("test/")]
         if of_test:
             figures.test = {name: values[name] for name in of_test if "/baseline/" not in name}
@@ -59,7 +62,7 @@ def read_figures(path: Path, monitor: str | None, mode: Literal["min", "max"], p
                 course = figures.courses.get(name) or figures.courses.setdefault(name, Thinned(points))
                 advanced = course.add(step, time, value) or advanced
         if advanced:
-            figures.last_step, figures.last_epoch = max(figures.last_step, step), int(record.get("epoch") or 0)
+            figures.last_step, figures.last_epoch = max(figures.last_step, step), epoch
             figures.first_time = time if figures.first_time is None else figures.first_time
             figures.last_time = time
         evaluated = {name: value for name, value in values.items() if _is_of_validation(name)}
@@ -73,23 +76,26 @@ def read_figures(path: Path, monitor: str | None, mode: Literal["min", "max"], p
 
 
 def _is_figure(name: str, value: Any) -> bool:
-    return name not in _NOT_FIGURES and isinstance(value, (int, float)) and not isinstance(value, bool)
+    return name not in _NOT_FIGURES and isinstance(value, (int, float, NoneType)) and not isinstance(value, bool)
 
 
 def _is_of_validation(name: str) -> bool:
     return name.startswith("val/") and "/baseline/" not in name
 
 
-def _records(path: Path, figures: Figures) -> Iterator[Mapping[str, Any]]:
+def _records(path: Path, figures: Figures) -> Iterator[tuple[int, float, int, dict[str, float]]]:
+    """Of every line step, time, epoch and figures; null is a figure that was not finite."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
                 record = json.loads(line)
-                seconds(record["time"]), int(record["step"])
-            except (ValueError, KeyError, TypeError):
+                named = [(name, value) for name, value in record.items() if _is_figure(name, value)]
+                values = {name: math.nan if value is None else float(value) for name, value in named}
+                parsed = int(record["step"]), seconds(record["time"]), int(record.get("epoch") or 0), values
+            except UNREADABLE:
                 figures.unreadable += 1
                 continue
-            yield record
+            yield parsed
 
 
 def seconds(time: str) -> float:

@@ -37,6 +37,16 @@ def test_a_record_names_step_epoch_and_time(metrics):
     assert before <= datetime.fromisoformat(first["time"]) <= datetime.now(timezone.utc)
 
 
+def test_a_figure_that_is_not_finite_is_null(metrics):
+    """JavaScript and jq refuse NaN."""
+    file, _ = metrics
+    file.log_metrics({"train/loss": float("nan"), "train/gradient_norm": float("inf"), "train/speed": 1.5})
+    (record,) = [json.loads(line, parse_constant=pytest.fail) for line in file.path.read_text().splitlines()]
+    assert (record["train/loss"], record["train/gradient_norm"], record["train/speed"]) == (None, None, 1.5)
+    file.forget_after(1)
+    assert len(records(file.path)) == 1
+
+
 def test_what_came_after_a_checkpoint_is_forgotten(metrics):
     file, progress = metrics
     for step in range(1, 6):

@@ -54,6 +54,22 @@ def test_torn_and_foreign_lines_are_counted(run):
     assert figures.unreadable == 4 and figures.last_step == 1
 
 
+def test_lines_that_no_run_writes_are_counted(run):
+    time = '"time": "2026-01-01T00:00:00Z"'
+    odd = ['"time": 5, "step": 1', f'{time}, "step": Infinity', f'{time}, "step": 2, "epoch": "x"',
+           f'{time}, "step": 3, "train/loss": 1{"0" * 400}', f'{time}, "step": {"[" * 100_000}']  # fmt: skip
+    (run.folder / "metrics.jsonl").write_text("".join(f"{{{line}}}\n" for line in odd))
+    figures = read(run)
+    assert (figures.unreadable, figures.courses) == (5, {})
+
+
+def test_null_is_a_figure_that_is_not_finite(run):
+    for step, loss in ((1, 1.0), (2, None), (3, float("nan")), (4, 2.0)):
+        run.figures(step, train__loss=loss)
+    (course,) = read(run).courses.values()
+    assert [(point.step, point.mean) for point in course.points()] == [(1, 1.0), (2, None), (3, None), (4, 2.0)]
+
+
 def test_a_figure_that_is_not_finite_is_never_the_best(run):
     run.figures(1, **{"val__ndcg_at_10": float("nan")})
     run.figures(2, **{"val__ndcg_at_10": 0.1})
