@@ -60,6 +60,11 @@ def with_limits(words: list[str]) -> list[str]:
     return [*words, *small, *(["--trainer.max_epochs", epochs] if epochs else [])]
 
 
+SURROUNDINGS = {
+    "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+    "COLUMNS": "200",  # no line of a table is broken where the test looks for words
+}  # fmt: skip
+
 IN_TURN = """
 import json, os, runpy, sys
 for words in json.loads(sys.argv[1]):
@@ -86,7 +91,7 @@ def test_their_commands_run(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", IN_TURN, json.dumps(words)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, **SURROUNDINGS},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
