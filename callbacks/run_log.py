@@ -112,7 +112,8 @@ class RunLog(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         folder = Path(trainer.default_root_dir)
-        lines = JsonLines(folder.name, trainer.global_rank, lambda: self._step(trainer))
+        command = trainer.state.fn.value if trainer.state.fn else None
+        lines = JsonLines(folder.name, trainer.global_rank, lambda: self._step(trainer), command)
         self._attach(JsonLogFile(folder, trainer.global_rank), self._level, lines)
         for handler in log.handlers:
             if isinstance(handler.formatter, JsonLines):  # the console's

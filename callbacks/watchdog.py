@@ -185,8 +185,9 @@ class Watchdog(Callback):
         if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
             # Torch raises in the main thread for every loader process that dies; a second one must not cut this short.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if isinstance(exception, AgreedFailure):
+        if isinstance(exception, AgreedFailure) and watch.rank == 0:  # once for all
             log.error("%s", exception, extra=UNSAID | event("run_failed", error=str(exception)))
+            exception.is_logged = True
         if isinstance(exception, (AgreedFailure, SystemExit)):
             watch.leave(patience=2 * GRACE)  # all processes end alike
             return
@@ -196,6 +197,7 @@ class Watchdog(Callback):
             exit_code, shown = 2, first.rank != watch.rank
             if not shown:
                 log.error("%s", exception, extra=UNSAID | event("run_failed", error=first.text))
+                exception.is_logged = True  # type: ignore[attr-defined]
         else:
             exit_code, shown = 1, True
             if first.rank == watch.rank and not isinstance(exception, KeyboardInterrupt):

@@ -73,6 +73,7 @@ def log_to_console(settings: LogSettings = LogSettings(), run: str | None = None
     as_json = settings.console == "json"
     handler.setFormatter(JsonLines(run, rank_zero_only.rank) if as_json else logging.Formatter("%(message)s"))
     if as_json:
+        handler.addFilter(lambda record: not getattr(record, "said", False))
         logging.captureWarnings(True)
         for name in _OTHERS:
             logging.getLogger(name).handlers = [handler]

@@ -8,6 +8,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch.distributed import DistNetworkError, DistStoreError
 
 from commands.processes import agreed_exit
+from engine.events import SAID
 from engine.faults import AgreedFailure, is_wrong_input
 from engine.host_memory import limit, peak_resident
 from engine.out_of_memory import is_out_of_memory
@@ -22,9 +23,10 @@ def end_with(error: Exception) -> int:
 
     Wrong input gets its message alone, another failure its traceback: the rest is for whoever mends the program.
     """
+    told = SAID if getattr(error, "is_logged", False) else {}  # by callbacks.watchdog
     if isinstance(error, AgreedFailure):
         if rank_zero_only.rank == 0:
-            log.error("error: %s", error)
+            log.error("error: %s", error, extra=told)
         return agreed_exit(FAILED, os.environ)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
         log.error("(which device, `df -h` shows; the loader's workers need room in the shared memory, /dev/shm)")
@@ -36,7 +38,7 @@ def end_with(error: Exception) -> int:
         log.error("error: out of memory: %s; this process has had %s", error, peak)
         return FAILED
     if is_wrong_input(error):
-        log.error("error: %s", error)
+        log.error("error: %s", error, extra=told)
         log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")
         return WRONG_INPUT
     if isinstance(error, (DistNetworkError, DistStoreError)):  # once they are connected, engine.watch knows more

@@ -42,6 +42,9 @@ OF_A_PROCESS = frozenset(
 UNSAID = {"unsaid": True}
 """Beside an event's: the text console leaves the line out, as people are told otherwise or need not be."""
 
+SAID = {"said": True}
+"""Of a line for people: the JSON console leaves it out, as an event's line has said the same."""
+
 
 def event(name: str, **fields: Any) -> dict[str, Any]:
     """The ``extra`` of a line of the log that tells of an event.

@@ -9,6 +9,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 class AgreedFailure(RuntimeError):
     """Raised by every process at the same step and for the same reason; the first one says why, all exit with 1."""
 
+    is_logged = False
+    """Whether a line of the log has told of it as an event."""
+
 
 def is_wrong_input(error: BaseException) -> bool:
     """Whether an error nearly always comes from what the user gave, so that its message says all; before training."""

@@ -23,15 +23,24 @@ class JsonLines(logging.Formatter):
         run: the run's name; None until it is known.
         process: the global rank.
         step: tells how many optimizer steps are finished; None before training.
+        command: `fit`, `validate`, `test` or `predict`, in the fields of each event; None until it is known.
     """
 
-    def __init__(self, run: str | None = None, process: int = 0, step: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        run: str | None = None,
+        process: int = 0,
+        step: Callable[[], int | None] = lambda: None,
+        command: str | None = None,
+    ) -> None:
         super().__init__()
-        self.run, self.process, self.step = run, process, step
+        self.run, self.process, self.step, self.command = run, process, step, command
 
     def format(self, record: logging.LogRecord) -> str:
         event, given = event_of(record)
-        fields = ({} if event is None else {"event": event}) | dict(given)
+        fields = dict(given)
+        if event is not None:
+            fields = {"event": event, **({} if self.command is None else {"command": self.command}), **fields}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         line = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from commands.report.figures import seconds
+from commands.report.figures import UNREADABLE, seconds
 
 KEPT = 300
 """Happenings of a kind that a page holds, at most; the first and the newest are among them."""
@@ -42,6 +42,8 @@ class Happenings:
 
     events: list[dict[str, Any]] = field(default_factory=list)
     """`{time, step, at, process, level, event, message, fields}`; time in seconds since 1970, event None of a warning.
+
+    What a `test` or another evaluation of the run tells has the `command` among its fields.
 
     `at` is the step, and of what was said before training went on the step that the training had reached.
     """
@@ -107,6 +109,8 @@ class _Attempts:
     def see(self, time: float, step: int | None, record: Mapping[str, Any] | None) -> None:
         """A line: when it was written, at which step, and what it tells if that is kept."""
         event = record["event"] if record else None
+        if record and "command" in record["fields"]:
+            return
         if event in _BEGINNINGS:
             self.all.append(Attempt(step or 0, step or 0, time, time))
             self._trains = True
@@ -121,27 +125,45 @@ class _Attempts:
 
 
 def _records(path: Path) -> Iterator[tuple[float, int | None, dict[str, Any] | None]]:
-    """Of every line time and step, and what it tells if that is an event or a warning. Torn lines are passed over."""
+    """Of every line time and step, and what it tells if that is an event or a warning.
+
+    Lines that are torn, or not as a run writes them, are passed over.
+    """
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
                 if '"event"' in line or any(f'"{level}"' in line for level in _LEVELS):
                     whole = json.loads(line)
-                    yield seconds(whole["time"]), whole.get("step"), _happening(whole)
+                    yield seconds(whole["time"]), _step(whole), _happening(whole)
                 elif place := _PLACE.search(line):  # most lines: a step's figures
                     yield seconds(place[1]), None if place[2] == "null" else int(place[2]), None
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except UNREADABLE:
                 continue
+
+
+def _step(line: Mapping[str, Any]) -> int | None:
+    """
+    Raises:
+        ValueError: it is neither an integer nor null.
+    """
+    step = line.get("step")
+    if isinstance(step, bool) or not isinstance(step, int | None):
+        raise ValueError(f"a step is an integer or null, found {step!r}")
+    return step
 
 
 def _happening(line: Mapping[str, Any]) -> dict[str, Any] | None:
     fields = dict(line.get("fields") or {})
     event = fields.pop("event", None)
+    if event is not None and not isinstance(event, str):
+        raise ValueError(f"an event has a name, found {event!r}")
+    if fields.get("command") == "fit":
+        del fields["command"]
     if event is None and line["level"] not in _LEVELS:
         return None
     return {
         "time": seconds(line["time"]),
-        "step": line.get("step"),
+        "step": _step(line),
         "process": int(line.get("process") or 0),
         "level": line["level"],
         "event": event,

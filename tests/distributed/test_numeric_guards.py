@@ -14,6 +14,7 @@ from engine.sampling import global_batches
 from tests.conftest import TINY
 from tests.distributed.faults import fault
 from tests.distributed.reader import READER
+from tests.log_lines import fields_of, log_lines
 
 pytestmark = pytest.mark.distributed
 
@@ -112,9 +113,14 @@ def test_a_skipping_run_that_is_killed_goes_on_as_if_it_had_not_been(team):
 
 def test_skipping_stops_when_the_training_has_diverged(team):
     nan = fault("NonFiniteLoss", steps="[2, 4, 5, 6]")
-    run = team("fit", *OPTIONS, *steps(12), *SKIP, "--finite_guard.max_skips", "2", *nan, name="a")
+    limit = ["--finite_guard.max_skips", "2", "--log.console", "json"]
+    run = team("fit", *OPTIONS, *steps(12), *SKIP, *limit, *nan, name="a")
     assert run.end() == [1, 1], run.output
-    assert "step 7 " in run.said[0] and "in the 2 steps before (finite_guard.max_skips)" in run.said[0]
+    (failed,) = fields_of(log_lines(run.folder / "log.jsonl"), "run_failed")
+    assert "step 7 " in failed["error"] and "in the 2 steps before (finite_guard.max_skips)" in failed["error"]
+    assert not (run.folder / "log-1.jsonl").exists(), "one failure is told once, however many processes agree on it"
+    assert sum("(finite_guard.max_skips)" in line for line in run.said[0].splitlines()) == 1, "nor twice by the first"
+    assert "finite_guard" not in run.said[1]
     assert all(weight.isfinite().all() for weight in weights(run).values())
 
 

@@ -35,7 +35,10 @@ def test_a_line_says_who_when_and_what():
         "time": "1970-01-01T00:00:00.250+00:00", "run": "a", "process": 3, "step": 7, "level": "warning",
         "message": "process 1 is slow", "fields": {"event": "disk_full", "path": "x", "reason": "full"},
     }  # fmt: skip
-    line = written(record("begin"), JsonLines())
+    fields = {"path": "x", "reason": "full"}
+    line = written(record("x", **event("disk_full", **fields)), JsonLines(command="test"))
+    assert line["fields"] == {"event": "disk_full", "command": "test", **fields}
+    line = written(record("begin"), JsonLines(command="fit"))
     assert (line["run"], line["process"], line["step"], line["fields"]) == (None, 0, None, {})
 
 

@@ -36,6 +36,19 @@ def test_a_test_of_a_killed_run_does_not_lengthen_its_training(run):
     assert (attempt.to_step, attempt.ended) == (50, BEGAN.timestamp() + 50)
 
 
+@pytest.mark.parametrize("event", ["run_failed", "run_preempted", "process_lost", "out_of_memory"])
+def test_how_a_test_ends_is_not_how_the_training_did(run, event):
+    run.tells("run_started", 0, 0, command="fit")
+    run.tells(None, 50, 50, "step 50")
+    run.tells(event, 60, 9000, "it failed", "error", command="test")
+    found = read_happenings(run.folder)
+    (attempt,) = found.attempts
+    assert (attempt.to_step, attempt.ended, attempt.end) == (50, BEGAN.timestamp() + 50, None)
+    assert [one["fields"] for one in found.events] == [{}, {"command": "test"}], "the table tells which is which"
+    run.tells("run_failed", 51, 9100, "it failed", "error", command="fit")
+    assert read_happenings(run.folder).attempts[0].end == "run_failed"
+
+
 def test_how_attempts_end(run):
     """An out-of-memory that the run survived is not its end; a lost process is, when nothing follows."""
     run.tells("run_started", 0, 0)
@@ -71,6 +84,17 @@ def test_long_messages_and_torn_lines(run):
         file.write('{"time": "2026-01-02T03:04:06Z", "fields": {"event": "straggl\n"event"\n')
     (event,) = read_happenings(run.folder).events
     assert len(event["message"]) <= 600 and sum(map(len, event["fields"].values())) < 1000
+
+
+def test_lines_that_no_run_writes_are_passed_over(run):
+    run.tells("run_started", 0, 0)
+    for step, event in (("5", "straggler"), (float("inf"), "straggler"), (True, "straggler"), (5, ["straggler"])):
+        run.tells(event, step, 1)
+    run.write("log.jsonl", {"time": 5, "step": 1, "level": "info", "message": "", "fields": {"event": "straggler"}})
+    run.tells("run_ended", 7, 8)
+    found = read_happenings(run.folder)
+    assert [event["event"] for event in found.events] == ["run_started", "run_ended"]
+    assert found.attempts[0].to_step == 7
 
 
 def test_a_run_without_a_log(run):
