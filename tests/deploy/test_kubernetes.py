@@ -1,5 +1,6 @@
 """deploy/kubernetes: its form, by the schemas of Kubernetes and Kubeflow Trainer. No cluster has run it."""
 
+import inspect
 import shutil
 import subprocess
 
@@ -7,8 +8,10 @@ import kubernetes_validate
 import pytest
 import yaml
 from kubeflow_trainer_api import models
+from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
 from callbacks.metrics_endpoint import MetricsEndpoint
+from callbacks.tracker import FINISH_PATIENCE
 from callbacks.watchdog import Watchdog
 from commands.cli import LockstepCLI
 from tests.conftest import REPOSITORY
@@ -125,7 +128,10 @@ def test_probes_and_prometheus_ask_the_metrics_endpoint(pods: Pods):
     assert all(probe["httpGet"] == {"path": "/healthz", "port": "metrics-0"} for probe in (startup, alive, ready))
     assert startup["periodSeconds"] * startup["failureThreshold"] > Watchdog().start_timeout
     assert MetricsEndpoint().stalled_after > Watchdog().timeout, "the watchdog has more to say, and comes first"
-    assert alive["failureThreshold"] > 1 and alive["timeoutSeconds"] >= 10, "a busy machine answers late"
+    waits = inspect.signature(SimpleElasticAgent.__init__).parameters["exit_barrier_timeout"].default  # torchrun's
+    ending = waits + 2 * FINISH_PATIENCE  # W&B and MLflow; nobody answers then
+    assert alive["periodSeconds"] * (alive["failureThreshold"] - 1) > ending, "a run that ends would be killed"
+    assert alive["timeoutSeconds"] >= 10, "a busy machine answers late"
 
 
 def test_the_pod_monitor_finds_every_process():
