@@ -38,7 +38,7 @@ def health(port):
         return error.code, error.read().decode()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)  # its waits are 300 s together
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_prometheus_watches_a_run_that_comes_to_a_standstill(team, tmp_path):
     port = two_ports()
