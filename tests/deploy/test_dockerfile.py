@@ -42,6 +42,20 @@ def test_stages_and_user():
     assert last[-1] == ["ENTRYPOINT", '["python", "train.py"]']
 
 
+def test_packages_are_built_and_code_is_compiled_with_what_is_in_the_image():
+    """pip's isolation would fetch the newest setuptools; torch.compile wants compilers by these names."""
+    (pip,) = (rest.split(" && ") for word, rest in INSTRUCTIONS if word == "RUN" and "pip install" in rest)
+    setuptools, packages = (command.split() for command in pip)
+    assert setuptools[-1] == "setuptools" and {"--no-build-isolation", ":all:"} < set(packages)
+    assert all(command[command.index("--constraint") + 1] == "constraints.txt" for command in (setuptools, packages))
+    assert re.search(r"^setuptools==", (REPOSITORY / "constraints.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    from torch._inductor import config
+
+    (apt,) = (rest for word, rest in INSTRUCTIONS if "apt-get install" in rest)
+    assert {"gcc", config.cpp.cxx[1]} < set(apt.split())
+
+
 @pytest.fixture(scope="module")
 def lockstep(tmp_path_factory):
     """What pip installs in the first stage, read by setuptools from the files that are there, as pip has it do."""
