@@ -5,7 +5,9 @@ import os
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from weakref import WeakSet
@@ -17,7 +19,10 @@ from prometheus_client.registry import Collector
 log = logging.getLogger("lockstep")
 
 _PATIENCE = 10.0
-"""Seconds that a client has to say what it wants, or to take the answer."""
+"""Seconds that a client has, from its connection to the end of the answer."""
+
+_CONNECTIONS = 16
+"""As many at a time, each in a thread; who comes then is sent away. Prometheus and a pod's probes take a few."""
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -68,11 +73,31 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int, metrics: MetricsServer) -> None:
         self.metrics = metrics
+        self._deadlines: dict[socket.socket, float] = {}
         self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # HTTPServer's asks the name service who this machine is, and waits
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        return len(self._deadlines) < _CONNECTIONS
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._deadlines[request] = time.monotonic() + _PATIENCE
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        # A socket's own timeout begins anew with every byte of a client that takes its time.
+        now = time.monotonic()
+        for request, deadline in list(self._deadlines.items()):
+            if deadline < now:
+                with suppress(OSError):  # it has come to its end meanwhile
+                    request.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("metrics for %s", client_address, exc_info=True)  # mostly a client that has gone

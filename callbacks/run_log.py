@@ -34,12 +34,13 @@ class MetricsFile(Logger):
     """A Lightning logger that appends one JSON object a line: time, run, process, step, epoch, metrics by their names.
 
     ``step`` counts finished optimizer steps, so the first one is 1; ``time`` is UTC in ISO 8601. A figure that is not
-    finite is null, as JSON has neither NaN nor infinity.
+    finite is null, as JSON has neither NaN nor infinity. An evaluation's record also says which of its settings are
+    ``altered``, that is, not the run's.
     """
 
-    def __init__(self, path: Path, progress: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, path: Path, progress: Callable[[], tuple[int, int]], altered: str = "") -> None:
         super().__init__()
-        self.path, self._progress = path, progress
+        self.path, self._progress, self._altered = path, progress, altered
         self.figures: dict[str, float] = {}
         """The newest of a training step."""
         self.beside_a_bar = False
@@ -65,6 +66,8 @@ class MetricsFile(Logger):
             "step": finished_steps,
             "epoch": epoch,
         }
+        if stage_of(metrics):
+            record["altered"] = self._altered
         record.update({key: value for key, value in metrics.items() if key != "epoch"})
         self._file.write(json.dumps(strict(record), allow_nan=False) + "\n")
         line = summary(metrics, finished_steps, epoch)
@@ -101,13 +104,16 @@ class RunLog(Callback):
     Args:
         debug: whether log.jsonl has, as train.log always, what helps to find an error in the program.
         keep_config: called when training begins; a start that is refused before leaves no config that nobody ran.
+        altered: settings of an evaluation that are not its run's; empty: none.
     """
 
     _metrics: MetricsFile | None = None
     _loaded: tuple[int, int] | None = None
 
-    def __init__(self, keep_config: Callable[[], object] = lambda: None, debug: bool = False) -> None:
-        self._keep_config, self._level = keep_config, logging.DEBUG if debug else logging.INFO
+    def __init__(
+        self, keep_config: Callable[[], object] = lambda: None, debug: bool = False, altered: str = ""
+    ) -> None:
+        self._keep_config, self._level, self._altered = keep_config, logging.DEBUG if debug else logging.INFO, altered
         self._training, self._time_left = False, TimeLeft()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -123,7 +129,7 @@ class RunLog(Callback):
         folder.mkdir(parents=True, exist_ok=True)
         text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
         self._attach(LogFile(folder / "train.log"), logging.DEBUG, text)
-        self._metrics = MetricsFile(folder / "metrics.jsonl", lambda: self._progress(trainer))
+        self._metrics = MetricsFile(folder / "metrics.jsonl", lambda: self._progress(trainer), self._altered)
         for tracker in trainer.loggers:
             if isinstance(tracker, Tracker):
                 tracker.finished_steps = lambda: self._progress(trainer)[0]

@@ -1,6 +1,7 @@
 """A run's metrics as Prometheus has them: one convention for all names, everything read when it is asked for."""
 
 import logging
+import math
 import os
 import re
 import socket
@@ -13,6 +14,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers.logger import Logger
 
+from callbacks.progress import TimeLeft
 from engine import host_memory
 from engine.events import EVENTS, event_of
 from engine.watch import Watch
@@ -24,9 +26,10 @@ GAUGES: dict[str, str] = {
     "start_timestamp_seconds": "when this process began its command, in seconds since 1970",
     "training_start_timestamp_seconds": "when this process began to train, in seconds since 1970",
     "restarts": "how often the launcher (torchrun, SLURM) has started this process again",
-    "step": "optimizer steps of the training that are finished, those before a restart too",
-    "epoch": "the epoch under way, from 0",
+    "step": "optimizer steps of the training that are finished, those before a restart too; absent before it begins",
+    "epoch": "the epoch under way, from 0; absent before the training begins",
     "planned_steps": "optimizer steps after which the training is over; absent while nobody knows",
+    "time_left_seconds": "what the training will still take by the mean of this start; +Inf before its first step",
     "phase": "1 for what the process does now",
     "standstill_seconds": "for how long this process has finished no batch, step or phase",
     "standstill_limit_seconds": "the standstill from which on /healthz says 503; +Inf while starting",
@@ -112,7 +115,8 @@ class RunMetrics:
         self.trainer, self.watch, self.limit = trainer, watch, limit
         self.figures, self.events = Figures(), Events()
         self.training_began: float | None = None
-        self.first_step, self.planned_steps = 0, float("inf")
+        self.first_step, self.planned_steps = 0, math.inf
+        self._time_left = TimeLeft()
         self._began = time.time()
         self._run = {"run": os.path.basename(trainer.default_root_dir), "process": str(trainer.global_rank)}
         device = trainer.strategy.root_device
@@ -127,9 +131,10 @@ class RunMetrics:
 
     def begin_training(self) -> None:
         """Counts its steps from here; Lightning knows now how many are planned."""
-        self.training_began, self.first_step = time.time(), self.trainer.global_step
-        planned = self.trainer.estimated_stepping_batches
-        self.planned_steps = planned if planned > 0 else float("inf")  # -1: without end
+        self.first_step, planned = self.trainer.global_step, self.trainer.estimated_stepping_batches
+        self.planned_steps = planned if planned > 0 else math.inf  # -1: without end
+        self._time_left.begin(self.first_step, planned)
+        self.training_began = time.time()  # the last one: threads that answer read all of it from now on
 
     def collect(self) -> Iterator[Any]:
         """prometheus_client's metric families."""
@@ -165,22 +170,32 @@ class RunMetrics:
             "processes": trainer.world_size,
             "start_timestamp_seconds": self._began,
             "restarts": self._restarts,
-            "step": trainer.global_step,
-            "epoch": trainer.current_epoch,
             "standstill_seconds": watch.still,
             "standstill_limit_seconds": self.limit(),
             "resident_memory_bytes": host_memory.resident(),
         }
-        if self.training_began is not None:
-            found["training_start_timestamp_seconds"] = self.training_began
-        if self.planned_steps < float("inf"):
-            found["planned_steps"] = self.planned_steps
-        return found | self.events.checkpoint | _gpu_memory(trainer.strategy.root_device)
+        return found | self._progress() | self.events.checkpoint | _gpu_memory(trainer.strategy.root_device)
+
+    def _progress(self) -> dict[str, float]:
+        """Of a training: an evaluation's steps are none, and would look like a training that begins anew."""
+        if self.training_began is None:
+            return {}
+        step = self.trainer.global_step
+        found = {
+            "training_start_timestamp_seconds": self.training_began,
+            "step": step,
+            "epoch": self.trainer.current_epoch,
+        }
+        if self.planned_steps < math.inf:
+            left = self._time_left.seconds(step)
+            found |= {"planned_steps": self.planned_steps, "time_left_seconds": math.inf if left is None else left}
+        return found
 
     def _counters(self) -> dict[str, float]:
         loader = self.trainer.train_dataloader
+        steps = self.trainer.global_step - self.first_step if self.training_began is not None else 0
         return {
-            "steps_total": max(0, self.trainer.global_step - self.first_step),
+            "steps_total": max(0, steps),
             "data_wait_seconds_total": getattr(loader, "waited", 0.0),
             "cpu_seconds_total": time.process_time(),
         }
@@ -195,10 +210,14 @@ class RunMetrics:
 def _gpu_memory(device: torch.device) -> dict[str, float]:
     if device.type != "cuda":
         return {}
-    free, size = torch.cuda.mem_get_info(device)
-    return {
-        "gpu_memory_allocated_bytes": torch.cuda.memory_allocated(device),
-        "gpu_memory_reserved_bytes": torch.cuda.memory_reserved(device),
-        "gpu_memory_used_bytes": size - free,
-        "gpu_memory_size_bytes": size,
-    }
+    try:
+        free, size = torch.cuda.mem_get_info(device)
+        return {
+            "gpu_memory_allocated_bytes": torch.cuda.memory_allocated(device),
+            "gpu_memory_reserved_bytes": torch.cuda.memory_reserved(device),
+            "gpu_memory_used_bytes": size - free,
+            "gpu_memory_size_bytes": size,
+        }
+    except RuntimeError:
+        # After an error of CUDA every call to it fails. The training hears of it; the other metrics say how it ends.
+        return {}

@@ -27,6 +27,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from commands import families  # noqa: F401  (short class names resolve to classes that are imported)
 from commands.accelerate_launch import unheeded
 from commands.agreement import agreed, begun_before, part_from_earlier_lives
+from commands.altered_settings import altered_settings
 from commands.console import LogSettings, log_to_console, quiet_lightning
 from commands.distributed_debug import set_level
 from commands.ending import end_with
@@ -265,7 +266,8 @@ class LockstepCLI(LightningCLI):
         trainer.checkpoint_to_load = self.config[self.subcommand].get("ckpt_path")
         refuse_no_batches(trainer, self.subcommand)
         trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
-        add_own_callbacks(trainer, lambda: write_config(self._config_text, folder), log_settings)
+        altered = altered_settings(self.subcommand, self._config_text, folder, trainer.checkpoint_to_load)
+        add_own_callbacks(trainer, lambda: write_config(self._config_text, folder), log_settings, altered)
         return trainer
 
 

@@ -12,7 +12,10 @@ from engine.exported import DataDescription, Exported
 
 _BASELINE = "baseline/"
 _STAGES = {"val": "validation", "test": "test"}
-_OF_THE_TRAINER = ("max_epochs", "max_steps", "precision", "gradient_clip_val")
+_OF_THE_TRAINER = (
+    "max_epochs", "max_steps", "precision", "gradient_clip_val",
+    "limit_val_batches", "limit_test_batches", "overfit_batches",
+)  # fmt: skip
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -88,10 +91,15 @@ def _size(size: float) -> str:
 
 def _figures(training: Training) -> str:
     """A row a figure, a column for validation and one for test."""
+    left_out = "".join(
+        f"\n\nThe {_STAGES[stage]} figures of this checkpoint are left out, as they were made with settings that are "
+        f"not the run's ({keys})."
+        for stage, keys in training.left_out.items()
+    )
     if not training.figures:
         return (
-            "None: the run's `metrics.jsonl` has no evaluation of this checkpoint. `python train.py test` makes them; "
-            "export again after it."
+            "None: the run's `metrics.jsonl` has no evaluation of this checkpoint with the run's settings. "
+            f"`python train.py test --run_name NAME` makes them; export again after it.{left_out}"
         )
     stages = _stages(training.figures)
     names = list(dict.fromkeys(key.split("/", 1)[1] for key in training.figures))
@@ -101,9 +109,9 @@ def _figures(training: Training) -> str:
         values = (training.figures.get(f"{stage}/{name}") for stage in stages)
         rows.append(f"| {name} | " + " | ".join("" if value is None else f"{value:.4g}" for value in values) + " |")
     note = "Of this very checkpoint, from the run's `metrics.jsonl`."
-    if "test" not in stages:
+    if "test" not in stages and "test" not in training.left_out:
         note += " The test set has not been looked at; `python train.py test` does."
-    return "\n".join([note, "", *rows])
+    return "\n".join([note, "", *rows]) + left_out
 
 
 def _training(training: Training) -> str:
@@ -119,7 +127,7 @@ def _training(training: Training) -> str:
         return "\n".join(lines)
     shown = {key: config[key] for key in ("seed_everything", "model", "data") if key in config}
     trainer = config.get("trainer") or {}
-    shown["trainer"] = {key: trainer[key] for key in _OF_THE_TRAINER if trainer.get(key) is not None}
+    shown["trainer"] = {key: trainer[key] for key in _OF_THE_TRAINER if trainer.get(key)}
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
     return "\n".join([*lines, "", "Configuration:", "", "```yaml", text.rstrip(), "```"])
 

@@ -81,15 +81,16 @@ def refuse_no_batches(trainer: Trainer, command: str) -> None:
         raise ValueError(f"trainer.limit_{limit}_batches is 0, so {command} would do nothing")
 
 
-def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object], log: LogSettings) -> None:
+def add_own_callbacks(trainer: Trainer, keep_config: Callable[[], object], log: LogSettings, altered: str) -> None:
     """Around those of the command line.
 
     Args:
         trainer: has the callbacks of the command line, a Watchdog among them.
         keep_config: called when training begins.
         log: what the run says, and in which form.
+        altered: settings of an evaluation that are not its run's.
     """
-    run_log, table = RunLog(keep_config, debug=log.level == "debug"), ResultsTable()
+    run_log, table = RunLog(keep_config, log.level == "debug", altered), ResultsTable()
     if auto := getattr(trainer, "auto_micro_batch", False):
         trainer.callbacks.append(AutoMicroBatch(if_possible=auto == "if_possible"))
     trainer.callbacks[:0] = [

@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -118,6 +119,7 @@ def test_every_metric_is_named_and_described(monkeypatch):
 
 def test_a_figure_never_stands_for_what_the_process_says_of_itself(serve):
     run = a_run()
+    run.begin_training()
     run.figures.log_metrics({"step": 1000.0, "run_info": 5.0, "epoch": 3.0, "train/loss": math.nan, "val/a": math.inf})
     found = parsed(get(serve(run), "/metrics")[2])
     assert found["lockstep_step", None].value == 7 and found["lockstep_epoch", None].value == 2
@@ -125,11 +127,42 @@ def test_a_figure_never_stands_for_what_the_process_says_of_itself(serve):
     assert math.isnan(found["lockstep_train_loss", None].value) and found["lockstep_val_a", None].value == math.inf
 
 
+def test_what_a_device_says_after_an_error_takes_no_other_metric_away(monkeypatch, serve):
+    def broken(device):
+        raise torch.AcceleratorError("CUDA error: device-side assert triggered", 710)
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", broken)
+    status, _, text = get(serve(a_run("cuda:0")), "/metrics")
+    assert status == 200 and "lockstep_events_total" in text and "lockstep_gpu_memory" not in text
+
+
+def test_steps_are_those_of_a_training(serve):
+    """An evaluation has none, nor a training that has not begun: both would look like one that begins anew."""
+    run = a_run()
+    of_a_training = {"step", "epoch", "planned_steps", "time_left_seconds", "training_start_timestamp_seconds"}
+    run.trainer.global_step = 20  # of the checkpoint
+    port = serve(run)
+    found = parsed(get(port, "/metrics")[2])
+    assert not {PREFIX + name for name in of_a_training} & {name for name, _ in found}
+    assert found["lockstep_processes", None].value == 2 and found["lockstep_steps_total", None].value == 0
+    run.begin_training()
+    found = parsed(get(port, "/metrics")[2])
+    assert (found["lockstep_step", None].value, found["lockstep_steps_total", None].value) == (20, 0)
+    assert found["lockstep_time_left_seconds", None].value == math.inf
+    run.trainer.global_step = 30
+    found = parsed(get(port, "/metrics")[2])
+    assert (found["lockstep_step", None].value, found["lockstep_steps_total", None].value) == (30, 10)
+    assert 0 < found["lockstep_time_left_seconds", None].value < 60  # as long again as the last lines took
+    run.trainer.global_step = 40
+    assert parsed(get(port, "/metrics")[2])["lockstep_time_left_seconds", None].value == 0
+
+
 def test_the_number_of_planned_steps_may_be_unknown():
     run = a_run()
     run.trainer.estimated_stepping_batches = -1
     run.begin_training()
-    assert "lockstep_planned_steps" not in {family.name for family in run.collect()}
+    assert not {"lockstep_planned_steps", "lockstep_time_left_seconds"} & {family.name for family in run.collect()}
 
 
 # -- the server ------------------------------------------------------------------------------------------------------
@@ -138,7 +171,7 @@ def test_the_number_of_planned_steps_may_be_unknown():
 def test_what_lies_where(serve):
     port = serve(health=lambda: (False, "training, step 7, 900.0 s since it last got on"))
     status, kind, text = get(port, "/metrics")
-    assert (status, kind.split(";")[0]) == (200, "text/plain") and "# HELP lockstep_step " in text
+    assert (status, kind.split(";")[0]) == (200, "text/plain") and "# HELP lockstep_processes " in text
     status, kind, text = get(port, "/metrics", Accept="application/openmetrics-text;version=1.0.0")
     assert (status, kind.split(";")[0]) == (200, "application/openmetrics-text") and text.endswith("# EOF\n")
     assert get(port, "/healthz?verbose")[::2] == (503, "training, step 7, 900.0 s since it last got on\n")
@@ -164,6 +197,39 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting(serve):
     port = serve()
     with socket.create_connection(("127.0.0.1", port)):
         assert get(port, "/healthz")[0] == 200
+
+
+def test_many_clients_at_a_time_are_sent_away(serve, monkeypatch):
+    monkeypatch.setattr("callbacks.metrics_server._CONNECTIONS", 3)
+    port = serve()
+    with ExitStack() as open_ones:
+        idle = [open_ones.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in range(3)]
+        late = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), 20))
+        assert late.recv(1) == b"", "closed without an answer, and without a thread"
+        idle[0].sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert idle[0].recv(100).startswith(b"HTTP/1.0 200 ")
+        while idle[0].recv(100):
+            pass
+        assert get(port, "/healthz")[0] == 200, "there is room again"
+
+
+def test_a_client_that_takes_its_time_has_an_end(serve, monkeypatch):
+    """Each byte is well within the time that a socket waits for one."""
+    monkeypatch.setattr("callbacks.metrics_server._PATIENCE", 0.5)
+    with socket.create_connection(("127.0.0.1", serve()), 20) as slow:
+        slow.settimeout(0.05)
+        slow.sendall(b"GET /healthz HTTP/1.0\r\nX: ")
+        sent = 0
+        while sent < 400:  # 20 s
+            with suppress(TimeoutError):
+                assert slow.recv(1) == b""
+                break
+            try:
+                slow.sendall(b"x")
+            except OSError:
+                break
+            sent += 1
+        assert sent < 400
 
 
 def test_a_closed_server_leaves_its_port(serve):

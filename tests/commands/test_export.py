@@ -75,12 +75,16 @@ def test_adapters_alone_and_merged_compute_the_same(lockstep, adapted, tmp_path)
 
 def test_a_recommender_leaves_with_its_figures_and_recommends_as_predict_does(done, lockstep, tmp_path):
     """By the card's own code, with Lockstep and without, for a history of its own."""
-    lockstep("test", name=done.folder.name)
+    lockstep("test", "--data.init_args.num_workers", "1", name=done.folder.name)
+    whole = done.series("test/ndcg@10")
+    part = ["--trainer.limit_test_batches", "1", "--data.init_args.evaluation_batch_size", "50"]
+    lockstep("test", *part, name=done.folder.name)
+    assert done.series("test/ndcg@10") != whole
     lockstep("export", "--output", str(tmp_path / "out"), name=done.folder.name)
     card = read_card(tmp_path / "out")
-    step = max(done.series("test/ndcg@10"))
+    step = max(whole)
     figures = {(one.dataset_split, one.metric_type): one.metric_value for one in card.data.eval_results}
-    assert figures["test", "ndcg@10"] == pytest.approx(done.series("test/ndcg@10")[step], abs=1e-6)
+    assert figures["test", "ndcg@10"] == pytest.approx(whole[step], abs=1e-6)
     assert figures["validation", "hr@10"] == pytest.approx(done.series("val/hr@10")[step], abs=1e-6)
     assert "nobody's data are in it" in card.text and "hidden_size: 16" in card.text
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()} == {0o666 & ~umask()}

@@ -8,14 +8,14 @@ from tests.model_card import read_card
 DATA = DataDescription("My data: v2", "Ten rows.", "only on Sundays.")
 
 
-def card(folder, figures, **more):
+def card(folder, figures, left_out=None, **more):
     exported = Exported("a reader", "It reads.", {"a.bin": "weights"}, "Ask it.", "peft", ("tag",), **more)
     (folder / "inner").mkdir()
     (folder / "a.bin").write_bytes(bytes(1500))
     (folder / "inner" / "b.bin").write_bytes(bytes(3))
     environment = {"processes": 2, "device": "cuda:0", "precision": "bf16-mixed", "commit": "abc", "packages": {}}
     config = {"seed_everything": 5, "model": {"width": 8}, "trainer": {"max_epochs": 3}, "wandb": {"entity": "me"}}
-    write_card(folder, "mine", exported, DATA, Training(1200, 4, figures, config, environment, "0.1.0"))
+    write_card(folder, "mine", exported, DATA, Training(1200, 4, figures, left_out or {}, config, environment, "0.1.0"))
     return read_card(folder)
 
 
@@ -31,6 +31,14 @@ def test_figures_are_results_for_the_hub_and_a_table_for_people(tmp_path):
     assert found.data.model_name == "mine" and found.data.pipeline_tag == "text-generation"
     assert "| accuracy | 0.1235 | 0.2 |" in found.text and "| baseline/majority/accuracy | 0.1 |  |" in found.text
     assert "| `a.bin` | 1.5 kB | weights |" in found.text and "| `inner/b.bin` | 3 bytes |  |" in found.text
+
+
+def test_figures_that_are_left_out_are_said_to_be(tmp_path):
+    found = card(tmp_path, {"val/accuracy": 0.5}, {"test": "trainer.limit_test_batches"})
+    assert "The test figures of this checkpoint are left out" in found.text
+    assert "not the run's (trainer.limit_test_batches)" in found.text and "has not been looked at" not in found.text
+    (result,) = found.data.eval_results
+    assert result.dataset_split == "validation"
 
 
 def test_what_it_is_made_from_and_on_what_terms(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from callbacks.run_metrics import COUNTERS, GAUGES, PREFIX
-from engine.events import EVENTS
+from engine.events import EVENTS, OF_A_PROCESS
 from tests.conftest import REPOSITORY
 from tests.prometheus import MONITORING, alerts, dashboard, metrics_in, missing, panel_queries
 
@@ -67,6 +67,14 @@ def test_an_alert_is_seen_to_fire_and_not_to(name):
 def test_events_that_are_asked_for_exist():
     asked = re.findall(r'event="([^"]+)"', " ".join(rule["expr"] for rule in alerts()))
     assert asked and set(asked) <= set(EVENTS)
+
+
+def test_the_dashboard_misses_no_event_that_one_process_alone_knows():
+    told_alike, of_a_process = (query for title, query in panel_queries() if title == "Events")
+    (others,) = re.findall(r'event!~"([^"]+)"', told_alike)
+    (own,) = re.findall(r'event=~"([^"]+)"', of_a_process)
+    assert set(others.split("|")) == set(own.split("|")) == OF_A_PROCESS
+    assert 'process="0"' in told_alike and "process=" not in of_a_process
 
 
 def test_metrics_in_a_query():
