@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     given = parser().parse_args(sys.argv[2:] if arguments is None else arguments)
     try:
-        folders = once_each([run_folder(name) for name in given.runs])
+        folders = once_each(run_folders(given.runs))
         page = given.output or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
         write_page(folders, page)
     except (OSError, ValueError) as error:
@@ -60,6 +60,21 @@ def parser() -> argparse.ArgumentParser:
     where = "the file to write (default: report.html in the run's folder, of several in the folder around the first)"
     words.add_argument("--output", type=Path, metavar="FILE", help=where)
     return words
+
+
+def run_folders(given: Sequence[str]) -> list[Path]:
+    """Of several, what is there and no run's folder is passed over with a line: `runs/*` has other files, too.
+
+    Raises:
+        FileNotFoundError: there is none of a name, or no run at all.
+    """
+    there = [name for name in given if Path(name).exists()]
+    others = [name for name in there if not _recorded(Path(name)) and not _recorded(RUNS / name)]
+    if len(others) == len(given):
+        return [run_folder(name) for name in given]
+    for name in others:
+        print(f"train.py report: {name} is no run's folder, passed over", file=sys.stderr)
+    return [run_folder(name) for name in given if name not in others]
 
 
 def run_folder(given: str) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from commands.report.events import Happenings, read_happenings
 from commands.report.examples import read_examples
@@ -68,10 +69,20 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
         "summary": _summary(figures, happenings),
         "examples": read_examples(folder / "examples", pictures),
         "links": [
-            {"name": path.name, "href": Path(os.path.relpath(path.resolve(), page.resolve().parent)).as_posix()}
-            for path in sorted(folder.glob("*.html")) if path.name != "report.html" and path.resolve() != page.resolve()
+            {"name": path.name, "href": href}
+            for path in sorted(folder.glob("*.html"))
+            if path.name != "report.html" and path.resolve() != page.resolve() and (href := _link(path, page))
         ],
     }  # fmt: skip
+
+
+def _link(path: Path, page: Path) -> str | None:
+    """From a page to a file; a name like `http:a.html` or `a#b.html` is nothing else than a name."""
+    try:
+        way = Path(os.path.relpath(path.resolve(), page.resolve().parent))
+    except ValueError:  # on another drive of Windows
+        return None
+    return "./" + quote(os.fsencode(way.as_posix()))
 
 
 def _times(figures: Figures, happenings: Happenings) -> list[float]:

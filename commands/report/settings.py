@@ -10,6 +10,15 @@ import yaml
 
 SEED = "seed_everything"
 
+_BESIDE_THE_TRAINING = re.compile(
+    r"(metrics_endpoint|log|wandb|mlflow|example_log|watchdog|trainer\.logger)(\.|$)"
+    r"|(distributed_debug|trainer\.enable_progress_bar)$"
+)
+"""Settings of how a run is watched: two that are trained side by side on a machine cannot have the same port."""
+
+_MOST = 1_000_000
+"""Parts and characters of a config, at most; a few lines of YAML can refer to each other for ever."""
+
 Settings = Mapping[str, str]
 """{`model.init_args.dropout`: `0.1`}"""
 
@@ -18,7 +27,7 @@ def read_settings(folder: Path) -> dict[str, Settings]:
     """{`config.yaml`: its settings, `config-2.yaml`: ...}, in the order in which a run was started with them.
 
     Raises:
-        ValueError: a file is not YAML.
+        ValueError: a file is not YAML, or more than a config can be.
     """
     numbered = {int(match[1]): path for path in folder.glob("config-*.yaml") if (match := _NUMBER.match(path.name))}
     first = folder / "config.yaml"
@@ -26,9 +35,12 @@ def read_settings(folder: Path) -> dict[str, Settings]:
     found = {}
     for path in paths:
         try:
-            found[path.name] = flat(yaml.load(path.read_text(encoding="utf-8"), _LOADER) or {})
+            config = yaml.load(path.read_text(encoding="utf-8"), _LOADER) or {}
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not YAML: {error}; config.yaml is written by train.py fit") from error
+        if _is_too_large(config):
+            raise ValueError(f"{path} has more than {_MOST:,} parts, so it is not what train.py fit has written")
+        found[path.name] = flat(config)
     return found
 
 
@@ -82,11 +94,25 @@ def group_name(names: Sequence[str]) -> str:
 
 
 def _unseeded(config: Settings) -> dict[str, str]:
-    return {key: value for key, value in config.items() if key != SEED}
+    """What a training depends on, but its seed."""
+    return {key: value for key, value in config.items() if key != SEED and not _BESIDE_THE_TRAINING.match(key)}
 
 
 def _is_another_seed(config: Settings, others: Sequence[Settings]) -> bool:
     return config.get(SEED) not in {other.get(SEED) for other in others}
+
+
+def _is_too_large(config: Any) -> bool:
+    """Counts each part as often as it is referred to."""
+    left, size = [config], 0
+    while left and size <= _MOST:
+        part = left.pop()
+        size += len(part) if isinstance(part, str) else 1
+        if isinstance(part, Mapping):
+            left.extend(part.values())
+        elif isinstance(part, list):
+            left.extend(part)
+    return size > _MOST
 
 
 _NUMBER = re.compile(r"config-(\d+)\.yaml$")

@@ -52,6 +52,21 @@ def test_what_is_wrong_is_named(runs, capsys):
     assert "runs/file" in told(capsys, "a", "--output", "runs/file/page.html")
 
 
+def test_of_several_what_is_no_run_is_passed_over(runs, capsys):
+    """As a shell writes `runs/*` out after a report and a record of MLflow."""
+    for name in "a", "b":
+        Recorded(runs / name)
+    (runs / "mlflow.db").write_text("")
+    (runs / "mlflow-files").mkdir()
+    main(["runs/a", "runs/b", "runs/mlflow-files", "runs/mlflow.db"])
+    assert capsys.readouterr().err.splitlines() == [
+        f"train.py report: runs/{name} is no run's folder, passed over" for name in ("mlflow-files", "mlflow.db")
+    ]
+    assert "<title>2 runs" in (runs / "report.html").read_text(encoding="utf-8")
+    assert "no run 'c'" in told(capsys, "runs/a", "c"), "a name that is not there at all is an error"
+    assert "neither metrics.jsonl nor log.jsonl" in told(capsys, "runs/mlflow-files", "runs/mlflow.db")
+
+
 def test_an_older_page_stays_when_a_new_one_cannot_be_written(runs, capsys, monkeypatch):
     Recorded(runs / "a")
     (runs / "a" / "report.html").write_text("older")
@@ -110,9 +125,22 @@ def test_links_lead_to_the_reports_beside(runs):
     run = Recorded(runs / "a")
     (run.folder / "prediction_report.html").write_text("")
     (run.folder / "report.html").write_text("an older one of its own")
-    for page, link in ((run.folder / "report.html", "prediction_report.html"),
-                       (runs.parent / "pages" / "x.html", "../runs/a/prediction_report.html")):  # fmt: skip
-        assert [one["href"] for one in page_content([run.folder], page)["runs"][0]["links"]] == [link]
+    (run.folder / "http:a #1?50%.html").write_text("")
+    for page, folder in ((run.folder / "report.html", "./"), (runs.parent / "pages" / "x.html", "./../runs/a/")):
+        assert [one["href"] for one in page_content([run.folder], page)["runs"][0]["links"]] == [
+            f"{folder}http%3Aa%20%231%3F50%25.html", f"{folder}prediction_report.html",
+        ]  # fmt: skip
+
+
+def test_a_file_on_another_drive_has_no_link(runs, monkeypatch):
+    run = Recorded(runs / "a")
+    (run.folder / "prediction_report.html").write_text("")
+
+    def refuse(*_):
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setattr("commands.report.content.os.path.relpath", refuse)
+    assert page_content([run.folder], runs / "report.html")["runs"][0]["links"] == []
 
 
 def test_a_long_run_gives_a_page_of_bounded_size(runs):

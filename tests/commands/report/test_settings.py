@@ -30,6 +30,30 @@ def test_a_config_that_is_not_yaml_is_named(tmp_path):
         read_settings(run.folder)
 
 
+_NINE_TIMES_EACH = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 20))
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a0: &a0 [1]\n" + _NINE_TIMES_EACH])
+def test_a_config_that_grows_without_end_is_refused(tmp_path, text):
+    run = Recorded(tmp_path / "a")
+    (run.folder / "config.yaml").write_text(text)
+    with pytest.raises(ValueError, match=r"config\.yaml has more than 1,000,000 parts"):
+        read_settings(run.folder)
+
+
+def test_how_a_run_is_watched_does_not_part_it_from_its_seeds():
+    def run(seed, **settings):
+        return {"seed_everything": seed, "dropout": "0.1"} | settings
+
+    first, second = {"metrics_endpoint.port": "8900"}, {"metrics_endpoint.port": "8901"}
+    watching = "log.level wandb.name mlflow.experiment example_log.number watchdog.timeout distributed_debug"
+    drawing = "trainer.enable_progress_bar trainer.logger trainer.logger.0.name"
+    second |= dict.fromkeys([*watching.split(), *drawing.split()], "else")
+    assert seed_groups([run("1", **first), run("2", **second)]) == [[0, 1]]
+    for key in ("logs", "trainer.log_every_n_steps", "model.init_args.watchdog", "trainer.precision"):
+        assert seed_groups([run("1"), run("2", **{key: "else"})]) == [[0], [1]], key
+
+
 def test_runs_that_differ_in_the_seed_alone():
     def run(seed, dropout="0.1"):
         return {"seed_everything": seed, "dropout": dropout}
