@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
+from filelock import FileLock, Timeout
 from lightning.fabric.loggers.logger import _DummyExperiment, rank_zero_experiment
 from lightning.fabric.utilities.logger import _flatten_dict
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from callbacks.tracker import FINISH_PATIENCE, Tracker
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Experiment, Metric, Run
 
 log = logging.getLogger("lockstep")
 
@@ -33,6 +34,8 @@ _LONGEST = 500
 _QUIET = {"MLFLOW_CONFIGURE_LOGGING": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 _AT_THE_START = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 """So that an address without a server is told soon; later MLflow has its own patience, four minutes."""
+_TABLES = 60.0
+"""Seconds in which another run may make the database's tables."""
 _STATUS = {"success": "FINISHED"}
 _INSTALL = "pip install -e '.[mlflow]'"
 
@@ -81,13 +84,16 @@ class MLflow(Tracker):
         self._given = settings.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
         self.uri = self._given or f"sqlite:///{folder.parent.resolve()}/mlflow.db"
         if urlsplit(self.uri).password:
+            given = "mlflow.tracking_uri has a password in it, which config.yaml would keep"
+            variable = "the variable MLFLOW_TRACKING_URI has a password in it, which the log would show"
             raise ValueError(
-                "mlflow.tracking_uri has a password in it, which config.yaml would keep: put it into the variables "
-                "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+                f"{given if settings.tracking_uri else variable}: put it into the variables MLFLOW_TRACKING_USERNAME "
+                "and MLFLOW_TRACKING_PASSWORD"
             )
         if find_spec("mlflow") is None:
             raise ValueError(f"mlflow.experiment is {settings.experiment}, but mlflow is not installed: {_INSTALL}")
         self._client: MlflowClient | None = None
+        self._told: Mapping[str, str] = {}
         self._run_id: str | None = None
         self._outbox: Outbox[list[Metric] | _Picture | str] | None = None
 
@@ -109,12 +115,10 @@ class MLflow(Tracker):
         with _variables(_QUIET), _variables(_AT_THE_START):
             from mlflow import MlflowClient
 
-            client = MlflowClient(self.uri)
-            run = self._earlier(client, run_id) or self._new(client)
-            self._run_id = run.info.run_id
-            self._tell_config(client, run.data.params)
-        self._client, self._outbox = client, Outbox(self._send, self._lose)
-        log.info("MLflow: experiment %s, run %s in %s", self.settings.experiment, self._run_id, self.uri)
+            with _alone(self.uri):
+                client = MlflowClient(self.uri)
+                run = self._earlier(client, run_id) or self._new(client)
+        self._client, self._run_id, self._told = client, run.info.run_id, run.data.params
         return self._run_id
 
     def _earlier(self, client: "MlflowClient", run_id: str | None) -> "Run | None":
@@ -137,15 +141,29 @@ class MLflow(Tracker):
     def _new(self, client: "MlflowClient") -> "Run":
         from mlflow.tracking.context.registry import resolve_tags
 
-        experiment = client.get_experiment_by_name(self.settings.experiment)
-        if experiment is not None:
-            place = experiment.experiment_id
-        else:  # files that are added to a run would else lie where train.py was started
-            files = None if self._given else (self.folder.parent / "mlflow-files").resolve().as_uri()
-            place = client.create_experiment(self.settings.experiment, artifact_location=files)
-        return client.create_run(place, run_name=self.settings.name or self.folder.name, tags=resolve_tags({}))
+        experiment = client.get_experiment_by_name(self.settings.experiment) or self._new_experiment(client)
+        name = self.settings.name or self.folder.name
+        return client.create_run(experiment.experiment_id, run_name=name, tags=resolve_tags({}))
 
-    def _tell_config(self, client: "MlflowClient", told: Mapping[str, str]) -> None:
+    def _new_experiment(self, client: "MlflowClient") -> "Experiment":
+        from mlflow.exceptions import MlflowException
+
+        # Files that are added to a run would else lie where train.py was started.
+        files = None if self._given else (self.folder.parent / "mlflow-files").resolve().as_uri()
+        try:
+            client.create_experiment(self.settings.experiment, artifact_location=files)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another run has made it meanwhile
+                raise
+        return client.get_experiment_by_name(self.settings.experiment)
+
+    def _tell_config(self) -> None:
+        with _variables(_AT_THE_START):
+            self._send_config(self._client, self._told)
+        self._outbox = Outbox(self._send, self._lose)
+        log.info("MLflow: experiment %s, run %s in %s", self.settings.experiment, self._run_id, self.uri)
+
+    def _send_config(self, client: "MlflowClient", told: Mapping[str, str]) -> None:
         from mlflow.entities import Param, RunTag
 
         flat = {_key(key): str(value)[:_LONGEST] for key, value in _flatten_dict(dict(self.run_config), ".").items()}
@@ -207,6 +225,23 @@ def _key(name: str) -> str:
 def _parts(all_of_them: list[Any], size: int) -> Iterator[list[Any]]:
     for begin in range(0, len(all_of_them), size):
         yield all_of_them[begin : begin + size]
+
+
+@contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """Of several runs that begin at once one makes the tables of a database in a file; MLflow's creation is no
+    transaction, and the others would find half of them.
+    """
+    from sqlalchemy.engine import make_url
+
+    file = make_url(uri).database if uri.startswith("sqlite") else None
+    with ExitStack() as locked:
+        if file and file != ":memory:":
+            try:
+                locked.enter_context(FileLock(f"{file}.lock", timeout=_TABLES))
+            except (Timeout, OSError, NotImplementedError) as error:  # a file system without locks is no reason
+                log.debug("%s is not locked: %s", file, error)
+        yield
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from lightning.pytorch.loggers.logger import Logger
 from callbacks.log_files import JsonLogFile, LogFile
 from callbacks.progress import TimeLeft, show_beside, show_time_left, stage_of, summary
 from callbacks.tensorboard import TensorBoard
-from callbacks.tracker import Tracker
+from callbacks.tracker import Tracker, begin_trackers
 from engine.appended_file import AppendedFile
 from engine.early_lines import EarlyLines, repeat_early_lines
 from engine.events import UNSAID, event
@@ -153,12 +153,13 @@ class RunLog(Callback):
         )  # fmt: skip
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        begin_trackers(trainer)  # may refuse the run, so before its config is kept
         self._training = True
         if self._metrics is None:
             return
         self._keep_config()
         for logger in trainer.loggers:
-            if isinstance(logger, (TensorBoard, Tracker)):
+            if isinstance(logger, TensorBoard):
                 logger.begin()
         self._metrics.forget_after(trainer.global_step)
         self._began = time.monotonic()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lightning.pytorch import Trainer
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ class Tracker(Logger):
 
     Like TensorBoard's, the record begins with training or with the first figure. Its id is kept in the run's folder.
     A new run is refused where the settings cannot give it a record: nobody should find that out after hours. A run that
-    has one goes on without, as after an error in the middle.
+    has begun before goes on without, as after an error in the middle.
     """
 
     PROGRAM: str
@@ -45,6 +46,10 @@ class Tracker(Logger):
     @abstractmethod
     def _open(self, run_id: str | None) -> str:
         """Begins the record, or goes on with the one of this id; returns its id."""
+
+    @abstractmethod
+    def _tell_config(self) -> None:
+        """Adds the run's config to the record."""
 
     @abstractmethod
     def _record(self, metrics: Mapping[str, float], step: int) -> None:
@@ -77,17 +82,19 @@ class Tracker(Logger):
         self._begun = True
         file = self.folder / self.KEY / "run-id"
         known = file.read_text(encoding="ascii").strip() if file.exists() else None
+        new = known is None and not (self.folder / "config.yaml").exists()  # training begins with its config
         try:
             run_id = self._open(known)
-            if run_id != known:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                beside = file.with_suffix(".new")
-                beside.write_text(run_id + "\n", encoding="ascii")
-                beside.replace(file)
+            new = False
+            if run_id != known:  # kept at once: whatever fails from here on, the next start finds this record
+                _keep(run_id, file)
+            self._tell_config()
         except Exception as error:
             remedy = self._remedy(error)
-            if refuse and known is None and remedy:
-                raise ValueError(f"{self.PROGRAM} does not begin a record: {error} {remedy}") from error
+            if refuse and new and remedy:
+                self._ended = True
+                said = next(iter(str(error).splitlines()), repr(error)).rstrip(".")
+                raise ValueError(f"{self.PROGRAM} does not begin a record: {said}. {remedy}") from error
             self._fail("does not begin a record", error, "this run goes on without it")
 
     def _fail(self, what: str, error: Exception, then: str) -> None:
@@ -138,3 +145,31 @@ class Tracker(Logger):
         except Exception as error:
             self._fail("has no proper end of this record", error, "metrics.jsonl has all figures")
         self._ended = True
+
+
+def begin_trackers(trainer: Trainer) -> None:
+    """Begins the records of a run, on its first process. All processes must call.
+
+    Raises:
+        ValueError: on all processes alike: a new run cannot have a record with these settings.
+    """
+    trackers = [logger for logger in trainer.loggers if isinstance(logger, Tracker)]
+    if not trackers:
+        return
+    refused: ValueError | None = None
+    if trainer.is_global_zero:
+        try:
+            for tracker in trackers:
+                tracker.begin()
+        except ValueError as error:
+            refused = error
+    said = trainer.strategy.broadcast(refused and str(refused))
+    if said:
+        raise refused or ValueError(said)
+
+
+def _keep(run_id: str, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(".new")
+    beside.write_text(run_id + "\n", encoding="ascii")
+    beside.replace(file)

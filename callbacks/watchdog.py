@@ -111,7 +111,11 @@ class Watchdog(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._first_step = trainer.global_step
-        self._enter("first step", self.start_timeout)
+        self._enter("start-up", self.start_timeout)  # what refuses a run in this hook is no error of a step
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.global_step == self._first_step:
+            self._enter("first step", self.start_timeout)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         self._in_training(trainer)

@@ -72,10 +72,13 @@ class WeightsAndBiases(Tracker, WandbLogger):
             console="off", silent=True, save_code=False, disable_git=True,
             finish_timeout=FINISH_PATIENCE, finish_timeout_raises=False,
         )  # fmt: skip
-        self.experiment.config.update(dict(self.run_config), allow_val_change=True)
+        run_id = self.experiment.id
         where = "uploading" if self.settings.mode == "online" else f"wandb sync {self.folder}/wandb/offline-run-*"
         log.info("W&B: project %s, run %s; %s", self.settings.project, run_id, where)
         return run_id
+
+    def _tell_config(self) -> None:
+        self.experiment.config.update(dict(self.run_config), allow_val_change=True)
 
     def _remedy(self, error: Exception) -> str | None:
         import wandb

@@ -26,7 +26,7 @@ _TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"
 
 _WRITTEN_BEFORE_TRAINING = re.compile(
     "|".join(map(re.escape, (".lock", _BEGINNING, NOTE, "train.log", "metrics.jsonl", "environment.json", "faults")))
-    + r"|log(-\d+)?\.jsonl"
+    + r"|log(-\d+)?\.jsonl|mlflow|wandb"
 )
 
 _ATTEMPTS = 3

@@ -1,7 +1,11 @@
 """MLflow with its real client and a database in a file: no network, no account."""
 
+import os
 import socket
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -140,6 +144,66 @@ def test_a_run_that_goes_on_does_without_its_server(logger, nobody, said):
     assert "MLflow does not begin a record" in warning and "this run goes on without it" in warning
 
 
+def test_a_run_that_has_begun_without_a_record_is_not_refused(logger, nobody, said, tmp_path):
+    """Nobody may be there when the launcher starts it again."""
+    (tmp_path / "runs/a").mkdir()
+    (tmp_path / "runs/a/config.yaml").write_text("a: 1\n")
+    logger(tracking_uri=nobody).begin()
+    (warning,) = [line for line in said if "WARNING" in line]
+    assert "MLflow does not begin a record" in warning and "this run goes on without it" in warning
+
+
+def test_a_record_whose_beginning_breaks_off_is_gone_on_with(logger, monkeypatch, said, tmp_path):
+    def lost(*args, **kwargs):
+        raise OSError("connection lost")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(MlflowClient, "log_batch", lost)
+        first = logger()
+        first.begin()
+    (warning,) = [line for line in said if "WARNING" in line]
+    assert "connection lost" in warning and first.version
+    second = logger()
+    second.begin()
+    assert second.version == first.version
+    _, (record,) = mlflow_runs(tmp_path / "runs", "shops")
+    assert record.data.params == {"a": "1"}
+
+
+_BEGINS = """
+import pathlib, sys, time
+from mlflow import MlflowClient
+from callbacks.mlflow_record import MLflow, MLflowSettings
+runs, name = pathlib.Path(sys.argv[1]), sys.argv[2]
+one = MLflow(MLflowSettings("shops"), runs / name, {"a": 1})
+(runs / f"{name}.ready").touch()
+while not (runs / "go").exists():
+    time.sleep(0.001)
+one.begin()
+one.finalize("success")
+"""
+
+
+def test_runs_that_begin_at_the_same_moment_all_have_a_record(tmp_path):
+    """In a folder that has no database yet: one makes its tables and the experiment."""
+    runs, names = tmp_path / "runs", ["a", "b", "c"]
+    runs.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    started = [
+        subprocess.Popen([sys.executable, "-c", _BEGINS, runs, name], env=environment, stderr=subprocess.PIPE)
+        for name in names
+    ]
+    while len(list(runs.glob("*.ready"))) < len(names) and all(one.poll() is None for one in started):
+        time.sleep(0.01)
+    (runs / "go").touch()
+    said = [one.communicate()[1].decode() for one in started]
+    assert [one.returncode for one in started] == [0, 0, 0], said
+    _, records = mlflow_runs(runs, "shops")
+    assert sorted(record.info.run_name for record in records) == names, said
+    assert {record.info.status for record in records} == {"FINISHED"}
+
+
 def test_a_full_disk_at_the_beginning_does_not_stop_the_run(logger, said, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
@@ -163,9 +227,13 @@ def test_a_record_that_was_deleted_is_begun_anew(logger, tmp_path):
     assert (tmp_path / "runs/a/mlflow/run-id").read_text().strip() == second.version
 
 
-def test_a_password_does_not_get_into_the_config(logger):
+def test_a_password_does_not_get_into_the_config(logger, monkeypatch):
     with pytest.raises(ValueError, match="MLFLOW_TRACKING_PASSWORD") as refused:
         logger(tracking_uri="https://me:secret@mlflow.example.org")
+    assert "secret" not in str(refused.value) and "mlflow.tracking_uri" in str(refused.value)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@mlflow.example.org")
+    with pytest.raises(ValueError, match="the variable MLFLOW_TRACKING_URI has a password in it") as refused:
+        logger()
     assert "secret" not in str(refused.value)
 
 

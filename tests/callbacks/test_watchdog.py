@@ -28,8 +28,8 @@ def test_every_phase_has_its_patience(lockstep, monkeypatch):
     limits = ["--watchdog.timeout", "50", "--watchdog.start_timeout", "70"]
     lockstep("fit", *TINY, *limits, "--trainer.max_epochs", "1", "--last_checkpoint.every_n_steps", "4", name="a")
     phases = [phase for phase, _ in entered]
-    assert phases[:3] == ["start-up", "sanity check", "first step"], "before the first step"
-    assert phases[3:7] == ["training", "saving", "training", "saving"]
+    assert phases[:4] == ["start-up", "sanity check", "start-up", "first step"], "before the first step"
+    assert phases[4:8] == ["training", "saving", "training", "saving"]
     assert phases[-1] == "end of training" and "validation" in phases and "end of validation" in phases
     quick = {"training", "validation"}
     assert {phase for phase, patience in entered if patience == 50} == quick
