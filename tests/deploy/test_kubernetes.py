@@ -1,6 +1,7 @@
 """deploy/kubernetes: its form, by the schemas of Kubernetes and Kubeflow Trainer. No cluster has run it."""
 
 import inspect
+import re
 import shutil
 import subprocess
 
@@ -8,6 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from kubeflow_trainer_api import models
+from torch.distributed import run
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
 from callbacks.metrics_endpoint import MetricsEndpoint
@@ -85,6 +87,8 @@ def test_the_indexed_job():
     assert spec["completionMode"] == "Indexed"
     assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": job["metadata"]["name"]}
     assert pod["subdomain"] == service["metadata"]["name"]
+    # A service is made for the pods of trainjob.yaml, too, with the name of its job.
+    assert service["metadata"]["name"] not in {one["metadata"]["name"] for one in documents("trainjob.yaml")}
     variables = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
     assert int(variables["PET_NNODES"]) == spec["completions"] == spec["parallelism"]
     assert variables["PET_MASTER_ADDR"] == f"{job['metadata']['name']}-0.{pod['subdomain']}"
@@ -94,7 +98,6 @@ def test_the_indexed_job():
 def test_a_pod(pods: Pods):
     """It comes back when it was evicted, has time to save, shared memory, GPUs, and storage that outlives it."""
     assert pods.restart_policy == "OnFailure" and pods.replicas >= 1
-    assert pods.spec["terminationGracePeriodSeconds"] >= 60  # torchrun kills its processes 30 s after the SIGTERM
     container = pods.container
     assert container["name"] == pods.container_name  # the one that the operator prepares
     assert container["resources"]["limits"]["nvidia.com/gpu"] == pods.processes
@@ -108,9 +111,24 @@ def test_a_pod(pods: Pods):
         assert mounts[f"{container['workingDir']}/{folder}"]["persistentVolumeClaim"] == {
             "claimName": claim["metadata"]["name"]
         }
-    assert len(mounts) == 3
+    # The rest of the file system cannot be written to.
+    dockerfile = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
+    (home,) = re.findall(r" HOME=(\S+)", dockerfile)
+    assert mounts["/tmp"]["emptyDir"] == mounts[home]["emptyDir"] == {} and len(mounts) == 5
     variables = {one["name"]: one for one in container["env"]}
     assert variables["HF_HOME"]["value"].startswith(f"{container['workingDir']}/data/"), "lost with the pod"
+
+
+@each_pod
+def test_torchrun_waits_for_the_pods_and_for_the_last_checkpoint(pods: Pods, monkeypatch):
+    """As long as Kubernetes lets it: the startup probe, and the time between SIGTERM and SIGKILL."""
+    for one in pods.container["env"]:
+        if "value" in one:
+            monkeypatch.setenv(one["name"], one["value"])
+    launch, _, _ = run.config_from_args(run.get_args_parser().parse_args(["train.py"]))
+    startup, rendezvous = pods.container["startupProbe"], int(launch.rdzv_configs["timeout"])
+    assert 900 < rendezvous <= startup["periodSeconds"] * startup["failureThreshold"] - 300, "and five minutes to start"
+    assert 30 < launch.shutdown_timeout <= pods.spec["terminationGracePeriodSeconds"] - 10, "killed before it has saved"
 
 
 @each_pod
@@ -152,7 +170,9 @@ def test_a_pod_has_no_more_rights_than_it_needs(pods: Pods):
     dockerfile = (FOLDER / "Dockerfile").read_text(encoding="utf-8").splitlines()
     assert f"USER {user['runAsUser']}" in dockerfile
     assert pods.spec["automountServiceAccountToken"] is False
-    assert pods.container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert pods.container["securityContext"] == {
+        "readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
 
 
 def test_all_files_start_the_same():
@@ -162,7 +182,7 @@ def test_all_files_start_the_same():
     first, *others = [
         (
             {key: pods.container[key] for key in same},
-            [one for one in pods.container["env"] if not one["name"].startswith("PET_")],
+            [one for one in pods.container["env"] if not re.match("PET_(?!RDZV_CONF)", one["name"])],
             {key: value for key, value in pods.spec.items() if key not in own},
             pods.template["metadata"],
         )
