@@ -40,6 +40,8 @@ def start_pods(tmp_path):
             torchrun = {"NNODES": "2", "NODE_RANK": str(pod), "NPROC_PER_NODE": "1"}
             torchrun |= {key: variables[key] for key in ("MASTER_ADDR", "MASTER_PORT")}
             variables |= {f"PET_{key}": value for key, value in torchrun.items()}
+            own = (one for one in PODS.container["env"] if one["name"].startswith(("PET_", "TORCH_")))
+            variables |= {one["name"]: one["value"] for one in own}
             outputs.append(tmp_path / f"pod-{len(running)}.log")
             with outputs[-1].open("wb") as output:
                 running.append(
