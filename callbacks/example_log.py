@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class ExampleLog(Callback):
         if not 0 <= number <= MOST_SHOWN:
             raise ValueError(f"example_log.number is a number of samples from 0 to {MOST_SHOWN}, got {number}")
         self.number = number
-        self._refused = False
+        self._refused = self._told = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if isinstance(pl_module, LockstepModule):
@@ -67,10 +67,31 @@ class ExampleLog(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking or not self._shows(pl_module):
             return
-        examples = pl_module.examples()
-        if examples and trainer.is_global_zero:
-            self._write(Path(trainer.default_root_dir), trainer.global_step, examples)
-            _show(trainer.loggers, trainer.global_step, examples)
+        drawings = pl_module.examples()
+        if drawings and trainer.is_global_zero:
+            self._make(trainer, drawings)
+
+    def _make(self, trainer: Trainer, drawings: Sequence[Callable[[], Example]]) -> None:
+        """On one process alone, from files that may have changed since; what fails here costs pictures, not the run."""
+        examples = []
+        for draw_one in drawings:
+            try:
+                examples.append(draw_one())
+            except Exception as error:
+                self._tell_once("cannot be made and is left out", error)
+        try:
+            if examples:
+                self._write(Path(trainer.default_root_dir), trainer.global_step, examples)
+                _show(trainer.loggers, trainer.global_step, examples)
+        except Exception as error:
+            self._tell_once("cannot be shown everywhere", error)
+
+    def _tell_once(self, what: str, error: Exception) -> None:
+        log.debug("an example %s", what, exc_info=error)
+        if not self._told:
+            reason = f"{type(error).__name__}: {error}"
+            log.warning("WARNING: an example of the validation %s (%s). The run goes on; told once", what, reason)
+        self._told = True
 
     @staticmethod
     def _shows(pl_module: Any) -> bool:

@@ -3,6 +3,7 @@
 import logging
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,13 @@ class LockstepModule(LightningModule):
         """
         return {}
 
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[Callable[[], Example]]:
         """Some samples of the validation that has just been done, and what the model made of them: `shown_samples` at
         most, which keeps what the validation computes of them.
 
         Called on every process, so it may gather; shown is what the first one returns, the same whatever their number.
+        There, and there alone, each is then made by a call, so this may read files but not gather. One that cannot be
+        made is left out, and ends nothing.
         """
         return []
 

@@ -1,7 +1,7 @@
 """The document-QA family's LightningModule: a language model that reads pages, tables and figures, and answers."""
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +120,9 @@ class DocumentReader(ImageChatModule):
         records = {record.sample: record for record in self._end_evaluation("val")}
         self._shown = [records[sample] for sample in chosen(records, self.shown_samples.number)]
 
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[Callable[[], Example]]:
         """Questions with the right answers, the model's, and what it says without the document."""
-        return [self.data.example(record) for record in self._shown] if self.trainer.is_global_zero else []
+        return [partial(self.data.example, record) for record in self._shown]
 
     def on_test_epoch_start(self) -> None:
         self._begin_evaluation()

@@ -1,5 +1,7 @@
 """The image classifier's LightningModule: a ResNet-18 or a small Vision Transformer."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +159,12 @@ class ImageClassifier(LockstepModule):
                 shown = ShownImage(int(batch.labels[place]), int(label), float(share))
                 self.shown_samples.keep(samples[place], shown)
 
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[Callable[[], Example]]:
         """Images with their classes and what they were taken for."""
-        found = self.shown_samples.of_all_processes()
-        if not self.trainer.is_global_zero:
-            return []
-        return [example(*self.data.validation_image(sample), shown, self.data.classes) for sample, shown in found]
+        return [partial(self._example, *found) for found in self.shown_samples.of_all_processes()]
+
+    def _example(self, sample: int, shown: ShownImage) -> Example:
+        return example(*self.data.validation_image(sample), shown, self.data.classes)
 
     def on_validation_epoch_end(self) -> None:
         figures = {f"{self._stage}/accuracy": self.accuracy.compute(), f"{self._stage}/loss": self.loss.compute()}

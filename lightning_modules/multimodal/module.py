@@ -3,6 +3,8 @@
     batch -> encoder -> projector -> features in their placeholders -> language model -> what it writes
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,10 +51,10 @@ class MultimodalModule(ChatModule):
     def on_validation_epoch_end(self) -> None:
         self._end_evaluation("val")
 
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[Callable[[], Example]]:
         """Questions with the right answers, the model's, and what it says blind."""
         answers = self.evaluation.answers(self.shown_samples.number)
-        return [self.data.example(*answer) for answer in answers] if self.trainer.is_global_zero else []
+        return [partial(self.data.example, *answer) for answer in answers]
 
     def on_test_epoch_start(self) -> None:
         self._begin_evaluation()

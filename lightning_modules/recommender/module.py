@@ -1,6 +1,7 @@
 """The recommender's LightningModule: SASRec and TiSASRec, each with or without hyper-connections."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,10 +216,12 @@ class SequentialRecommender(LockstepModule):
             for place in self.shown_samples.places(users):
                 self.shown_samples.keep(users[place], shown_user(scores, batch, place, self.remove_seen))
 
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[Callable[[], Example]]:
         """Users with their last items, the one that follows, and what is recommended instead."""
-        title = self.data.catalog.title
-        return [example(self.data.user(row), shown, title) for row, shown in self.shown_samples.of_all_processes()]
+        return [partial(self._example, *found) for found in self.shown_samples.of_all_processes()]
+
+    def _example(self, row: int, shown: ShownUser) -> Example:
+        return example(self.data.user(row), shown, self.data.catalog.title)
 
     def _count(self, system: str, scores: Tensor, batch: RankingBatch) -> None:
         seen = batch.seen if self.remove_seen else None

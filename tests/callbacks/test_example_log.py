@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -173,6 +174,20 @@ def test_a_full_disk_ends_nothing_and_is_told_once(tmp_path, monkeypatch, caplog
     monkeypatch.setattr(example_log.os, "replace", replace)
     log._write(tmp_path, 3, [EXAMPLE])
     assert [step for step, _ in example_files(tmp_path)] == [3]
+
+
+def test_what_cannot_be_drawn_costs_pictures_and_not_the_run(tmp_path, caplog):
+    def gone():
+        raise RuntimeError("page 3 of manual.pdf has changed")
+
+    log = ExampleLog()
+    for step in (1, 2):
+        trainer = SimpleNamespace(default_root_dir=tmp_path, global_step=step, loggers=[])
+        log._make(trainer, [gone, lambda: EXAMPLE])  # whose picture is none, so there is no sheet of it
+    (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "RuntimeError: page 3 of manual.pdf has changed" in told and "The run goes on" in told
+    kept = [json.loads(file.read_text(encoding="utf-8"))["examples"] for _, file in example_files(tmp_path)]
+    assert kept == [[as_json(EXAMPLE)]] * 2
 
 
 # -- trackers --------------------------------------------------------------------------------------------------------
