@@ -1,6 +1,7 @@
 """W&B and MLflow on several processes: one run for all starts, and no process of theirs left, not even by a SIGKILL."""
 
 import signal
+import socket
 import time
 
 import pytest
@@ -19,6 +20,21 @@ OPTIONS = [
     *["--config", str(REPOSITORY / "configs/overlays/mlflow.yaml"), "--mlflow.name", "pair"],
     *["--data.init_args.batch_size", "8", "--trainer.max_steps", "10", "--last_checkpoint.every_n_steps", "2"],
 ]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_new_run_that_can_have_no_record_is_refused(team, processes):
+    """As other wrong input is: by all processes alike, with one line, and nothing is left of it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        address = ["--mlflow.tracking_uri", f"http://127.0.0.1:{taken.getsockname()[1]}"]
+        options = [*TINY_FAMILY, "--data.init_args.batch_size", "8", "--mlflow.experiment", "e", *address]
+        run = team("fit", *options, name="a", processes=processes)
+        assert run.end(120) == [2] * processes, run.output
+    (line,) = [line for line in run.output.splitlines() if "error: " in line]
+    assert "error: MLflow does not begin a record: " in line and "--mlflow.tracking_uri says another" in line
+    assert "Traceback" not in run.output and run.survivors == []
+    assert not run.folder.exists()
 
 
 def test_the_process_that_records_is_killed(team):
