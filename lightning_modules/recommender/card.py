@@ -18,8 +18,8 @@ _FILES = {
     "items.json": "the items' own ids (and titles); item 1 is the first",
 }
 _INPUTS = {
-    "items": "int64 [batch, length]: numbers of the last events' items, the oldest first, at most `max_length`; "
-    "shorter rows are filled with 0 on the right",
+    "items": "int64 [batch, length]: numbers of the events' items, the oldest first, of which the last `max_length` "
+    "count; shorter rows are filled with 0 on the right",
     "times": "int64 [batch, length]: seconds of these events; shorter rows repeat their last one",
     "time_scale": "int64 [batch]: the smallest gap in seconds between two events of the whole history that is not 0; "
     "1 if there is none",

@@ -56,7 +56,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     recommender.encoder.eval()
     graph = ScoringGraph(encoder, min(top_k, catalog.num_items))
     inputs = graph_inputs(batch, recommender)
-    write_onnx(folder / "model.onnx", graph, inputs, OUTPUTS, _axes(inputs, catalog.max_length))
+    write_onnx(folder / "model.onnx", graph, inputs, OUTPUTS, _axes(inputs))
     checked = _compared(encoder, folder / "model.onnx", inputs)
     save_model(encoder, str(folder / "model.safetensors"))
     settings = {
@@ -85,8 +85,8 @@ def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Ten
     return inputs
 
 
-def _axes(inputs: Mapping[str, Tensor], max_length: int) -> dict[str, dict[int, Any]]:
-    rows, events = torch.export.Dim("batch"), torch.export.Dim("length", max=max_length)
+def _axes(inputs: Mapping[str, Tensor]) -> dict[str, dict[int, Any]]:
+    rows, events = torch.export.Dim("batch"), torch.export.Dim("length")
     axes = {
         "items": {0: rows, 1: events},
         "times": {0: rows, 1: events},

@@ -46,12 +46,19 @@ class ExportedRecommender:
             top_k: how many; None: as many as the run's `predict`.
 
         Raises:
-            ValueError: the lists do not fit together, or a time is earlier than the one before it.
+            ValueError: the lists do not fit together, a time is earlier than the one before it, or top_k is below 1.
         """
-        if len(items) != len(times) or any(later < sooner for sooner, later in zip(times, times[1:], strict=False)):
-            raise ValueError(
-                f"found {len(items)} items and {len(times)} times, expected as many, the oldest event first"
-            )
+        top_k = self.settings["top_k"] if top_k is None else top_k
+        if top_k < 1:
+            raise ValueError(f"found top_k {top_k}, expected 1 or more")
+        if len(items) != len(times):
+            raise ValueError(f"found {len(items)} items and {len(times)} times, expected a time for each item")
+        for place, (sooner, later) in enumerate(zip(times, times[1:], strict=False), start=1):
+            if later < sooner:
+                raise ValueError(
+                    f"times[{place}]: found {later}, earlier than times[{place - 1}], {sooner}; expected the oldest "
+                    "event first"
+                )
         named = ((self._numbers.get(str(item)), int(time)) for item, time in zip(items, times, strict=True))
         known = [(number, time) for number, time in named if number is not None]
         if not known:
@@ -64,7 +71,7 @@ class ExportedRecommender:
         scores = self.encoder.scores(self.encoder(history)[:, -1])[0]
         if self.settings["remove_seen"]:
             scores[list(numbers)] = -torch.inf
-        best = scores.topk(min(top_k or self.settings["top_k"], len(self.item_ids)))
+        best = scores.topk(min(top_k, len(self.item_ids)))
         found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [self._named(number, score) for number, score in found if score > -torch.inf]
 

@@ -42,7 +42,8 @@ class ScoringGraph(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         Args:
-            items, times: [B, L], of a History; a row's length is the number of its items that are not 0.
+            items, times: [B, L], of a History of any length, of which the last max_length events count; a row's length
+                is the number of its items that are not 0.
             time_scale: [B]; like times for time intervals alone.
             seen: [B, S] items that are not recommended, padded with 0; None: every item may be.
 
@@ -52,11 +53,19 @@ class ScoringGraph(nn.Module):
         lengths = (items > 0).sum(1)
         times = torch.zeros_like(items) if times is None else times
         time_scale = torch.ones_like(lengths) if time_scale is None else time_scale
+        items, times, lengths = self._last_events(items, times, lengths)
         states = self.encoder(History(items, times, lengths, time_scale))
         last = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, -1, states.shape[-1])
         scores = self.encoder.scores(states.gather(1, last).squeeze(1))
         best = (scores if seen is None else scores.scatter(1, seen, -torch.inf)).topk(self.top_k)
         return scores, best.indices, best.values
+
+    def _last_events(self, items: Tensor, times: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Each row with its last max_length events alone: before them a graph would count places from the wrong end."""
+        most = self.encoder.max_length
+        places = (lengths - most).clamp_min(0).unsqueeze(1) + torch.arange(items.shape[1], device=items.device)
+        places = places.clamp_max(items.shape[1] - 1)
+        return items.gather(1, places)[:, :most], times.gather(1, places)[:, :most], lengths.clamp_max(most)
 
 
 def causal_attention(

@@ -64,6 +64,16 @@ def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(variant, tmp_
         left = expected.scatter(1, history.items, -torch.inf)
         np.testing.assert_array_equal(items, left.topk(5).indices.numpy())
 
+    longer = make_history((LONGEST + 5, 2, LONGEST + 1, LONGEST), LONGEST + 6, seed=4)
+    longer = longer._replace(time_scale=torch.full((4,), 3))
+    inputs = {name: value.numpy() for name, value in graph_inputs(ranking(longer), model).items()}
+    ((scores, *_),) = run_onnx(tmp_path / "model.onnx", inputs)
+    for row, length in enumerate(longer.lengths.tolist()):
+        events = slice(max(length - LONGEST, 0), length)
+        counted = torch.tensor([min(length, LONGEST)]), longer.time_scale[:1]
+        last = History(longer.items[row : row + 1, events], longer.times[row : row + 1, events], *counted)
+        np.testing.assert_allclose(scores[row, 1:], expected_scores(model.encoder, last)[0, 1:].numpy(), atol=1e-5)
+
     loaded = load_recommender(tmp_path)
     answers = loaded.recommend([*IDS[:3], "unknown"], [10, 10, 17, 30])
     history = History(torch.tensor([[1, 2, 3]]), torch.tensor([[10, 10, 17]]), torch.tensor([3]), torch.tensor([7]))
@@ -74,6 +84,11 @@ def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(variant, tmp_
     assert len(loaded.recommend(IDS, list(range(V)), top_k=3)) == 0  # all are seen
     with pytest.raises(ValueError, match="2 items and 1 times"):
         loaded.recommend(IDS[:2], [1])
+    with pytest.raises(ValueError, match=r"times\[2\]: found 4, earlier than times\[1\], 5; expected the oldest"):
+        loaded.recommend(IDS[:3], [5, 5, 4])
+    for top_k in (0, -1):
+        with pytest.raises(ValueError, match=f"found top_k {top_k}, expected 1 or more"):
+            loaded.recommend(IDS[:2], [1, 2], top_k)
     assert b".py" not in (tmp_path / "model.onnx").read_bytes()  # no source file of this machine is named
     refuses_what_does_not_belong_together(tmp_path)
 
