@@ -1,5 +1,6 @@
 """deploy/monitoring: what promtool says of it, what the dashboard asks for, and that the guide leaves nothing out."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import yaml
 from callbacks.run_metrics import COUNTERS, GAUGES, PREFIX
 from engine.events import EVENTS, OF_A_PROCESS
 from tests.conftest import REPOSITORY
+from tests.deploy.manifests import all_pods
 from tests.prometheus import MONITORING, alerts, dashboard, metrics_in, missing, panel_queries
 
 NAMES = [alert["alert"] for alert in alerts()]
@@ -41,16 +43,36 @@ def test_promtool_has_nothing_to_object_to(tmp_path):
     assert promtool("test", "rules", "alerts_test.yml", folder=folder)[0] == 1
 
 
-@pytest.mark.parametrize("manifest", ["job.yaml", "pytorchjob.yaml"])
-def test_prometheus_finds_the_pods_by_their_ports(manifest):
-    (job,) = yaml.safe_load((MONITORING / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))["scrape_configs"]
-    source = "__meta_kubernetes_pod_container_port_name"
-    (kept,) = [rule["regex"] for rule in job["relabel_configs"] if rule["source_labels"] == [source]]
-    text = (REPOSITORY / "deploy/kubernetes" / manifest).read_text(encoding="utf-8")
-    ports = re.findall(r"{name: ([\w-]+), containerPort: (\d+)}", text)
-    served = [int(number) for name, number in ports if re.fullmatch(kept, name)]
-    (first,) = set(map(int, re.findall(r"--metrics_endpoint\.port=(\d+)", text)))
-    assert sorted(set(served)) == list(range(first, first + len(set(served)))) and len(served) > 1
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
+    """What the discovery of pods would tell of them is told to promtool, which says what Prometheus makes of it."""
+    pods = all_pods()
+    assert {one.file for one in pods} == {"job.yaml", "pytorchjob.yaml", "trainjob.yaml"}
+    found = [(f"{one.file}-{number}", "Running", one.template["metadata"]["labels"], one.container["ports"])
+             for number, one in enumerate(pods)]  # fmt: skip
+    name, _, labels, ports = found[0]
+    others = [(f"{name}-ended", "Succeeded", labels, ports), ("else", "Running", {"app": "else"}, ports),
+              (f"{name}-other-port", "Running", labels, [{"name": "ssh", "containerPort": 22}])]  # fmt: skip
+    targets = [
+        {
+            "targets": [f"{pod}:{port['containerPort']}"],
+            "labels": {
+                "__meta_kubernetes_pod_name": pod, "__meta_kubernetes_pod_phase": phase,
+                "__meta_kubernetes_pod_container_port_name": port["name"],
+                **{"__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", key): value for key, value in labels.items()},
+            },
+        }
+        for pod, phase, labels, ports in [*found, *others] for port in ports
+    ]  # fmt: skip
+    settings = yaml.safe_load((MONITORING / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))
+    (job,) = settings["scrape_configs"]
+    del job["kubernetes_sd_configs"], settings["rule_files"]
+    job["static_configs"] = targets
+    (tmp_path / "told.yml").write_text(yaml.safe_dump(settings))
+    said = promtool("check", "service-discovery", "--timeout=1s", "told.yml", job["job_name"], folder=tmp_path)[1]
+    kept = {target["labels"]["__address__"] for target in json.loads(said) if target["labels"]}
+    wanted = {f"{pod}:{port['containerPort']}" for pod, _, _, ports in found for port in ports}
+    assert kept == wanted and len(wanted) == sum(one.processes for one in pods)
 
 
 @pytest.mark.parametrize("name", NAMES)
