@@ -29,5 +29,5 @@ def figures_expected(run_folder: Path) -> dict[tuple[str, int], float]:
         (key.replace("@", "_at_"), line["step"]): pytest.approx(math.nan if value is None else value, nan_ok=True)
         for line in lines
         for key, value in line.items()
-        if key not in ("step", "time", "run", "process")
+        if key not in ("step", "time", "run", "process", "altered")
     }

@@ -56,4 +56,6 @@ def test_the_process_that_records_is_killed(team):
     assert second.series("train/loss") == pytest.approx({step: losses[step] for step in range(5, 11)})
     client, (record,) = mlflow_runs(resumed.folder.parent, "lockstep")
     assert (record.info.run_name, record.info.status) == ("pair", "FINISHED")
-    assert mlflow_figures(client, record) == figures_expected(resumed.folder)
+    expected, kept = figures_expected(resumed.folder), mlflow_figures(client, record)
+    # What the killed one had not yet sent is nowhere but in metrics.jsonl.
+    assert kept == {figure: value for figure, value in expected.items() if figure in kept or figure[1] >= 5}
