@@ -34,6 +34,7 @@ from commands.ending import end_with
 from commands.environment import VariablesEnvironment
 from commands.listening import listening
 from commands.loggers import TRACKERS, loggers_of
+from commands.overview import usage_of
 from commands.parser import EVALUATIONS, LockstepParser, add_own_options, refuse_lone_values, with_config_of_run
 from commands.prepared import note
 from commands.processes import agreed_exit, launched_team, match_team, sign
@@ -115,13 +116,16 @@ class LockstepCLI(LightningCLI):
         if self._asked in every:  # the parsers of the other five would take longer than this one's and all it parses
             self.subcommands = lambda: {self._asked: every[self._asked]}
         super()._add_subcommands(parser, **kwargs)
+        if self._asked in every:
+            parser.prog = f"train.py {self._asked}"  # whose --help a refusal sends to
+        parser.usage = usage_of(self._asked if self._asked in every else "COMMAND")
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         add_own_options(parser)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
-        parser.usage = f"train.py {subcommand} --config FILE [--config OVERLAY ...] [--KEY VALUE ...]"
+        parser.usage = usage_of(subcommand)
         if subcommand == "export":
             whole = "write a language model whole, its adapters merged into its weights"
             parser.add_argument("--merge", action="store_true", help=whole)

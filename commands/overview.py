@@ -18,10 +18,14 @@ def overview_asked(arguments: list[str]) -> bool:
     return arguments in ([], ["-h"], ["--help"])
 
 
+def usage_of(command: str) -> str:
+    return f"train.py {command} --config FILE [--config OVERLAY ...] [--KEY VALUE ...]"
+
+
 def show_overview(arguments: list[str]) -> int:
     """Prints it; the exit code is that of a wrong command line where no command was given."""
     lines = [
-        "usage: python train.py COMMAND --config FILE [--config OVERLAY ...] [--KEY VALUE ...]",
+        f"usage: python {usage_of('COMMAND')}",
         "",
         "commands:",
         *(f"  {name:10}{what}" for name, what in COMMANDS.items()),

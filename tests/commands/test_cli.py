@@ -84,7 +84,9 @@ def test_refused_keys_of_a_file(capsys, tmp_path):
 
 def test_refused_commands(capsys):
     assert "invalid choice: 'train'" in refusal(capsys, "train")
-    assert re.search(r"required: .*; a config gives them: --config configs/", refusal(capsys, "fit"))
+    said = refusal(capsys, "fit")
+    assert re.search(r"required: .*; a config gives them: --config configs/", said)
+    assert said.startswith("usage: train.py fit --config FILE") and "run: train.py fit --help\n" in said
 
 
 def test_settings_that_are_a_lone_value(capsys, tmp_path):
