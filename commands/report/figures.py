@@ -84,11 +84,16 @@ def _is_of_validation(name: str) -> bool:
 
 
 def _records(path: Path, figures: Figures) -> Iterator[tuple[int, float, int, dict[str, float]]]:
-    """Of every line step, time, epoch and figures; null is a figure that was not finite."""
+    """Of every line step, time, epoch and figures; null is a figure that was not finite.
+
+    Lines of evaluations with other settings than the run's are left out.
+    """
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
                 record = json.loads(line)
+                if record.get("altered"):  # an evaluation on less or other data is not the run's
+                    continue
                 named = [(name, value) for name, value in record.items() if _is_figure(name, value)]
                 values = {name: math.nan if value is None else float(value) for name, value in named}
                 parsed = int(record["step"]), seconds(record["time"]), int(record.get("epoch") or 0), values

@@ -50,8 +50,8 @@ class Recorded:
         (folder / "environment.json").write_text(json.dumps(facts))
         (folder / "metrics.jsonl").touch()
 
-    def figures(self, step: int, second: float | None = None, **figures: float) -> None:
-        """`train__loss=1.0` is `train/loss`."""
+    def figures(self, step: int, second: float | None = None, **figures: float | str) -> None:
+        """`train__loss=1.0` is `train/loss`; `altered` stays as it is."""
         named = {name.replace("__", "/").replace("_at_", "@"): value for name, value in figures.items()}
         self.write("metrics.jsonl", {
             "time": instant(step if second is None else second), "run": self.folder.name, "process": 0, "step": step,

@@ -46,6 +46,13 @@ def test_an_evaluation_afterwards_is_not_of_the_course(run):
     assert figures.last_time == BEGAN.timestamp() + 30, "that was not training"
 
 
+def test_an_evaluation_with_other_settings_is_not_the_runs(run):
+    run.figures(20, 600, altered="", **{"test__ndcg_at_10": 0.7})
+    run.figures(20, 700, altered="trainer.limit_test_batches", **{"test__ndcg_at_10": 0.1})
+    figures = read(run)
+    assert (figures.test, figures.unreadable) == ({"test/ndcg@10": 0.7}, 0)
+
+
 def test_torn_and_foreign_lines_are_counted(run):
     run.figures(1, train__loss=1.0)
     with (run.folder / "metrics.jsonl").open("a") as file:
