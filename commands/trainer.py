@@ -1,6 +1,7 @@
 """The Trainer of a run: Lightning's, with the callbacks that are always there, in the order that they need."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,14 +30,41 @@ class LockstepTrainer(Trainer):
 
     Args:
         auto_micro_batch: before training, find the largest micro-batch that fits: half of a process's share of the global batch, half of that, and so on. `data.micro_batch_size` is then the most to try. Refused where there is nothing to find (FSDP, losses of the whole batch); with `if_possible` a warning instead.
+        limit_train_batches: global batches (optimizer steps) of an epoch that are trained, or their share; 1 is one, 1.0 is all.
+        limit_val_batches: evaluation batches of all processes together that validate, or their share.
+        limit_test_batches: as `limit_val_batches`, of a test.
+        limit_predict_batches: as `limit_val_batches`, of a prediction.
+        overfit_batches: train and validate on so many global batches, or their share, the same in every epoch; 0.0 for no such thing.
+        val_check_interval: validate every so many optimizer steps, after a share of an epoch, or after a time (DD:HH:MM:SS).
         lightning: see Lightning's Trainer.
     """  # noqa: E501
 
     checkpoint_to_load: str | None = None
     """The file that the command begins with, for modules that ask before Lightning loads it."""
 
-    def __init__(self, *, auto_micro_batch: bool | Literal["if_possible"] = False, **lightning: Any) -> None:
-        super().__init__(**lightning)
+    # What is a number or a share stands here again, as `int | float`. Lightning's Union[int, float] is for typing the
+    # same as Union[float, int]; where a library has asked for that one first, it is what one gets: 1 becomes 1.0, all.
+    def __init__(
+        self,
+        *,
+        auto_micro_batch: bool | Literal["if_possible"] = False,
+        limit_train_batches: int | float | None = None,
+        limit_val_batches: int | float | None = None,
+        limit_test_batches: int | float | None = None,
+        limit_predict_batches: int | float | None = None,
+        overfit_batches: int | float = 0.0,
+        val_check_interval: int | float | str | timedelta | dict[str, int] | None = None,
+        **lightning: Any,
+    ) -> None:
+        super().__init__(
+            limit_train_batches=limit_train_batches,
+            limit_val_batches=limit_val_batches,
+            limit_test_batches=limit_test_batches,
+            limit_predict_batches=limit_predict_batches,
+            overfit_batches=overfit_batches,
+            val_check_interval=val_check_interval,
+            **lightning,
+        )
         self.auto_micro_batch = auto_micro_batch
 
     def prepare(self) -> None:
