@@ -67,7 +67,10 @@ class JsonLogFile(_File):
 
     def _open(self) -> None:
         try:
-            self._file = AppendedFile(self.path)
+            self._file = AppendedFile(self.path, make_folder=False)
+        except FileNotFoundError:
+            # The start was refused, and the first process has taken its folder away: it has said why.
+            return
         except OSError as error:
             self._refused = True
             said = "%s cannot be written: %s. The console, and train.log of the first process, have the same"

@@ -118,6 +118,8 @@ class RunLog(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         folder = Path(trainer.default_root_dir)
+        if trainer.is_global_zero:
+            folder.mkdir(parents=True, exist_ok=True)
         command = trainer.state.fn.value if trainer.state.fn else None
         lines = JsonLines(folder.name, trainer.global_rank, lambda: self._step(trainer), command)
         self._attach(JsonLogFile(folder, trainer.global_rank), self._level, lines)
@@ -126,7 +128,6 @@ class RunLog(Callback):
                 handler.setFormatter(lines)
         if not trainer.is_global_zero:
             return
-        folder.mkdir(parents=True, exist_ok=True)
         text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
         self._attach(LogFile(folder / "train.log"), logging.DEBUG, text)
         self._metrics = MetricsFile(folder / "metrics.jsonl", lambda: self._progress(trainer), self._altered)

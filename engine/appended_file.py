@@ -19,13 +19,18 @@ class AppendedFile:
     A piece of which the disk took a part is finished then, so nothing is torn. Says once that it cannot write, and
     once that it can again.
 
+    Args:
+        path: of the file; what it has already stays.
+        make_folder: make the folder, too, if it is not there.
+
     Raises:
         OSError: when the file cannot be opened; nothing afterwards.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, make_folder: bool = True) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab", buffering=0)
         self._waiting: deque[bytes] = deque()
         # Whoever finds it taken (another thread, a handler of a signal, the warning below) leaves a piece to the owner.

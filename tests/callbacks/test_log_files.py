@@ -49,6 +49,13 @@ def test_another_process_writes_what_the_first_may_not_know(files, tmp_path):
     ]  # fmt: skip
 
 
+def test_a_folder_that_was_taken_away_stays_away(files, tmp_path):
+    """The first process removes that of a start that is refused, while another one may still have something to say."""
+    log = files(process=1, folder=tmp_path / "refused")
+    log.error("the training set is empty", extra=event("run_failed", error="empty"))
+    assert not (tmp_path / "refused").exists()
+
+
 def test_a_folder_that_cannot_be_is_said_once_and_the_run_goes_on(files, tmp_path):
     (tmp_path / "file").write_text("no folder")
     log = files(folder=tmp_path / "file")
