@@ -1,6 +1,10 @@
-"""`fit`: a training in this process whose end is the error itself."""
+"""`fit`: a training in this process whose end is the error itself; `serve`: metrics over HTTP."""
 
 import pytest
+
+from callbacks.metrics_server import MetricsServer
+from tests.metrics import a_run
+from tests.slurm.cluster import free_ports
 
 
 @pytest.fixture
@@ -15,3 +19,18 @@ def fit(lockstep):
             raise end.__cause__ from None
 
     return run
+
+
+@pytest.fixture
+def serve():
+    """Serves a run's metrics: ``serve(metrics, health) -> port``."""
+    servers = []
+
+    def start(metrics=None, health=lambda: (True, "well")):
+        (port,) = free_ports(1)
+        servers.append(MetricsServer("127.0.0.1", port, metrics or a_run(), health))
+        return port
+
+    yield start
+    for server in servers:
+        server.close()
