@@ -1,0 +1,33 @@
+"""The training is the real one, of the quickstart's marketplace made small; what it takes is read from outside."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.recommender.time_to_quality import Missed, figures, table
+from benchmarks.surroundings import console
+
+_QUICKSTART = Path(__file__).resolve().parents[3] / "configs/recommender/quickstart.yaml"
+_SMALL = [
+    "--trainer.accelerator", "cpu", "--data.init_args.marketplace.num_users", "300", "--trainer.max_epochs", "2",
+    "--trainer.check_val_every_n_epoch", "1", "--model.init_args.hidden_size", "16",
+    "--model.init_args.feed_forward_size", "16",
+]  # fmt: skip
+
+
+@pytest.mark.timeout(300)
+def test_ends_at_the_first_validation_that_reaches_the_target(tmp_path: Path) -> None:
+    found = figures(tmp_path, 0.001, _QUICKSTART, _SMALL)
+
+    (only,) = found["course"]
+    assert only["epoch"] in (0, 1) and only["step"] == 3 and only["value"] >= 0.001
+    assert 0 < only["cpu"] and 0 < only["wall"] and only["memory"] > 1 << 26
+    assert 0 < found["test"]["test/ndcg@10"] < 1
+    with console().capture() as _:
+        console().print(table(found))
+
+
+@pytest.mark.timeout(300)
+def test_says_what_was_reached_when_the_target_was_not(tmp_path: Path) -> None:
+    with pytest.raises(Missed, match=r"ended with 0 before 1: val/ndcg@10|val/ndcg@10 was at most 0\."):
+        figures(tmp_path, 1.0, _QUICKSTART, _SMALL)
