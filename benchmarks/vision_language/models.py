@@ -110,7 +110,7 @@ def built(sizes: Sizes, layout: Layout, meta: bool = False) -> tuple[VisionLangu
 
 
 def quiet() -> None:
-    """Without Lightning's and transformers' advice between the figures."""
-    for name in ("lightning.pytorch", "lightning.fabric", "transformers"):
+    """Without the libraries' advice between the figures."""
+    for name in ("lightning.pytorch", "lightning.fabric", "transformers", "bitsandbytes"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
