@@ -13,6 +13,7 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.candidates import sampled_candidates
 from datamodules.recommender.sequences import EventArrays, RankingExamples, personal_time_scale
 from engine.sampling import EvaluationSampler
+from lightning_modules.recommender.last_states import last_states
 from lightning_modules.recommender.network import SequenceEncoder
 from lightning_modules.recommender.ranking import candidate_ranks, ranks
 
@@ -54,8 +55,7 @@ def evaluate_batches(
     result: list[int] = []
     for draw in EvaluationSampler(len(examples), batch_size):
         batch = examples[draw]
-        last = encoder(batch.history)[torch.arange(len(draw.indices)), batch.history.lengths - 1]
-        scores = encoder.scores(last)
+        scores = encoder.scores(last_states(encoder, batch.history))
         if protocol == "full":
             found = ranks(scores, batch.target, batch.seen)
         else:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from lightning_modules.recommender.causal_attention import Relations, causal_attention
 from lightning_modules.recommender.dropout import Dropout
+from lightning_modules.recommender.last_attention import at, last_attention
 
 
 class StandardAttention(nn.Module):
@@ -23,11 +24,13 @@ class StandardAttention(nn.Module):
         self.projection = nn.Linear(hidden_size, 3 * hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
 
-    def forward(self, x: Tensor, context: None = None) -> Tensor:
-        """[B, L, C] -> [B, L, C]."""
-        query, key, value = (split_heads(part, self.num_heads) for part in self.projection(x).chunk(3, -1))
+    def forward(self, x: Tensor, context: None = None, last: Tensor | None = None) -> Tensor:
+        """[B, L, C] -> [B, L, C], or [B, 1, C] at the positions ``last``, [B]."""
+        query, key, value = (split_heads(part, self.num_heads) for part in _projected(self.projection, x, last))
         dropout = self.dropout if self.training else 0.0
-        if dropout and x.device.type == "cpu":
+        if last is not None:
+            mixed = last_attention(query, key, value, last, dropout)
+        elif dropout and x.device.type == "cpu":
             # On a CPU torch has no fused kernel with dropout: it would write out the whole matrix several times.
             mixed = causal_attention(query, key, value, dropout)
         else:
@@ -61,13 +64,17 @@ class TimeIntervalAttention(nn.Module):
         self.projection = nn.Linear(hidden_size, 3 * hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
 
-    def forward(self, x: Tensor, context: TimeContext) -> Tensor:
-        """[B, L, C] -> [B, L, C]."""
-        query, key, value = self.projection(x).chunk(3, -1)
+    def forward(self, x: Tensor, context: TimeContext, last: Tensor | None = None) -> Tensor:
+        """[B, L, C] -> [B, L, C], or [B, 1, C] at the positions ``last``, [B]."""
+        query, key, value = _projected(self.projection, x, last)
         key = key + context.position_keys.to(key.dtype)
         value = value + context.position_values.to(value.dtype)
         query, key, value = (split_heads(part, self.num_heads) for part in (query, key, value))
-        mixed = self.attend(query, key, value, self.dropout if self.training else 0.0, context.relations)
+        dropout = self.dropout if self.training else 0.0
+        if last is not None:
+            mixed = last_attention(query, key, value, last, dropout, context.relations)
+        else:
+            mixed = self.attend(query, key, value, dropout, context.relations)
         return self.output(join_heads(mixed))
 
 
@@ -126,6 +133,17 @@ def time_intervals(times: Tensor, time_scale: Tensor, time_span: int) -> Tensor:
     rest = elapsed - units * scale
     units += rest >= scale - rest
     return (units.unsqueeze(2) - units.unsqueeze(1)).abs_().clamp_(max=time_span)
+
+
+def _projected(projection: nn.Linear, x: Tensor, last: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value [B, L, C]; with ``last`` the query [B, 1, C] of those positions alone."""
+    if last is None:
+        query, key, value = projection(x).chunk(3, -1)
+        return query, key, value
+    width = x.shape[-1]
+    query = F.linear(at(x, last), projection.weight[:width], projection.bias[:width])
+    key, value = F.linear(x, projection.weight[width:], projection.bias[width:]).chunk(2, -1)
+    return query, key, value
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

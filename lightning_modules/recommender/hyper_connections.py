@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lightning_modules.recommender.last_attention import at
 from lightning_modules.recommender.sinkhorn import sinkhorn
 
 _EPSILON = 1e-20  # of the norm of the streams, the paper's table 5
@@ -20,10 +21,13 @@ _STAY = 0.9  # share of a stream that H_res keeps in its place at the start
 
 
 class PlainResidual(nn.Module):
-    """state + function(state), with a state of [B, L, C]."""
+    """state + function(state), with a state of [B, L, C]; with ``last``, [B], at those positions alone: [B, 1, C].
 
-    def forward(self, state: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        return state + function(state)
+    The function then returns [B, 1, C], too.
+    """
+
+    def forward(self, state: Tensor, function: Callable[[Tensor], Tensor], last: Tensor | None = None) -> Tensor:
+        return (state if last is None else at(state, last)) + function(state)
 
 
 class Coefficients(NamedTuple):
@@ -87,39 +91,53 @@ class ManifoldHyperConnection(nn.Module):
             self.bias[n : 2 * n] = 0
             self.bias[2 * n :] = (torch.eye(n) * math.log((n - 1) * _STAY / (1 - _STAY))).flatten()
 
-    def forward(self, state: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """state [B, L, n, C] and a function of [B, L, C] -> new state."""
+    def forward(self, state: Tensor, function: Callable[[Tensor], Tensor], last: Tensor | None = None) -> Tensor:
+        """state [B, L, n, C] and a function of [B, L, C] -> new state.
+
+        With ``last``, [B], at those positions alone: [B, 1, n, C], of a function that returns [B, 1, C].
+        """
+        batch, length = state.shape[:2]
         if self.streams == 1:
-            return state + function(state.squeeze(-2)).unsqueeze(-2)
+            return (state if last is None else at(state, last)) + function(state.squeeze(-2)).unsqueeze(-2)
         # Always in float32: half precision misses the sums of one by 1e-3 (float16) or 1e-2 (bfloat16).
         with torch.autocast(state.device.type, enabled=False):
             flat = state.flatten(0, 1).to(torch.promote_types(state.dtype, torch.float32))
-            coefficients = self.coefficients(flat)
+            logits = self._logits(flat)
+            pre = logits[: self.streams].sigmoid()
+            read = (pre.T.contiguous().unsqueeze(-1) * flat).sum(1)
+        # Sublayer and state keep the dtype of the state: float32 also under autocast, half with half parameters.
+        written = function(read.unflatten(0, (batch, length)).to(state.dtype))
+        with torch.autocast(state.device.type, enabled=False):
+            if last is not None:
+                places = torch.arange(batch, device=last.device) * length + last
+                flat, logits, pre, length = flat[places], logits[:, places], pre[:, places], 1
+            coefficients = self._coefficients(pre, logits[self.streams :])
             if self.collect:
                 self.observed = _observe(coefficients, flat)
-            read = (coefficients.pre.T.contiguous().unsqueeze(-1) * flat).sum(1)
-        # Sublayer and state keep the dtype of the state: float32 also under autocast, half with half parameters.
-        written = function(read.unflatten(0, state.shape[:2]).to(state.dtype))
-        with torch.autocast(state.device.type, enabled=False):
             # Contiguous, because a batched product of other strides is computed matrix by matrix on a CPU.
             mixing, post = coefficients.residual.permute(2, 0, 1).contiguous(), coefficients.post.T.contiguous()
             addition = post.unsqueeze(-1) * written.flatten(0, 1).to(flat.dtype).unsqueeze(1)
-            return torch.baddbmm(addition, mixing, flat).unflatten(0, state.shape[:2]).to(state.dtype)
+            return torch.baddbmm(addition, mixing, flat).unflatten(0, (batch, length)).to(state.dtype)
 
-    def coefficients(self, flat: Tensor) -> Coefficients:
-        """The coefficients of states [N, n, C] in float32 (eqs. 7, 8); the parameters may be of half precision."""
+    def _logits(self, flat: Tensor) -> Tensor:
+        """What the coefficients of states [N, n, C] come from: [n (n + 2), N] float32 (eq. 7).
+
+        The parameters may be of half precision.
+        """
         n = self.streams
         phi, alpha, bias = (parameter.to(flat.dtype) for parameter in (self.phi, self.alpha, self.bias))
         vectors = flat.flatten(1)
         size = (vectors.square().mean(1) + _EPSILON).sqrt()
         # The norm divides after the product (eqs. 14 to 16); its gain would be absorbed by phi.
         dynamic = (phi.T @ vectors.T) / size
-        parts = n, n, n * n
-        alpha = torch.cat([gate.expand(part) for gate, part in zip(alpha, parts, strict=True)])
-        logits = alpha.unsqueeze(1) * dynamic + bias.unsqueeze(1)
-        pre, post, residual = logits.split(parts)
-        mixing = self.balance(residual.unflatten(0, (n, n)), self.iterations)
-        return Coefficients(pre.sigmoid(), 2 * post.sigmoid(), mixing)
+        alpha = torch.cat([gate.expand(part) for gate, part in zip(alpha, (n, n, n * n), strict=True)])
+        return alpha.unsqueeze(1) * dynamic + bias.unsqueeze(1)
+
+    def _coefficients(self, pre: Tensor, logits: Tensor) -> Coefficients:
+        """From H_pre and the other logits (eq. 8)."""
+        n = self.streams
+        post, residual = logits.split((n, n * n))
+        return Coefficients(pre, 2 * post.sigmoid(), self.balance(residual.unflatten(0, (n, n)), self.iterations))
 
 
 def _observe(coefficients: Coefficients, flat: Tensor) -> Observation:

@@ -25,6 +25,7 @@ from lightning_modules.recommender.checkpoint_identity import (
     items_identity,
 )
 from lightning_modules.recommender.export import Recommender, export, graph_inputs
+from lightning_modules.recommender.last_states import last_states
 from lightning_modules.recommender.losses import LOSSES, LossName, cross_entropy
 from lightning_modules.recommender.network import Attention, Norm, Residual, SequenceEncoder
 from lightning_modules.recommender.ranking import RankingMetrics, candidate_ranks, ranks
@@ -189,6 +190,7 @@ class SequentialRecommender(LockstepModule):
 
     def _begin_evaluation(self, stage: str) -> None:
         self.metrics.clear()
+        self.encoder.collect_diagnostics = False  # of training, whose every step says anew
         # Baselines do not change while the model trains: once a run is enough.
         wanted = self.baselines and not self.trainer.sanity_checking and stage not in self._baselines_done
         self._scorers = self._make_scorers() if wanted else {}
@@ -204,7 +206,7 @@ class SequentialRecommender(LockstepModule):
         }
 
     def _evaluate(self, batch: RankingBatch) -> None:
-        scores = self.encoder.scores(self._last_states(batch))
+        scores = self.encoder.scores(last_states(self.encoder, batch.history))
         self._count("", scores, batch)
         self._keep_shown(scores, batch)
         for name, scorer in self._scorers.items():
@@ -245,16 +247,10 @@ class SequentialRecommender(LockstepModule):
             for name, value in figures.items():
                 self.log(f"{stage}/{system}{name}", value.float(), prog_bar=shown and name == "ndcg@10", batch_size=1)
 
-    def _last_states(self, batch: RankingBatch) -> Tensor:
-        """[B, C]: the state at each history's last event."""
-        states = self.encoder(batch.history)
-        last = (batch.history.lengths - 1).clamp_min(0)
-        return states[torch.arange(len(last), device=last.device), last]
-
     # -- prediction --------------------------------------------------------------------------------------------------
 
     def predict_step(self, batch: RankingBatch, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
-        scores = self.encoder.scores(self._last_states(batch))
+        scores = self.encoder.scores(last_states(self.encoder, batch.history))
         if self.remove_seen:
             scores.scatter_(1, batch.seen, -torch.inf)
         best = scores.topk(min(self.top_k, scores.shape[1] - 1))

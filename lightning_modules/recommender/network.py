@@ -116,8 +116,12 @@ class SequenceEncoder(nn.Module):
         """Figures of the hyper-connections in the last forward pass that collected (see diagnose); {} for plain."""
         return {} if self._real is None else diagnose(self._connections(), self._real)
 
-    def forward(self, history: History) -> Tensor:
-        """States [B, L, C] after the last norm; those of padded positions are finite and mean nothing."""
+    def forward(self, history: History, last_only: bool = False) -> Tensor:
+        """States [B, L, C] after the last norm; those of padded positions are finite and mean nothing.
+
+        With ``last_only`` the states [B, 1, C] of the last events, which cost less: the last block computes what it
+        needs for them. A row without events has the state of its first position.
+        """
         length = history.items.shape[1]
         if length > self.max_length:
             raise ValueError(
@@ -125,7 +129,7 @@ class SequenceEncoder(nn.Module):
             )
         steps = torch.arange(length, device=history.items.device)
         if self.collect_diagnostics:
-            self._real = (steps < history.lengths.unsqueeze(1)).flatten()
+            self._real = None if last_only else (steps < history.lengths.unsqueeze(1)).flatten()
         places = ((self.max_length - history.lengths).unsqueeze(1) + steps).clamp_max(self.max_length - 1)
         # Item vectors are small, for the sake of the scores' scale; as input they are as large as a layer's output.
         x = self.items(history.items) * math.sqrt(self.items.embedding_dim)
@@ -135,8 +139,11 @@ class SequenceEncoder(nn.Module):
         state = self.dropout(x)
         if self.streams is not None:
             state = state.unsqueeze(-2).repeat(1, 1, self.streams, 1)
-        for block in self.blocks:
-            if self.activation_checkpointing and self.training:
+        last = (history.lengths - 1).clamp_min(0) if last_only else None
+        for number, block in enumerate(self.blocks, 1):
+            if last is not None and number == len(self.blocks):
+                state = block(state, context, last)
+            elif self.activation_checkpointing and self.training:
                 state = checkpoint(block, state, context, use_reentrant=False, preserve_rng_state=True)
             else:
                 state = block(state, context)
@@ -173,9 +180,9 @@ class Block(nn.Module):
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
 
-    def forward(self, state: Tensor, context: TimeContext | None) -> Tensor:
-        """state [B, L, C] or [B, L, n, C] -> the same shape."""
-        return self.feed_forward(self.attention(state, context))
+    def forward(self, state: Tensor, context: TimeContext | None, last: Tensor | None = None) -> Tensor:
+        """state [B, L, C] or [B, L, n, C] -> the same shape; with ``last``, [B], at those positions alone: L is 1."""
+        return self.feed_forward(self.attention(state, context, last=last))
 
 
 class Sublayer(nn.Module):
@@ -187,10 +194,15 @@ class Sublayer(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(hidden_size), Dropout(dropout)
         self.pre = norm == "pre"
 
-    def forward(self, state: Tensor, *context: TimeContext | None) -> Tensor:
-        if self.pre:
-            return self.residual(state, lambda x: self.dropout(self.function(self.norm(x), *context)))
-        return self.norm(self.residual(state, lambda x: self.dropout(self.function(x, *context))))
+    def forward(self, state: Tensor, *context: TimeContext | None, last: Tensor | None = None) -> Tensor:
+        """With ``last`` at those positions alone, which is for attention."""
+        where = () if last is None else (last,)
+
+        def branch(x: Tensor) -> Tensor:
+            return self.dropout(self.function(self.norm(x) if self.pre else x, *context, *where))
+
+        state = self.residual(state, branch, *where)
+        return state if self.pre else self.norm(state)
 
 
 class FeedForward(nn.Module):

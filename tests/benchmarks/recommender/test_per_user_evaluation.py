@@ -10,6 +10,7 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_user_evaluation import evaluate_each
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from engine.sampling import Draw
+from lightning_modules.recommender.last_states import last_states
 from lightning_modules.recommender.network import SequenceEncoder
 from lightning_modules.recommender.ranking import candidate_ranks
 
@@ -33,8 +34,8 @@ def test_same_ranks_among_the_same_candidates() -> None:
         assert len(negatives) == 100 and not {*case.history, case.target} & set(negatives)
     batch = ranked_examples(events, LENGTH, np.array(candidates))[Draw(0, np.arange(NUM_USERS))]
     assert batch.target.tolist() == [case.target for case in cases]
-    states = encoder(batch.history)[torch.arange(NUM_USERS), batch.history.lengths - 1]
-    ours = candidate_ranks(encoder.scores(states), batch.target, batch.candidates)
+    scores = encoder.scores(last_states(encoder, batch.history))
+    ours = candidate_ranks(scores, batch.target, batch.candidates)
     assert ours.tolist() == list(theirs)
     assert len(set(theirs)) > 3
 

@@ -1,0 +1,106 @@
+"""Ranking computes the last states alone, in groups: they are those of the whole encoder."""
+
+import pytest
+import torch
+
+from datamodules.recommender.batch import History
+from lightning_modules.recommender import last_states as grouping
+from lightning_modules.recommender.causal_attention import Relations, causal_attention
+from lightning_modules.recommender.last_attention import at, last_attention
+from lightning_modules.recommender.last_states import last_states
+from lightning_modules.recommender.network import SequenceEncoder
+from lightning_modules.recommender.ranking import ranks
+
+V, LONGEST = 50, 24
+VARIANTS = [
+    {"attention": attention, "residual": residual, "norm": norm}
+    for attention in ("standard", "time_interval")
+    for residual in ("plain", "mhc")
+    for norm in ("pre", "post")
+]
+
+
+def histories(lengths: list[int]) -> History:
+    generator = torch.Generator().manual_seed(len(lengths))
+    counts = torch.tensor(lengths)
+    real = torch.arange(max(counts.max().item(), 1)) < counts.unsqueeze(1)
+    items = torch.randint(1, V + 1, real.shape, generator=generator) * real
+    times = torch.randint(0, 50, real.shape, generator=generator).cumsum(1)
+    return History(items, times, counts, torch.randint(1, 9, counts.shape, generator=generator))
+
+
+def make_encoder(**changes) -> SequenceEncoder:
+    torch.manual_seed(0)
+    encoder = SequenceEncoder(V, LONGEST, **{"hidden_size": 8, "num_heads": 2, "time_span": 16, **changes}).eval()
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)  # no norm, bias or gate is as simple as it begins
+    return encoder
+
+
+def plain(encoder: SequenceEncoder, history: History) -> torch.Tensor:
+    return at(encoder(history), (history.lengths - 1).clamp_min(0))[:, 0]
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(variant.values()))
+@torch.no_grad()
+def test_same_states_and_ranks_as_the_whole_encoder(variant: dict[str, str], blocks: int) -> None:
+    encoder = make_encoder(**variant, num_blocks=blocks)
+    history = histories([24, 3, 17, 0, 24, 9, 1, 5, 12, 20, 2, 7, 24, 0, 11, 4, 6, 19, 22])
+    found, expected = last_states(encoder, history), plain(encoder, history)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    target = torch.arange(1, len(found) + 1)
+    theirs, ours = (ranks(encoder.scores(states), target, history.items) for states in (expected, found))
+    assert ours.equal(theirs) and len(ours.unique()) > 5
+
+    wide = encoder.double()
+    torch.testing.assert_close(last_states(wide, history), plain(wide, history), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("lengths", [[0], [5], [3, 0, 24], [2] * 8])
+@torch.no_grad()
+def test_any_batch_takes_as_many_passes(lengths: list[int]) -> None:
+    # Processes that share the weights gather them in each pass: one with fewer passes would leave the others waiting.
+    encoder, history, passes = make_encoder(), histories(lengths), []
+    encoder.register_forward_hook(lambda *_: passes.append(1))
+    found = last_states(encoder, history)
+    assert len(passes) == grouping._GROUPS
+    torch.testing.assert_close(found, plain(encoder, history), rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_rows_meet_little_padding() -> None:
+    encoder, seen = make_encoder(), []
+    encoder.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].items.numel()))
+    last_states(encoder, histories([1] * 56 + [24] * 8))
+    assert sum(seen) == 7 * 8 + 8 * 24
+
+
+@pytest.mark.parametrize("with_relations", [False, True])
+def test_attention_of_one_query_has_the_gradients_of_attention_of_all(with_relations: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    last = torch.tensor([0, 4, 6])
+    query, key, value = (torch.randn(3, 2, 7, 4, dtype=torch.double, generator=generator) for _ in range(3))
+    relations = None
+    if with_relations:
+        tables = [torch.randn(2, 6, 4, dtype=torch.double, generator=generator) for _ in range(2)]
+        relations = Relations(torch.randint(0, 6, (3, 7, 7), generator=generator), *tables)
+    leaves = [x.requires_grad_() for x in (query, key, value, *(relations[1:] if relations else ()))]
+    whole = at(causal_attention(query, key, value, 0.0, relations).transpose(1, 2), last)
+    one = last_attention(at(query.transpose(1, 2), last).transpose(1, 2), key, value, last, 0.0, relations)
+    torch.testing.assert_close(one.transpose(1, 2), whole)
+    given = torch.randn(whole.shape, dtype=torch.double, generator=generator)
+    pairs = zip(torch.autograd.grad((one.transpose(1, 2) * given).sum(), leaves),
+                torch.autograd.grad((whole * given).sum(), leaves), strict=True)  # fmt: skip
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs)
+
+
+@torch.no_grad()
+def test_diagnostics_are_of_whole_passes() -> None:
+    encoder = make_encoder(residual="mhc")
+    encoder.collect_diagnostics = True
+    last_states(encoder, histories([3, 4]))
+    assert encoder.diagnostics() == {}
+    encoder(histories([3, 4]))
+    assert encoder.diagnostics()
