@@ -41,4 +41,4 @@ bench: $(INSTALLED) ## the benchmarks that take minutes: `python -m benchmarks` 
 	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks all
 
 clean: ## remove the environment and caches; runs/ and data/ stay
-	rm -rf $(VENV) *.egg-info build .pytest_cache .hypothesis
+	rm -rf $(VENV) *.egg-info build .pytest_cache .hypothesis .benchmarks
