@@ -8,9 +8,10 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -53,8 +54,10 @@ def write_json(path: Path, results: list[dict[str, Any]], around: dict[str, Any]
         beside.unlink(missing_ok=True)
 
 
-def console() -> Console:
+def console() -> "Console":
     """Wide enough for the table also where there is no terminal."""
+    from rich.console import Console  # the GPU's benchmark runs where it is not installed
+
     return Console(width=None if sys.stdout.isatty() else 140)
 
 
