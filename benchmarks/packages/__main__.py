@@ -1,0 +1,71 @@
+"""SASRec of RecBole and of RecTools, as installed packages, beside ours.
+
+  learn      that each learns at all with the settings that are compared
+  train      targets and rows in a CPU second, memory
+  evaluate   users in a CPU second, ranked against all items
+
+Each package has an environment of its own, made at the first use: about 1.5 GB each from the package index, in
+.benchmarks beside the code. All sides train on the same generated interactions with the same sizes, each by its own
+Trainer and loader in a process with one thread, and take turns. A package that cannot be installed is left out.
+"""
+
+import sys
+from pathlib import Path
+
+from benchmarks.command_line import benchmark_parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, install what is missing, measure, print a table for each part."""
+    parser = benchmark_parser("packages", __doc__, repeats=3)
+    parser.add_argument("--only", action="append", default=[], metavar="PART", choices=("learn", "train", "evaluate"),
+                        help="this part alone; may be given several times")  # fmt: skip
+    parser.add_argument("--package", action="append", default=[], metavar="NAME", choices=("recbole", "rectools"),
+                        help="this package alone, recbole or rectools")  # fmt: skip
+    parser.add_argument("--users", type=int, default=1024, metavar="N", help="of the interactions (default: 1024)")
+    parser.add_argument("--environments", type=Path, metavar="FOLDER", help="where the packages are installed")
+    options = parser.parse_args(arguments)
+
+    # Imported only now, so that --help and wrong options need not wait for torch.
+    from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled
+    from benchmarks.packages.parts import PARTS, Started
+    from benchmarks.packages.report import table
+    from benchmarks.packages.sides import SIDES
+    from benchmarks.surroundings import closing_line, console, goals_reached, surroundings, write_json
+
+    out, around, results = console(), surroundings(options.repeats), []
+    started: Started = {}
+    for side in SIDES:
+        if side.package and options.package and side.package not in options.package:
+            continue
+        try:
+            started[side] = side.command((options.environments or ENVIRONMENTS).absolute())
+        except NotInstalled as error:
+            print(f"left out: {error}", file=sys.stderr)
+    peers = [side for side in started if side.package]
+    if not peers:
+        raise SystemExit("no package could be installed: there is nothing to compare with")
+
+    compared: set[str] = set()
+    failed: set[str] = set()
+    for name in options.only or PARTS:
+        result = PARTS[name](started, options.repeats, options.users)
+        results.append(result)
+        out.print(table(result))
+        if result["goals"]:
+            out.print(goals_reached(result["goals"]))
+        for side, reason in result["failed"].items():
+            print(f"left out of {name}: {side}: {reason}", file=sys.stderr)
+        failed |= set(result["failed"])
+        compared |= {side["name"] for side in result["sides"]}
+    out.print(closing_line(around), highlight=False)
+    if options.json:
+        write_json(options.json, results, around)
+    if not compared & {side.name for side in peers}:
+        raise SystemExit("every package failed: see above")
+    if "ours" in failed:
+        raise SystemExit("ours failed: see above")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""SASRec of this project as `train.py fit` and `train.py test` run it, all guards on.
+
+A row is a user's last events, computed in parts of similar length; every item after the first is a target.
+"""
+
+import logging
+from importlib.metadata import version
+from typing import Any
+
+from turns import Turns
+
+
+def main() -> None:
+    """In an empty folder, where the run's folder goes."""
+    turns = Turns()
+    settings = turns.settings
+    from lightning.pytorch import Callback, LightningModule, Trainer
+
+    from commands.cli import LockstepCLI
+    from commands.console import quiet_lightning
+
+    quiet_lightning()
+    logging.getLogger("lockstep").setLevel(logging.ERROR)
+    versions = {"package": "", "torch": version("torch")}
+
+    class Gate(Callback):
+        def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+            turns.begin(**versions)
+
+        def on_train_batch_end(
+            self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            rows = sum(len(part.history.lengths) for part in batch)
+            turns.done(rows=rows, targets=sum(int(part.targets.ne(0).sum()) for part in batch))
+
+    class Measured(LockstepCLI):
+        def before_fit(self) -> None:
+            if settings["work"] == "train":
+                self.trainer.callbacks.append(Gate())
+
+    if settings["work"] == "learn":
+        turns.begin(**versions)
+    fitted = Measured(_options(settings))
+
+    def test() -> float:
+        return fitted.trainer.test(fitted.model, datamodule=fitted.datamodule, verbose=False)[0]["test/ndcg@10"]
+
+    if settings["work"] == "evaluate":
+        turns.begin(**versions)
+        while True:
+            test()
+            turns.done(users=settings["users"])
+    turns.done(ndcg=test())
+
+
+def _options(settings: dict[str, Any]) -> list[str]:
+    steps = {"train": 10**8, "evaluate": 1, "learn": settings["steps"]}[settings["work"]]
+    model = {
+        "num_heads": settings["heads"], "hidden_size": settings["hidden_size"], "num_blocks": settings["blocks"],
+        "feed_forward_size": settings["hidden_size"], "dropout": settings["dropout"], "baselines": "false",
+        "learning_rate": settings["learning_rate"], "base_batch_size": settings["batch_size"], "warmup_steps": 0,
+        "schedule": "constant",
+    }  # fmt: skip
+    data = {
+        "dataset": "files", "root": settings["interactions"], "max_length": settings["length"],
+        "batch_size": settings["batch_size"], "evaluation_batch_size": settings["evaluation_batch_size"],
+    }  # fmt: skip
+    trainer = {
+        "accelerator": "cpu", "max_steps": steps, "max_epochs": -1, "limit_val_batches": 0, "logger": "false",
+        "enable_progress_bar": "false",
+    }  # fmt: skip
+    options = ["fit", "--config", settings["config"], "--run_name", "benchmark", "--best_checkpoint.monitor", "none"]
+    options += ["--last_checkpoint.every_n_steps", str(10**8)]
+    for group, values in {"model.init_args": model, "data.init_args": data, "trainer": trainer}.items():
+        for name, value in values.items():
+            options += [f"--{group}.{name}", str(value)]
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""An environment of its own for each package that is compared: they ask for older libraries than this project's.
+
+What one needs is in requirements/NAME.txt, every version fixed. It is made at the first use and kept; other
+requirements or another Python make another one.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from filelock import FileLock
+
+ENVIRONMENTS = Path(__file__).resolve().parents[2] / ".benchmarks"
+"""Where they are kept unless told otherwise; not in git."""
+
+_REQUIREMENTS = Path(__file__).with_name("requirements")
+
+
+class NotInstalled(Exception):
+    """A package's environment could not be made; says what pip said."""
+
+
+def place_of(package: str, folder: Path) -> Path:
+    """The environment's folder."""
+    contents = requirements_of(package).read_bytes() + sys.version.encode()
+    return folder / f"{package}-{sha256(contents).hexdigest()[:10]}"
+
+
+def requirements_of(package: str) -> Path:
+    return _REQUIREMENTS / f"{package}.txt"
+
+
+def python_of(package: str, folder: Path) -> Path | None:
+    """The Python of the package's environment, if that is complete."""
+    place = place_of(package, folder)
+    return place / "bin" / "python" if _stamp(place).exists() else None
+
+
+def made(package: str, folder: Path) -> Path:
+    """The Python of the package's environment, which is made first if it is not there.
+
+    Raises:
+        NotInstalled: no environment could be made, or something in it could not be installed.
+    """
+    place = place_of(package, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f"{package}.lock"):
+            if python_of(package, folder) is None:
+                shutil.rmtree(place, ignore_errors=True)  # an attempt that was interrupted
+                _run([sys.executable, "-m", "venv", str(place)], package)
+                python = str(place / "bin" / "python")
+                listed = str(requirements_of(package))
+                _run([python, "-m", "pip", "install", "--quiet", "--retries", "2", "--requirement", listed], package)
+                _stamp(place).touch()
+    except OSError as error:
+        raise NotInstalled(f"{package}: no environment in {folder}: {error}") from error
+    return place / "bin" / "python"
+
+
+def own_variables(**more: str) -> dict[str, str]:
+    """Of a process in an environment of its own: nothing of this project's is on its path. One thread."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    return kept | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONNOUSERSITE": "1"} | more
+
+
+def _stamp(place: Path) -> Path:
+    return place / "installed"
+
+
+def _run(command: Sequence[str], package: str) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, env=own_variables())
+    if result.returncode:
+        lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
+        errors = [line for line in lines if line.startswith("ERROR")] or lines[-3:]
+        raise NotInstalled(
+            f"{package} could not be installed: `{' '.join(command)}` ended with {result.returncode}:\n"
+            + "\n".join(errors)
+        )

@@ -1,0 +1,99 @@
+"""The parts of the benchmark: which sides learn at all, how fast they train, how fast they evaluate."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.engine.trainings import write_interactions
+from benchmarks.packages.conversation import Command, Driver, DriverFailed
+from benchmarks.packages.interactions import rows_of_epoch, write_ring
+from benchmarks.packages.sides import SETTINGS, Side
+
+Started = dict[Side, Command]
+Result = dict[str, Any]
+"""A part's figures, ready for JSON: name, title, `sides` with their turns, `failed` with what went wrong."""
+
+LEARNT = 0.9
+"""NDCG@10 on the ring of items that only a side that works can reach; guessing gives about 0.1."""
+
+
+def learn(started: Started, repeats: int, num_users: int) -> Result:
+    """Each trains so many steps on interactions that can be learnt; not a figure of speed."""
+    with TemporaryDirectory() as folder:
+        settings = {"interactions": str(write_ring(Path(folder))), "length": 20, "steps": 300, "learning_rate": 0.005}
+        result = _measure("learn", settings, started, 1, lambda side: 1, warm_up=0)
+    result["title"] = "Does each learn? NDCG@10 after 300 steps on a ring of 50 items, L 20"
+    goals = [
+        {"text": f"{side['name']} reaches {LEARNT}", "found": side["turns"][0]["ndcg"],
+         "met": side["turns"][0]["ndcg"] >= LEARNT}
+        for side in result["sides"]
+    ]  # fmt: skip
+    return result | {"goals": goals}
+
+
+def train(started: Started, repeats: int, num_users: int) -> Result:
+    """Training steps, each side by its own Trainer and loader."""
+    with TemporaryDirectory() as folder:
+        settings = {"interactions": str(write_interactions(Path(folder), num_users))}
+        epoch = -(-num_users // SETTINGS["batch_size"])
+        result = _measure("train", settings, started, repeats, lambda side: side.steps or epoch)
+    for side, measured in _pairs(started, result):
+        rows, targets = rows_of_epoch(side.prefixes, SETTINGS["length"])
+        measured["epoch"] = {"rows": rows, "targets": targets}
+    title = f"Training of SASRec, B 128, L 200, C 64, 2 blocks, {num_users:,} users with lengths as in ML-1M"
+    return result | {"title": title, "goals": []}
+
+
+def evaluate(started: Started, repeats: int, num_users: int) -> Result:
+    """The last item of every user ranked against all others."""
+    with TemporaryDirectory() as folder:
+        settings = {"interactions": str(write_interactions(Path(folder), num_users)), "users": num_users}
+        result = _measure("evaluate", settings, started, repeats, lambda side: 1)
+    title = f"Evaluation of SASRec: full ranking, NDCG@10, L 200, {num_users:,} users"
+    return result | {"title": title, "goals": []}
+
+
+PARTS: dict[str, Callable[[Started, int, int], Result]] = {"learn": learn, "train": train, "evaluate": evaluate}
+
+
+def _measure(
+    work: str,
+    settings: dict[str, Any],
+    started: Started,
+    repeats: int,
+    units: Callable[[Side], int],
+    warm_up: int = 1,
+) -> Result:
+    """Turns of every side, alternating, after `warm_up` that are not kept; a side that fails is left out."""
+    turns: dict[Side, list[dict[str, float]]] = {side: [] for side in started}
+    failed: dict[str, str] = {}
+    with ExitStack() as stack:
+        running: dict[Side, Driver] = {}
+        for side, command in started.items():
+            folder = Path(stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True)))
+            try:
+                running[side] = stack.enter_context(Driver(command, {**SETTINGS, "work": work, **settings}, folder))
+            except DriverFailed as error:
+                failed[side.name] = str(error)
+        for turn in range(-warm_up, repeats):
+            for side, driver in list(running.items()):
+                try:
+                    figures = driver.turn(units(side))
+                except DriverFailed as error:
+                    failed[side.name] = str(error)
+                    del running[side]
+                    continue
+                if turn >= 0:
+                    turns[side].append(figures)
+        sides = [
+            {"name": side.name, **driver.versions, "prefixes": side.prefixes, "turns": turns[side]}
+            for side, driver in running.items()
+        ]
+    return {"name": work, "sides": sides, "failed": failed}
+
+
+def _pairs(started: Started, result: Result) -> list[tuple[Side, dict[str, Any]]]:
+    by_name = {side.name: side for side in started}
+    return [(by_name[measured["name"]], measured) for measured in result["sides"]]

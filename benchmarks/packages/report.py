@@ -1,0 +1,76 @@
+"""What was measured, as tables for people."""
+
+from statistics import median
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.surroundings import number, spread
+
+_NOTES = {
+    "learn": "Rows of RecBole have one target each, so the same steps show it fewer of them.",
+    "train": (
+        "A row of RecBole is a prefix of a history, whose last item is learnt; a row of the others is a user's last "
+        "events, all of which are.\nPadding: RecBole and RecTools compute every row at length L; ours computes each "
+        "batch in parts of similar length.\n'ours': how many times more of it ours does in a CPU second, turn by turn. "
+        "Epoch: CPU minutes at this rate on 6,040 users.\nMemory: the whole process at its peak, with libraries and "
+        "data. Ours runs with all its guards, and clips gradients."
+    ),
+    "evaluate": (
+        "RecBole ranks all items, the seen ones too; RecTools and ours leave out what a user has seen. RecTools makes "
+        "lists of ten, the others ranks.\nMemory: the whole process at its peak, with libraries and data."
+    ),
+}
+
+
+def table(result: dict[str, Any]) -> Table:
+    """A line a side."""
+    sheet = Table(
+        box=box.SIMPLE_HEAD, title=result["title"], title_justify="left", title_style="bold",
+        caption=_NOTES[result["name"]], caption_justify="left",
+    )  # fmt: skip
+    sheet.add_column("")
+    sheet.add_column("torch")
+    headings, lines = {"learn": _learn, "train": _train, "evaluate": _evaluate}[result["name"]](result["sides"])
+    for heading in headings:
+        sheet.add_column(heading, justify="right", no_wrap=True)
+    for side, cells in zip(result["sides"], lines, strict=True):
+        sheet.add_row(f"{side['name']} {side['package']}".strip(), side["torch"], *cells)
+    return sheet
+
+
+def _learn(sides: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    lines = [[f"{side['turns'][0]['ndcg']:.3f}", number(side["turns"][0]["cpu"])] for side in sides]
+    return ["NDCG@10", "CPU s"], lines
+
+
+def _train(sides: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    lines = []
+    for side in sides:
+        rows, targets = rates(side, "rows"), rates(side, "targets")
+        minutes = side["epoch"]["rows"] / median(rows) / 60
+        lines.append([spread(targets), _ours(side, sides, "targets"), spread(rows), number(minutes), _memory(side)])
+    return ["targets / CPU s", "ours", "rows / CPU s", "epoch", "memory"], lines
+
+
+def _evaluate(sides: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    lines = [[spread(rates(side, "users")), _ours(side, sides, "users"), _memory(side)] for side in sides]
+    return ["users / CPU s", "ours", "memory"], lines
+
+
+def rates(side: dict[str, Any], amount: str) -> list[float]:
+    """So much in a CPU second, turn by turn."""
+    return [turn[amount] / turn["cpu"] for turn in side["turns"]]
+
+
+def _ours(side: dict[str, Any], sides: list[dict[str, Any]], amount: str) -> str:
+    ours = next((other for other in sides if other["name"] == "ours"), side)
+    if ours is side:
+        return ""
+    return "x " + spread([a / b for a, b in zip(rates(ours, amount), rates(side, amount), strict=True)])
+
+
+def _memory(side: dict[str, Any]) -> str:
+    most = max(turn["memory"] for turn in side["turns"])
+    return f"{most / 2**20:,.0f} MiB" if most else "not known here"

@@ -1,0 +1,66 @@
+"""The sides that are compared, and their settings."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.packages.conversation import Command
+from benchmarks.packages.environments import made, own_variables
+
+_DRIVERS = Path(__file__).with_name("drivers")
+_ROOT = Path(__file__).resolve().parents[2]
+
+SETTINGS: dict[str, Any] = {
+    "length": 200,
+    "hidden_size": 64,
+    "blocks": 2,
+    "heads": 1,
+    "dropout": 0.2,
+    "batch_size": 128,
+    "evaluation_batch_size": 256,
+    "learning_rate": 0.001,
+    "config": str(_ROOT / "configs/recommender/sasrec.yaml"),  # of ours; what stands here goes before it
+}
+"""Of all sides alike: the feed-forward layers are as wide as the states, the loss is cross-entropy over all items."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A package, or this project.
+
+    Attributes:
+        name: as in the table.
+        script: of the driver.
+        package: whose environment runs it; None is this process's Python and code.
+        prefixes: whether it trains on every prefix as a row with one target, instead of on a user as a row.
+        steps: of a turn; None is an epoch.
+    """
+
+    name: str
+    script: str
+    package: str | None
+    prefixes: bool = False
+    steps: int | None = None
+
+    def command(self, environments: Path) -> Command:
+        """How its driver is started; makes the package's environment.
+
+        Raises:
+            NotInstalled: that failed.
+        """
+        script = _DRIVERS / self.script
+        if self.package is None:
+            # The temporary folder of the driver is its working directory, the code is this project's.
+            variables = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+            return Command(self.name, Path(sys.executable), script, variables)
+        return Command(self.name, made(self.package, environments), script, own_variables())
+
+
+# The steps of a side that pads every row to L cost alike, so a few will do. Ours cost what their rows are long.
+SIDES = (
+    Side("RecBole", "recbole_sasrec.py", "recbole", prefixes=True, steps=8),
+    Side("RecTools", "rectools_sasrec.py", "rectools", steps=2),
+    Side("ours", "lockstep_sasrec.py", None),
+)
