@@ -1,0 +1,52 @@
+"""How long a GPU works in a step, and how many kernels that takes: from the profiler's trace."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.device.clock import Work
+
+_ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+class Busy(NamedTuple):
+    """Of one step."""
+
+    seconds: float  # with at least one kernel at work
+    kernels: float  # with copies and fills
+
+
+def busy(work: Work, steps: int = 10) -> Busy:
+    """Of the mean step of several on a GPU.
+
+    Raises:
+        RuntimeError: the profiler has seen no kernel.
+    """
+    work()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        for _ in range(steps):
+            work()
+        torch.cuda.synchronize()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    spans = [(event["ts"], event["ts"] + event["dur"]) for event in events if event.get("cat") in _ON_DEVICE]
+    if not spans:
+        raise RuntimeError("the profiler has seen no kernel on the GPU: CUPTI does not work on this machine")
+    return Busy(covered(spans) / 1e6 / steps, len(spans) / steps)
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """How much at least one of the spans (start, end) covers."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total

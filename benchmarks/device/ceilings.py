@@ -1,0 +1,59 @@
+"""What the device does at best: copies of memory, and products of large matrices in each format."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.device.clock import take_turns
+from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
+from benchmarks.device.peaks import peak
+from benchmarks.device.reference import SIXTEEN_BITS, VALUE_BOUNDS, Format, formats, products_in, relative_error
+from benchmarks.device.traffic import Copy
+
+_COPIED, _EDGE = 4 << 30, 8192
+_TINY_COPIED, _TINY_EDGE = 1 << 20, 64
+
+
+def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """Bytes a second and floating-point operations a second."""
+    torch.manual_seed(1)
+    device, edge = setting.device, _TINY_EDGE if setting.tiny else _EDGE
+    copy = Copy(device, _TINY_COPIED if setting.tiny else _COPIED)
+    left, right = torch.randn((2, edge, edge), device=device)
+    works: dict[str, Callable[[], Any]] = {"copy": copy}
+    checks = []
+    exact = left.double() @ right.double()
+    for name in formats(device):
+        dtype = SIXTEEN_BITS.get(name, torch.float32)
+        works[name] = _product(left.to(dtype), right.to(dtype), name)
+        checks.append(Check(f"product in {name}", relative_error([works[name]()], [exact]), VALUE_BOUNDS[name]))
+    copy()
+    checks.append(Check("copy", float((copy.source != copy.target).sum()), 0.0))
+    del exact
+    yield checks
+    turns = take_turns(works, device, setting.repeats)
+    moved = 2 * copy.source.numel() * copy.whole
+    yield Sheet(
+        f"memory: a copy of {moved / 2**30:.3g} GiB, read and written",
+        ("GB/s",),
+        [Row("copy", ([moved / seconds / 1e9 for seconds in turns.pop("copy")],))],
+    )
+    rows = []
+    for name, seconds in turns.items():
+        rates = [2 * edge**3 / each for each in seconds]
+        best = peak(setting, name)
+        rows.append(Row(name, ([rate / 1e12 for rate in rates], [rate / best for rate in rates] if best else "")))
+    rows += [Row(name, (NEEDS_CUDA, "")) for name in ("tf32", "fp16") if name not in turns]
+    yield Sheet(f"products of {edge} x {edge} matrices", ("TFLOP/s", "of the data sheet"), rows)
+
+
+def _product(left: Tensor, right: Tensor, name: Format) -> Callable[[], Tensor]:
+    result = torch.empty_like(left)
+
+    def work() -> Tensor:
+        with products_in(name):
+            return torch.mm(left, right, out=result)
+
+    return work

@@ -1,0 +1,62 @@
+"""Works that are timed in turn, on a GPU by its own clock."""
+
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+from benchmarks.device.part import NEEDS_CUDA
+
+Work = Callable[[], object]
+
+_WARM_UP = 3
+_TURN = 0.2
+"""Seconds, about: long beside what starting and stopping the clock costs."""
+
+
+def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: float = _TURN) -> dict[str, list[float]]:
+    """Seconds of one call of each work, in each of ``repeats`` turns.
+
+    Calls follow each other as in a training, without waiting for the device in between: on a GPU it is the time from
+    the first call's start to the last one's end, whether kernels or the launching of kernels takes it. The order is
+    turned round each time.
+    """
+    calls = {}
+    for name, work in works.items():
+        for _ in range(_WARM_UP):
+            work()
+        calls[name] = max(1, min(1000, round(seconds / _seconds(work, device, 1))))
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats):
+        for name in list(works)[:: -1 if turn % 2 else 1]:
+            works[name]()  # what the side before it left in caches is gone
+            found[name].append(_seconds(works[name], device, calls[name]))
+    return found
+
+
+def _seconds(work: Work, device: str, calls: int) -> float:
+    if device == "cpu":
+        start = time.perf_counter()
+        for _ in range(calls):
+            work()
+        return (time.perf_counter() - start) / calls
+    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    first.record()
+    for _ in range(calls):
+        work()
+    last.record()
+    last.synchronize()
+    return first.elapsed_time(last) / 1e3 / calls
+
+
+def memory_of(work: Work, device: str) -> float | str:
+    """GB at the peak of one call, above what was there before it."""
+    if device == "cpu":
+        return NEEDS_CUDA
+    work()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    return (torch.cuda.max_memory_allocated() - before) / 1e9

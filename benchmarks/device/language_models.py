@@ -1,0 +1,165 @@
+"""Training steps of a language model of the sizes of Qwen2-0.5B with random weights: tokens a second and MFU.
+
+Whole, with adapters, and frozen behind something that trains, whose gradient passes through it. Rows hold one chat of
+full length, all of it supervised.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
+from benchmarks.device.rates import HEADINGS, rate_rows
+from benchmarks.device.reference import Format, Outcome, Side, compared
+from benchmarks.device.training_step import TrainingStep
+from datamodules.multimodal.batch import Counts, Rows
+from lightning_modules.multimodal.flops import language_model_flops, products
+from lightning_modules.multimodal.language_model import LanguageModel
+from lightning_modules.multimodal.language_model_settings import AttentionKind, LanguageModelSettings, Trainable
+from lightning_modules.multimodal.loading import choose_trained
+from lightning_modules.multimodal.precision import precision_of
+
+
+class Sizes(NamedTuple):
+    """Of the model and of a step's rows, and of the shorter ones that are compared with float64."""
+
+    config: dict[str, Any]
+    vocabulary: int
+    rows: tuple[int, int]
+    checked: tuple[int, int]
+
+
+_QWEN2 = {"model_type": "qwen2", "tie_word_embeddings": True, "initializer_range": 0.02}
+REALISTIC = Sizes(
+    {**_QWEN2, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
+     "num_key_value_heads": 2},
+    151_936, (4, 2048), (2, 256),
+)  # fmt: skip
+TINY = Sizes(
+    {**_QWEN2, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+     "num_key_value_heads": 1},
+    97, (2, 24), (2, 12),
+)  # fmt: skip
+
+KINDS: dict[Trainable, str] = {"full": "all of it trains", "lora": "with adapters (LoRA)", "none": "frozen"}
+
+
+def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """A sheet a kind; fp32 and TF32 of the one that trains whole."""
+    sizes, device = TINY if setting.tiny else REALISTIC, setting.device
+    measured, checked = (_tokens(shape, sizes.vocabulary, device) for shape in (sizes.rows, sizes.checked))
+    rows, length = sizes.rows
+    for trainable, title in KINDS.items():
+        networks = [_Reader(sizes, trainable, "bf16-mixed", device)]
+        steps = [_Step(networks[0], measured, checked, device)]
+        sides = [steps[0].side("bf16", "bf16")]
+        if setting.compiled:
+            networks.append(_Reader(sizes, trainable, "bf16-mixed", device, compiled=True))
+            networks[1].load_state_dict(networks[0].state_dict())
+            sides.append(_Step(networks[1], measured, checked, device).side("bf16 compiled", "bf16"))
+        if trainable == "full":
+            formats: tuple[Format, ...] = ("tf32", "fp32") if setting.cuda else ("fp32",)
+            sides += [steps[0].side(format, format) for format in formats]
+        checks, failures = compared(sides, _reference(networks[0], sizes, trainable, checked, device))
+        yield [check._replace(name=f"{trainable} {check.name}") for check in checks]
+        absent = {"tf32": NEEDS_CUDA} if trainable == "full" and not setting.cuda else {}
+        name = "tiny language model" if setting.tiny else "language model of the sizes of Qwen2-0.5B"
+        yield Sheet(
+            f"training step of a {name}, {title}, {rows} rows of {length} tokens",
+            ("ms a step", "tokens/s", *HEADINGS),
+            rate_rows(
+                [side for side in sides if side.name not in failures],
+                rows * length, networks[0].flops(measured), setting, absent,
+            ),
+            failures,
+        )  # fmt: skip
+        del networks, steps, sides, checks
+        if setting.cuda:
+            torch.cuda.empty_cache()
+
+
+class _Reader(nn.Module):
+    """The mean loss of rows; a frozen model reads its embeddings through a layer that trains."""
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        trainable: Trainable,
+        precision: str,
+        device: str,
+        compiled: bool = False,
+        attention: AttentionKind = "sdpa",
+    ) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        # Settings refuse a frozen model with random weights, for it would learn nothing. Here it need not.
+        settings = LanguageModelSettings(
+            config=sizes.config, trainable="full" if trainable == "none" else trainable, compile=compiled,
+            attention=attention,
+        )  # fmt: skip
+        with torch.device(device):
+            self.model = model = LanguageModel(settings, sizes.vocabulary, precision_of(precision, has_bf16=True))
+            self.before = nn.Linear(model.hidden_size, model.hidden_size) if trainable == "none" else None
+        if self.before is not None:
+            model.settings = replace(settings, trainable="none")
+            model.network = choose_trained(model.network, model.settings, model.precision)
+            self.before.to(model.precision.trained)
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:  # which begins with zeros, and then nothing reaches the other factor
+                nn.init.normal_(weight, std=0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens [R, L], each row a chat of which all is supervised."""
+        embeddings = self.model.embed(tokens)
+        if self.before is not None:
+            embeddings = self.before(embeddings.detach().to(self.before.weight.dtype))
+        positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
+        total, count = self.model.loss(self.model.hidden_states(embeddings, positions), tokens)
+        return total / count
+
+    def flops(self, tokens: Tensor) -> int:
+        """Forward and backward, by flops.py."""
+        counted = language_model_flops(self.model.causal, behind_trained=self.before is not None)
+        if counted is None:
+            raise ValueError("a language model with weights outside of layers, whose operations cannot be counted")
+        rows, length = tokens.shape
+        whole = Rows(tokens, tokens, tokens, tokens, tokens, Counts(supervised=rows * (length - 1)))
+        before = 0 if self.before is None else tokens.numel() * products(self.before, back=False)
+        return before + counted.of(whole, apart=False)
+
+
+class _Step:
+    """Training steps of one network in several formats: its weights and the optimizer's state are there once."""
+
+    def __init__(self, network: _Reader, measured: Tensor, checked: Tensor, device: str) -> None:
+        self.network, self.measured, self.checked, self.tokens = network, measured, checked, measured
+        self.step = TrainingStep(network, lambda: network(self.tokens), "bf16", device)
+
+    def side(self, name: str, format: Format) -> Side:
+        def work() -> None:
+            self._set(format, self.measured)
+            self.step()
+
+        def outcome() -> Outcome:
+            self._set(format, self.checked)
+            return self.step.outcome()
+
+        return Side(name, format, work, outcome)
+
+    def _set(self, format: Format, tokens: Tensor) -> None:
+        self.step.format, self.tokens = format, tokens
+        self.network.model.precision = precision_of("bf16-mixed" if format == "bf16" else "32-true", has_bf16=True)
+
+
+def _tokens(shape: tuple[int, int], vocabulary: int, device: str) -> Tensor:
+    return torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(1)).to(device)
+
+
+def _reference(network: _Reader, sizes: Sizes, trainable: Trainable, tokens: Tensor, device: str) -> Outcome:
+    """The same weights, as they are rounded, with attention as it is written; transformers' norms stay in float32."""
+    exact = _Reader(sizes, trainable, "64-true", device, attention="eager")
+    exact.load_state_dict(network.state_dict())
+    return TrainingStep(exact, lambda: exact(tokens), "fp32", device).outcome()

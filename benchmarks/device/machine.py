@@ -1,0 +1,49 @@
+"""The machine that the figures belong to."""
+
+import subprocess
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from benchmarks import surroundings as general
+from benchmarks.device.part import Setting
+
+_PACKAGES = ("lightning", "transformers", "peft", "triton")
+
+
+def surroundings(setting: Setting) -> dict[str, Any]:
+    """Device, driver and versions, beside what every benchmark names."""
+    return {
+        **general.surroundings(setting.repeats),
+        "device": torch.cuda.get_device_name() if setting.cuda else "the CPU, tiny sizes: figures without a meaning",
+        "memory_gb": torch.cuda.get_device_properties(0).total_memory / 1e9 if setting.cuda else None,
+        "driver": _driver() if setting.cuda else None,
+        "cuda": torch.version.cuda,
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+    }
+
+
+def closing_line(around: dict[str, Any]) -> str:
+    """What the figures above it are, and what they belong to."""
+    packages = ", ".join(f"{name} {found}" for name, found in around["packages"].items())
+    return (
+        f"\nMedian (smallest to largest) of {around['repeats']} turns. {around['device']}, driver {around['driver']}, "
+        f"CUDA {around['cuda']}; {around['processor']}, {around['cores']} cores, load {around['load'][0]:.1f} at the "
+        f"start; Python {around['python']}, torch {around['torch']}, {packages}; commit {around['commit']}"
+    )
+
+
+def _driver() -> str:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()[0]
+    return "unknown"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,127 @@
+"""Training steps of the small recommenders, SASRec and TiSASRec: how much of them is work, and how much launching it.
+
+Their kernels are short, so what a step takes on a fast GPU may be the time that Python takes to launch them. The wall
+time of a step stands beside the time in which the GPU has a kernel at work, and beside the same step as a CUDA graph.
+"""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.device.busy import busy
+from benchmarks.device.clock import take_turns
+from benchmarks.device.histories import REALISTIC, TINY, Sizes, full_batch
+from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
+from benchmarks.device.reference import Format, Outcome, Side, compared, formats
+from benchmarks.device.training_step import CapturedStep, TrainingStep
+from benchmarks.recommender.naive_time_attention import with_naive_attention
+from benchmarks.recommender.plain_sasrec import PlainSASRec
+from datamodules.recommender.batch import TrainBatch
+from lightning_modules.recommender.linear_cross_entropy import linear_cross_entropy
+from lightning_modules.recommender.losses import cross_entropy
+from lightning_modules.recommender.network import Attention, SequenceEncoder
+
+_DROPOUT = 0.2
+_GRAPHS: tuple[Format, ...] = ("fp32", "bf16")
+
+
+def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """A sheet a model."""
+    sizes = TINY if setting.tiny else REALISTIC
+    batch = full_batch(sizes, setting.device)
+    models: dict[str, Attention] = {"SASRec": "standard", "TiSASRec": "time_interval"}
+    for model, attention in models.items():
+        torch.manual_seed(1)
+        encoder = SequenceEncoder(
+            sizes.num_items, sizes.length, sizes.hidden_size, dropout=_DROPOUT, attention=attention,
+            time_span=sizes.time_span,
+        ).to(setting.device)  # fmt: skip
+        sides, failures = _sides(encoder, batch, setting)
+        checks, wrong = compared(sides, _reference(encoder, batch, setting.device))
+        failures |= wrong
+        yield [check._replace(name=f"{model} {check.name}") for check in checks]
+        yield _sheet(model, [side for side in sides if side.name not in failures], failures, sizes, setting)
+
+
+def _sides(encoder: SequenceEncoder, batch: TrainBatch, setting: Setting) -> tuple[list[Side], dict[str, str]]:
+    """All that could be built, and why the others could not."""
+    makers: dict[str, Callable[[], TrainingStep | CapturedStep]] = {}
+    for format in formats(setting.device):
+        makers[f"eager {format}"] = lambda format=format: _step(encoder, batch, format, setting.device)
+    if setting.compiled:
+        makers["compiled bf16"] = lambda: _step(encoder, batch, "bf16", setting.device, compiled=True)
+    if setting.cuda:
+        for format in _GRAPHS:
+            makers[f"CUDA graph {format}"] = lambda format=format: CapturedStep(
+                _step(encoder, batch, format, setting.device, captured=True)
+            )
+    sides, failures = [], {}
+    for name, make in makers.items():
+        try:
+            sides.append(make().side(name))
+        except Exception as error:  # noqa: BLE001 the other sides are measured all the same, and this is said
+            failures[name] = f"{type(error).__name__}: {error}"
+    return sides, failures
+
+
+def _step(
+    encoder: SequenceEncoder,
+    batch: TrainBatch,
+    format: Format,
+    device: str,
+    compiled: bool = False,
+    captured: bool = False,
+) -> TrainingStep:
+    network = deepcopy(encoder).train()
+    weight = network.items.weight
+    if compiled:
+        network.compile()
+
+    def loss() -> Tensor:
+        states = network(batch.history)
+        if captured:  # the project's loss looks for padding, which a graph cannot; there is none here
+            total = linear_cross_entropy(states.flatten(0, 1), weight[1:], batch.targets.flatten() - 1)
+        else:
+            total = cross_entropy(states, weight[1:], batch.targets)
+        return total / batch.targets.numel()
+
+    return TrainingStep(network, loss, format, device, captured)
+
+
+def _reference(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Outcome:
+    """Of the plain implementations of both models, in float64."""
+    exact = deepcopy(encoder).double()
+    weights = list(exact.parameters())  # in this order, which the plain implementations share, but do not keep
+    network: nn.Module = PlainSASRec(exact) if exact.positions is not None else with_naive_attention(exact)
+
+    def loss() -> Tensor:
+        if isinstance(network, PlainSASRec):
+            return network.loss(batch.history.items, batch.targets)
+        scores = network(batch.history) @ exact.items.weight[1:].T
+        return nn.functional.cross_entropy(scores.flatten(0, 1), batch.targets.flatten() - 1)
+
+    step = TrainingStep(network.eval(), loss, "fp32", device)
+    return Outcome(step.differentiate(), [weight.grad for weight in weights])
+
+
+def _sheet(model: str, sides: list[Side], failures: dict[str, str], sizes: Sizes, setting: Setting) -> Sheet:
+    turns = take_turns({side.name: side.work for side in sides}, setting.device, setting.repeats)
+    rows = []
+    for side in sides:
+        seconds = turns[side.name]
+        working: tuple[list[float] | float | str, ...] = (NEEDS_CUDA, "", "")
+        if setting.cuda:
+            found = busy(side.work)
+            working = (1e3 * found.seconds, [min(1.0, found.seconds / each) for each in seconds], found.kernels)
+        rows.append(Row(side.name, ([1e3 * each for each in seconds], [sizes.batch / each for each in seconds], *working)))
+    if not setting.cuda:
+        rows += [Row(name, (NEEDS_CUDA, "", "", "", "")) for name in ("eager tf32", "eager fp16", "CUDA graph")]
+    return Sheet(
+        f"training step of {model}, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, 2 blocks, "
+        f"{sizes.num_items} items, dropout {_DROPOUT}",
+        ("ms a step", "sequences/s", "ms of it GPU at work", "share", "kernels"),
+        rows,
+        failures,
+    )

@@ -1,0 +1,37 @@
+"""How checks and sheets are written, without anything that a bare machine may lack."""
+
+from typing import Any
+
+from benchmarks.device.part import Check, Sheet
+from benchmarks.surroundings import number, spread
+
+
+def text_of_checks(checks: list[Check]) -> str:
+    """A line a check."""
+    width = max((len(check.name) for check in checks), default=0)
+    lines = [f"  {check.name:{width}}  {check.error:.1e} (at most {check.bound:.0e})" for check in checks]
+    return "\n".join(["relative error beside float64:", *lines])
+
+
+def text_of_sheet(sheet: Sheet) -> str:
+    """Columns that stand below each other."""
+    lines = [("", *sheet.headings), *((row.name, *map(_text, row.cells)) for row in sheet.rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    body = ["  ".join(_aligned(line, widths)).rstrip() for line in lines]
+    return "\n".join(["", sheet.title, *body])
+
+
+def as_json(sheet: Sheet) -> dict[str, Any]:
+    """Cells by their headings."""
+    rows = [{"name": row.name, **dict(zip(sheet.headings, row.cells, strict=True))} for row in sheet.rows]
+    return {"title": sheet.title, "rows": rows, "failures": sheet.failures}
+
+
+def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:
+    return [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+
+
+def _text(cell: list[float] | float | str) -> str:
+    if isinstance(cell, str):
+        return cell
+    return spread(cell) if isinstance(cell, list) else number(cell)

@@ -1,0 +1,135 @@
+"""Time-interval attention against the naive form with a vector a pair, and both against a copy of their bytes.
+
+One layer with its tables, forward and backward. At C 64 it is bound by memory: a form's share is the time that copying
+the bytes its operations read and write takes, over its own.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.device.clock import Work, memory_of, take_turns
+from benchmarks.device.histories import REALISTIC, TINY, full_batch
+from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
+from benchmarks.device.reference import Format, Outcome, Side, autocast, compared, formats, products_in
+from benchmarks.device.traffic import Copy, bytes_of
+from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables
+from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables
+
+_DROPOUT = 0.2
+
+
+class _Layer(nn.Module):
+    """Tables and attention in one of the two forms, which share their weights."""
+
+    def __init__(self, tables: TimeTables, attention: TimeIntervalAttention, naive: bool) -> None:
+        super().__init__()
+        self.tables: nn.Module = NaiveTimeTables(tables) if naive else tables
+        self.attention: nn.Module = NaiveTimeAttention(attention) if naive else attention
+
+    def forward(self, x: Tensor, places: Tensor, times: Tensor, scale: Tensor) -> Tensor:
+        return self.attention(x, self.tables(places, times, scale))
+
+
+def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """A sheet a format; in fp32 also with dropout and compiled."""
+    sizes, device = TINY if setting.tiny else REALISTIC, setting.device
+    torch.manual_seed(1)
+    history = full_batch(sizes, device).history
+    places = torch.arange(sizes.length, device=device).expand(sizes.batch, -1)
+    inputs = places, history.times, history.time_scale
+    x = torch.randn((sizes.batch, sizes.length, sizes.hidden_size), device=device, requires_grad=True)
+    gradient = torch.randn_like(x)
+    parts = (
+        TimeTables(sizes.length, sizes.time_span, sizes.hidden_size, 1, _DROPOUT).to(device),
+        TimeIntervalAttention(sizes.hidden_size, 1, _DROPOUT).to(device),
+    )
+    naive, ours = _Layer(*parts, naive=True).eval(), _Layer(*parts, naive=False).eval()
+
+    exact = deepcopy(naive).double()
+    wide = x.detach().double().requires_grad_()
+    reference = _outcome(exact, wide, inputs, gradient.double(), "fp32", device)
+
+    def side(name: str, layer: _Layer, format: Format) -> Side:
+        return Side(
+            name, format,
+            lambda: _pass(layer, x, inputs, gradient, format, device),
+            lambda: _outcome(layer, x, inputs, gradient, format, device),
+        )  # fmt: skip
+
+    sides = {}
+    for format in formats(device):
+        sides[format] = [side(f"naive {format}", naive, format), side(f"ours {format}", ours, format)]
+        if setting.compiled and format in ("fp32", "bf16"):
+            fast = deepcopy(naive)
+            fast.compile()
+            sides[format].append(side(f"naive {format} compiled", fast, format))
+    checks, failures = compared([side for group in sides.values() for side in group], reference)
+    del exact, wide, reference
+    yield checks
+    for format, group in sides.items():
+        works = {side.name: side.work for side in group if side.name not in failures}
+        failed = {side.name: failures[side.name] for side in group if side.name in failures}
+        if format == "fp32":  # dropout has no reference, and more to write
+            for form, layer in (("naive", naive), ("ours", ours)):
+                name, dropped = f"{form} {format}, dropout {_DROPOUT}", deepcopy(layer).train()
+                works[name] = side(name, dropped, format).work
+        yield _sheet(setting, works, format, failed)
+    yield from _absent(device)
+
+
+def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: dict[str, str]) -> Sheet:
+    device, sizes = setting.device, TINY if setting.tiny else REALISTIC
+    moved = {name: bytes_of(work) for name, work in works.items() if "compiled" not in name}
+    memory = {name: memory_of(work, device) for name, work in works.items()}
+    copies = {name: Copy(device, size) for name, size in moved.items()}
+    turns = take_turns(works | {f"copy for {name}": copy for name, copy in copies.items()}, device, setting.repeats)
+    rows = []
+    for name in works:
+        seconds, first = turns[name], turns[f"naive {format}"] if f"naive {format}" in turns else turns[name]
+        counted: tuple[list[float] | float | str, ...] = ("not counted", "", "")
+        if name in moved:
+            copied = turns[f"copy for {name}"]
+            counted = (
+                moved[name] / 1e9,
+                moved[name] / median(seconds) / 1e9,
+                [copy / own for copy, own in zip(copied, seconds, strict=True)],
+            )
+        times = [theirs / own for theirs, own in zip(first, seconds, strict=True)]
+        rows.append(Row(name, ([1e3 * each for each in seconds], times, *counted, memory[name])))
+    return Sheet(
+        f"time-interval attention, forward and backward, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, "
+        f"T {sizes.time_span}, {format}",
+        ("ms", "times as fast as naive", "GB moved", "GB/s", "of a copy's speed", "GB of memory"),
+        rows,
+        failures,
+    )
+
+
+def _absent(device: str) -> Iterator[Sheet]:
+    lacking = [name for name in ("tf32", "fp16") if name not in formats(device)]
+    if lacking:
+        yield Sheet("time-interval attention in other formats", ("ms",), [Row(name, (NEEDS_CUDA,)) for name in lacking])
+
+
+def _pass(
+    layer: nn.Module, x: Tensor, inputs: tuple[Tensor, ...], gradient: Tensor, format: Format, device: str
+) -> Tensor:
+    x.grad = None
+    layer.zero_grad(set_to_none=True)
+    with products_in(format):
+        with autocast(format, device):
+            result = layer(x, *inputs)
+        result.backward(gradient.to(result.dtype))
+    return result
+
+
+def _outcome(
+    layer: nn.Module, x: Tensor, inputs: tuple[Tensor, ...], gradient: Tensor, format: Format, device: str
+) -> Outcome:
+    result = _pass(layer, x, inputs, gradient, format, device)
+    found = [x.grad, *(weight.grad for weight in layer.parameters())]
+    return Outcome(result.detach().clone(), [part.clone() for part in found if part is not None])

@@ -1,0 +1,69 @@
+"""Bytes that a computation's operations read and write, and a copy of as many."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from benchmarks.device.clock import Work
+
+_BUFFER = 1 << 30  # far more than caches hold
+
+
+class Traffic(TorchDispatchMode):
+    """Counts, while it is entered, for each operation its arguments once and its results once.
+
+    It is what unfused operations must move at least: nothing stays in a cache between two of them. Views move nothing,
+    and of an expanded tensor counts what is there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        read = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, Tensor)]
+        written = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        if not self._moves_nothing(func, read, written):
+            self.bytes += sum(map(_bytes, (*read, *written)))
+        return result
+
+    @staticmethod
+    def _moves_nothing(func: Any, read: list[Tensor], written: list[Tensor]) -> bool:
+        if "empty" in func.__name__:
+            return True
+        there = {part.untyped_storage().data_ptr() for part in read}
+        # Also reshapes that are not declared as views.
+        return not func._schema.is_mutable and any(part.untyped_storage().data_ptr() in there for part in written)
+
+
+def bytes_of(work: Work) -> int:
+    """Of one call."""
+    with Traffic() as traffic:
+        work()
+    return traffic.bytes
+
+
+class Copy:
+    """Copies until so many bytes are read and written, through memory."""
+
+    def __init__(self, device: str, moved: int, buffer: int = _BUFFER) -> None:
+        size = min(max(1, moved // 2), buffer)
+        self.source = torch.randint(0, 256, (size,), dtype=torch.uint8, device=device)
+        self.target = torch.empty_like(self.source)
+        self.whole, self.rest = divmod(moved // 2, size)
+
+    def __call__(self) -> None:
+        for _ in range(self.whole):
+            self.target.copy_(self.source)
+        if self.rest:
+            self.target[: self.rest].copy_(self.source[: self.rest])
+
+
+def _bytes(part: Tensor) -> int:
+    there = math.prod(size for size, stride in zip(part.shape, part.stride(), strict=True) if stride)
+    return there * part.element_size() if part.numel() else 0

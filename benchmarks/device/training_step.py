@@ -1,0 +1,101 @@
+"""A training step of a network that can be timed, compared with float64, and put into a CUDA graph."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.device.reference import Format, Outcome, Side, autocast, products_in
+
+_BEFORE_CAPTURE = 3  # steps in which libraries and optimizer make what must not be made while capturing
+
+
+class TrainingStep:
+    """Forward, backward and AdamW, on one batch.
+
+    Args:
+        network: trains what requires a gradient.
+        loss: of a forward pass.
+        capturable: the optimizer keeps its count of steps on the device, as a graph needs it.
+    """
+
+    def __init__(
+        self, network: nn.Module, loss: Callable[[], Tensor], format: Format, device: str, capturable: bool = False
+    ) -> None:
+        self.network, self.loss, self.format, self.device = network, loss, format, device
+        self.trained = [weight for weight in network.parameters() if weight.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.trained, lr=1e-4, betas=(0.9, 0.98), capturable=capturable)
+        scaled = format == "fp16"
+        self.scaler = torch.amp.GradScaler(device, enabled=scaled, init_scale=2.0**12)
+
+    def __call__(self) -> Tensor:
+        """A step; the loss, on the device."""
+        value = self.differentiate()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return value
+
+    def differentiate(self) -> Tensor:
+        """Loss and gradients, which are scaled in fp16."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with products_in(self.format):
+            with autocast(self.format, self.device):
+                value = self.loss()
+            self.scaler.scale(value).backward()
+        return value.detach()
+
+    def outcome(self) -> Outcome:
+        """Without dropout; weights stay as they are."""
+        training = self.network.training
+        self.network.eval()
+        try:
+            value = self.differentiate()
+        finally:
+            self.network.train(training)
+        scale = self.scaler.get_scale()
+        return Outcome(value.clone(), [weight.grad / scale for weight in self.trained])
+
+    def side(self, name: str) -> Side:
+        return Side(name, self.format, self, self.outcome)
+
+
+class CapturedStep:
+    """The same step as a CUDA graph: one launch instead of one a kernel; shapes and batch stay where they are.
+
+    Two are captured: the whole step as it trains, and, to be compared, loss and gradients without dropout.
+    """
+
+    def __init__(self, step: TrainingStep) -> None:
+        self.step = step
+        step.network.eval()
+        self._checked, self._value = self._captured(step.differentiate)
+        self._gradients = [weight.grad for weight in step.trained]
+        first = [weight.detach().clone() for weight in step.trained]
+        step.network.train()
+        self._whole, _ = self._captured(step)
+        with torch.no_grad():  # the steps before the capture have trained
+            for weight, before in zip(step.trained, first, strict=True):
+                weight.copy_(before)
+
+    def __call__(self) -> None:
+        self._whole.replay()
+
+    def outcome(self) -> Outcome:
+        self._checked.replay()
+        return Outcome(self._value.clone(), [gradient.clone() for gradient in self._gradients])
+
+    def side(self, name: str) -> Side:
+        return Side(name, self.step.format, self, self.outcome)
+
+    @staticmethod
+    def _captured(work: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(_BEFORE_CAPTURE):
+                work()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            value = work()
+        return graph, value

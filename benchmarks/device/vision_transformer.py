@@ -1,0 +1,73 @@
+"""Training steps of a Vision Transformer of the size of ViT-B/16: images a second and MFU, in each format."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
+from benchmarks.device.rates import HEADINGS, rate_rows
+from benchmarks.device.reference import Format, Outcome, Side, compared, formats
+from benchmarks.device.training_step import TrainingStep
+from lightning_modules.image_classifier.vit import VisionTransformer
+from lightning_modules.multimodal.flops import attention, products
+
+_REALISTIC = {"size": 224, "classes": 1000, "patch": 16, "width": 768, "depth": 12, "heads": 12}
+_TINY = {"size": 16, "classes": 10, "patch": 4, "width": 32, "depth": 2, "heads": 2}
+_BATCH, _TINY_BATCH = 64, 4
+_AT_ONCE = 8
+"""Images of the reference, whose float64 states and scores would not all have room."""
+
+
+def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """One sheet."""
+    torch.manual_seed(1)
+    sizes, batch = (_TINY, _TINY_BATCH) if setting.tiny else (_REALISTIC, _BATCH)
+    network = VisionTransformer(3, **sizes).to(setting.device)
+    images = torch.rand((batch, 3, sizes["size"], sizes["size"]), device=setting.device) * 2 - 1
+    targets = torch.randint(0, sizes["classes"], (batch,), device=setting.device)
+
+    def side(name: str, format: Format, compiled: bool = False) -> Side:
+        own = deepcopy(network).train()
+        if compiled:
+            own.compile()
+        step = TrainingStep(own, lambda: F.cross_entropy(own(images).float(), targets), format, setting.device)
+        return step.side(name)
+
+    sides = [side(format, format) for format in formats(setting.device)]
+    if setting.compiled:
+        sides.append(side("bf16 compiled", "bf16", compiled=True))
+    reference = _reference(network, images, targets)
+    checks, failures = compared(sides, reference)
+    del reference
+    yield checks
+    absent = {} if setting.cuda else {"tf32": NEEDS_CUDA, "fp16": NEEDS_CUDA}
+    sides = [side for side in sides if side.name not in failures]
+    rows = rate_rows(sides, batch, batch * flops_of_an_image(network, sizes), setting, absent)
+    yield Sheet(
+        f"training step of a Vision Transformer, width {sizes['width']}, depth {sizes['depth']}, patches of "
+        f"{sizes['patch']} x {sizes['patch']}, {batch} images of {sizes['size']} x {sizes['size']}",
+        ("ms a step", "images/s", *HEADINGS),
+        rows,
+        failures,
+    )
+
+
+def flops_of_an_image(network: VisionTransformer, sizes: dict[str, int]) -> int:
+    """Forward and backward, counted as in lightning_modules/multimodal/flops.py; all weights train."""
+    tokens = (sizes["size"] // sizes["patch"]) ** 2
+    layers = tokens * products(network.blocks, back=True)
+    pairs = tokens**2 * sizes["depth"] * attention(sizes["width"], back=True)
+    return tokens * products(network.patches, back=False) + layers + pairs + products(network.head, back=True)
+
+
+def _reference(network: VisionTransformer, images: Tensor, targets: Tensor) -> Outcome:
+    exact = deepcopy(network).double()
+    total = torch.zeros((), dtype=torch.float64, device=images.device)
+    for some, right in zip(images.double().split(_AT_ONCE), targets.split(_AT_ONCE), strict=True):
+        loss = F.cross_entropy(exact(some), right, reduction="sum") / len(images)
+        loss.backward()
+        total += loss.detach()
+    return Outcome(total, [weight.grad for weight in exact.parameters()])

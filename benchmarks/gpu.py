@@ -1,0 +1,106 @@
+"""What a GPU gives: `python benchmarks/gpu.py`, on a machine with torch and Lightning, in under 8 minutes.
+
+  ceilings            copies of memory and products of large matrices, beside the data sheet
+  time_attention      time-interval attention against the naive form, and both against a copy of the bytes they move
+  recommender         SASRec and TiSASRec at B 128, L 200: wall time a step, time with a kernel at work, CUDA graph
+  vision_transformer  ViT-B/16: images a second and MFU in fp32, TF32, bf16 and fp16
+  language_models     the sizes of Qwen2-0.5B: tokens a second and MFU, all trained, with adapters, frozen
+  training            a vision-language model in the Trainer beside a plain torch loop: tokens a second and MFU
+
+Where it says "compiled", the same with torch.compile. Each part first compares what it computes with the same in
+float64, and where the error is too large it gives no figure. Sides take turns in alternating order; times are by the
+GPU's clock (`training`: by the wall's). Each part has a process of its own: when one fails, the others go on, and the
+exit code is 1. `--device cpu --tiny` shows on any machine that the parts run; its figures mean nothing.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if not __package__:  # started as a file: the folder it is in has packages with the names of ours
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.command_line import benchmark_parser  # noqa: E402
+from benchmarks.device.part import Check, Failure, Setting, Sheet, said  # noqa: E402
+
+PARTS = ("ceilings", "time_attention", "recommender", "vision_transformer", "language_models", "training")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, measure part after part, print and keep what they say.
+
+    Raises:
+        SystemExit: with 1 when a part was refused, failed or was stopped, or when there is no GPU.
+    """
+    parser = benchmark_parser("gpu", __doc__, repeats=5)
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part alone; may be given several times")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda")
+    parser.add_argument("--tiny", action="store_true", help="sizes that show that it runs; needed with --device cpu")
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes half of the time")
+    parser.add_argument("--minutes", type=float, default=8, metavar="M", help="stop then (default: 8)")
+    parser.add_argument(
+        "--peak-tflops", type=float, metavar="X", help="what the GPU can do in 16 bits, dense; by default looked up"
+    )
+    parser.add_argument("--optional", action="store_true", help="where there is no GPU, say so and end with 0")
+    options = parser.parse_args(arguments)
+    if options.device == "cpu" and not options.tiny:
+        parser.error("--device cpu needs --tiny: the sizes are those of a GPU")
+
+    import torch
+
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print(f"gpu: torch {torch.__version__} finds no CUDA device: nothing is measured", flush=True)
+        raise SystemExit(0 if options.optional else 1)
+
+    from benchmarks.device.machine import closing_line, surroundings
+    from benchmarks.surroundings import write_json
+
+    setting = Setting(options.device, options.tiny, options.repeats, not options.no_compile, options.peak_tflops)
+    around, end = surroundings(setting), time.monotonic() + 60 * options.minutes
+    results = [_measured(part, setting, end) for part in options.only or PARTS]
+    print(closing_line(around))
+    if options.json:
+        write_json(options.json, results, around)
+    bad = [result["name"] for result in results if result["problems"]]
+    if bad:
+        print(f"not all is well: {', '.join(bad)} (above)")
+        raise SystemExit(1)
+
+
+def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
+    from benchmarks.device.sheets import as_json, text_of_checks, text_of_sheet
+
+    start = time.monotonic()
+    result: dict[str, Any] = {"name": part, "checks": [], "sheets": [], "problems": []}
+    print(f"\n== {part}", flush=True)
+    for found in said(part, setting, max(0.0, end - start)):
+        if isinstance(found, Failure):
+            problems = [found.error]
+        elif isinstance(found, Sheet):
+            print(text_of_sheet(found), flush=True)
+            result["sheets"].append(as_json(found))
+            problems = [f"{row}: {error}" for row, error in found.failures.items()]
+        else:
+            print(text_of_checks(found), flush=True)
+            result["checks"] += [check._asdict() for check in found]
+            problems = _wrong(found)
+        for problem in problems:
+            print(f"FAILED {part}: {problem}", flush=True)
+        result["problems"] += problems
+    result["seconds"] = time.monotonic() - start
+    print(f"({result['seconds']:.0f} s)", flush=True)
+    return result
+
+
+def _wrong(checks: list[Check]) -> list[str]:
+    return [
+        f"{check.name} is wrong: its error beside float64 is {check.error:.1e}, expected at most {check.bound:.0e}; "
+        "nothing of it is measured"
+        for check in checks
+        if not check.passed
+    ]
+
+
+if __name__ == "__main__":
+    main()
