@@ -169,7 +169,10 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
     gate.run(warm_up)
     connection.send(None)
     while True:
-        steps = connection.recv()
+        try:
+            steps = connection.recv()
+        except EOFError:  # the benchmark was killed, and nobody else would end this training
+            os._exit(1)
         forget_peak()
         cpu, wall = _cpu_seconds(), time.perf_counter()
         gate.run(steps)

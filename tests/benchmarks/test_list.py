@@ -36,3 +36,20 @@ def test_all_hands_over_in_turn_and_names_a_file_for_each(tmp_path, monkeypatch)
     assert [name for name, _ in called] == list(door.BENCHMARKS)
     assert all(arguments[-2:] == ["--json", str(tmp_path / "new" / f"{name}.json")] for name, arguments in called)
     assert (tmp_path / "new").is_dir()
+
+
+def test_one_that_cannot_be_measured_here_keeps_no_other_from_it(monkeypatch, capsys):
+    called = []
+
+    def measure(name):
+        def main(arguments):
+            called.append(name)
+            if name == "engine":
+                raise SystemExit("not measured: no root")
+
+        return main
+
+    monkeypatch.setattr(door, "_main_of", measure)
+    with pytest.raises(SystemExit, match="not measured here: engine"):
+        door.main(["all"])
+    assert called == list(door.BENCHMARKS) and "no root" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.conftest import TINY, Run
+from tests.distributed.machines import torchrun
 
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
 
@@ -17,7 +18,7 @@ LIMIT = 35
 def test_the_link_is_cut_for_a_while_and_then_for_good(machines, tmp_path, lockstep):
     """Plain: after 20 s it goes on as well; cut for good, nobody notices for 30 minutes."""
     run = Run(tmp_path / "runs" / "cut")
-    machines.torchrun(tmp_path, *LONG, "--run_name", "cut", "--watchdog.timeout", str(LIMIT))
+    torchrun(machines, tmp_path, *LONG, "--run_name", "cut", "--watchdog.timeout", str(LIMIT))
 
     def said():
         return "".join(f"--- node {node}\n{(tmp_path / f'node-{node}.log').read_text()}" for node in (0, 1))

@@ -1,0 +1,63 @@
+"""A cable with a delay: a process that carries frames between the `eth0` of two network namespaces.
+
+Each `eth0` is a TAP device of Linux (Documentation/networking/tuntap.rst): what its namespace sends can be read from a
+file, and what is written to the file arrives in the namespace.
+"""
+
+import fcntl
+import os
+import select
+import signal
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+from benchmarks.network.machines import enter
+
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # of linux/if_tun.h
+_ROOM = 1 << 17
+"""Bytes to read at a time; a read gives one frame."""
+
+
+def carry(connection: Connection, names: Sequence[str]) -> None:
+    """Makes `eth0` in both namespaces, says so through `connection`, and carries frames until it is closed.
+
+    Args:
+        connection: sends None when the cable is there, or why it cannot be; receives how many seconds each frame is
+            under way from then on.
+        names: of the two namespaces.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends it when the trainings have ended
+    try:
+        ends = [_tap(name) for name in names]
+    except OSError as error:
+        connection.send(f"no TAP device here: {error}")
+        return
+    connection.send(None)
+    delay = 0.0
+    under_way: deque[tuple[float, int, bytes]] = deque()  # when it arrives, at which end, and the frame
+    while True:
+        wait = max(0.0, under_way[0][0] - time.monotonic()) if under_way else None
+        readable, _, _ = select.select([*ends, connection], [], [], wait)
+        for here, there in (ends, ends[::-1]):
+            if here in readable:
+                under_way.append((time.monotonic() + delay, there, os.read(here, _ROOM)))
+        if connection in readable:
+            try:
+                delay = connection.recv()
+            except EOFError:
+                return
+        while under_way and under_way[0][0] <= time.monotonic():
+            _, end, frame = under_way.popleft()
+            with suppress(OSError):  # that end is down: what arrives there is lost, as it is with any cable
+                os.write(end, frame)
+
+
+def _tap(name: str) -> int:
+    enter(name)
+    device = os.open("/dev/net/tun", os.O_RDWR)
+    fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", b"eth0", _IFF_TAP | _IFF_NO_PI))
+    return device

@@ -1,0 +1,144 @@
+"""What is measured between two machines: steps against bandwidth, against delay, and with DDP's settings."""
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from benchmarks.network.machines import Machines, connected
+from benchmarks.network.step_model import BACKWARD_SHARE, Observed, StepModel, fit, ring_bytes, step_seconds
+from benchmarks.network.training import Alone, Options, Together, Turn, gradient_bytes
+
+Result = dict[str, Any]
+"""A part's figures, ready for JSON."""
+
+GIGABIT, MEGABIT = 1e9, 1e6
+WARM_UP, SETTLING = 20, 3
+"""Steps before the first turn, and before each turn on another network: TCP finds its window again."""
+
+
+class Network(NamedTuple):
+    """What lies between the machines."""
+
+    bandwidth: float | None  # bits a second; None: what this machine can do
+    delay: float | None = None  # seconds one way; None: the cable has no way to delay
+    held_out: bool = False
+    """Whether the model is not fitted to it, but must predict it."""
+
+    def apply(self, machines: Machines) -> None:
+        machines.limit(self.bandwidth)
+        if self.delay is not None:
+            machines.delay(self.delay)
+
+    def observed(self, seconds: float) -> Observed:
+        return Observed(seconds, self.bandwidth or math.inf, self.delay or 0.0)
+
+
+BANDWIDTHS = (
+    Network(None), Network(10 * GIGABIT, held_out=True), Network(GIGABIT), Network(500 * MEGABIT, held_out=True),
+    Network(200 * MEGABIT), Network(100 * MEGABIT, held_out=True),
+)  # fmt: skip
+DELAYS = (
+    Network(500 * MEGABIT, 0.0), Network(500 * MEGABIT, 0.001, held_out=True), Network(500 * MEGABIT, 0.005),
+    Network(200 * MEGABIT, 0.0), Network(200 * MEGABIT, 0.005, held_out=True), Network(200 * MEGABIT, 0.02),
+)  # fmt: skip
+_FP16_HOOK = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook"
+SETTINGS: dict[str, Options] = {
+    "as it is: fp32, buckets of 25 MiB": (),
+    "gradients.compression bf16": ("--gradients.compression", "bf16"),
+    # The engine has fp16 sent with a loss scale alone, which no CPU has; here only its time counts.
+    "PyTorch's fp16 hook": ("--trainer.strategy", "DDPStrategy", "--trainer.strategy.ddp_comm_hook", _FP16_HOOK),
+    "gradients.bucket_mb 1": ("--gradients.bucket_mb", "1"),
+    "gradients.static_graph true": ("--gradients.static_graph", "true"),
+}
+SETTINGS_AT = 200 * MEGABIT
+
+
+def bandwidth(repeats: int, networks: Sequence[Network] = BANDWIDTHS, steps: int = 10) -> Result:
+    """Steps of two machines on each bandwidth, beside those of one machine alone."""
+    return _networks("bandwidth", repeats, networks, steps, delayed=False)
+
+
+def delay(repeats: int, networks: Sequence[Network] = DELAYS, steps: int = 10) -> Result:
+    """The same with each frame under way for a while."""
+    return _networks("delay", repeats, networks, steps, delayed=True)
+
+
+def _networks(name: str, repeats: int, networks: Sequence[Network], steps: int, delayed: bool) -> Result:
+    with connected(delayed) as machines, TemporaryDirectory() as folder, ExitStack() as stack:
+        alone = Alone(stack, WARM_UP)
+        together = Together(stack, machines, Path(folder), 29511, WARM_UP)
+        single: list[Turn] = []
+        turns: list[list[Turn]] = [[] for _ in networks]
+        for _ in range(repeats):
+            single.append(alone.turn(steps))
+            for network, measured in zip(networks, turns, strict=True):
+                network.apply(machines)
+                together.turn(SETTLING)
+                measured.append(together.turn(steps))
+    rows = [
+        {**network._asdict(), "seconds": [turn.seconds for turn in measured], "sent": [turn.sent for turn in measured]}
+        for network, measured in zip(networks, turns, strict=True)
+    ]
+    return result(name, [turn.seconds for turn in single], rows, gradient_bytes())
+
+
+def result(name: str, alone: list[float], rows: list[dict[str, Any]], gradients: int) -> Result:
+    """With what the model says of each row; fitted to the medians of those that are not held out.
+
+    Args:
+        name: of the part.
+        alone: seconds of a step of one machine, a turn each.
+        rows: a Network's fields, and a turn each of `seconds` of a step and bytes `sent`.
+        gradients: bytes of a step's gradients.
+    """
+    networks = [Network(row["bandwidth"], row["delay"], row["held_out"]) for row in rows]
+    observed = [network.observed(median(row["seconds"])) for network, row in zip(networks, rows, strict=True)]
+    fitted = [point for point, network in zip(observed, networks, strict=True) if not network.held_out]
+    model = fit(fitted)
+    compute = median(alone)
+    for row, point in zip(rows, observed, strict=True):
+        row["efficiency"] = [one / two for one, two in zip(alone, row["seconds"], strict=True)]
+        row["model_seconds"] = model.seconds(point.bandwidth, point.delay)
+        row["model_error"] = row["model_seconds"] / point.seconds - 1
+        row["efficiency_bounds"] = _bounds(compute, ring_bytes(gradients, 2), model, point)
+    worst = max(abs(row["model_error"]) for row in rows if row["held_out"])
+    text = "the model is at most 10 % off where it was not fitted"
+    return {
+        "name": name, "alone": alone, "rows": rows, "model": model._asdict(), "gradient_bytes": gradients,
+        "sent_over_ring": median(sent for row in rows for sent in row["sent"]) / ring_bytes(gradients, 2),
+        "goals": [{"text": text, "found": worst, "met": worst <= 0.1}],
+    }  # fmt: skip
+
+
+def _bounds(compute: float, sent: float, model: StepModel, point: Observed) -> tuple[float, float]:
+    """Of the efficiency, by arithmetic from one machine's step: if nothing of the communication is hidden, and all
+    that the backward pass can hide. Delay's share is the model's."""
+    communication = 8 * sent / point.bandwidth + model.waits * point.delay
+    none, all_hidden = (compute / step_seconds(compute, communication, share) for share in (0.0, BACKWARD_SHARE))
+    return none, all_hidden
+
+
+def settings(repeats: int, sides: dict[str, Options] | None = None, steps: int = 10) -> Result:
+    """Steps with DDP's settings on a slow network; each side is a training of two machines of its own."""
+    sides = SETTINGS if sides is None else sides
+    turns: dict[str, list[Turn]] = {name: [] for name in sides}
+    with connected() as machines, ExitStack() as stack:
+        machines.limit(SETTINGS_AT)
+        running = {}
+        for port, (name, options) in enumerate(sides.items(), start=29511):
+            folder = Path(stack.enter_context(TemporaryDirectory()))
+            running[name] = Together(stack, machines, folder, port, WARM_UP, options)
+        for _ in range(repeats):
+            for name, together in running.items():
+                together.turn(SETTLING)
+                turns[name].append(together.turn(steps))
+    rows = [
+        {"name": name, "options": list(sides[name]), "seconds": [turn.seconds for turn in measured],
+         "sent": [turn.sent for turn in measured]}
+        for name, measured in turns.items()
+    ]  # fmt: skip
+    return {"name": "settings", "bandwidth": SETTINGS_AT, "rows": rows, "gradient_bytes": gradient_bytes(), "goals": []}

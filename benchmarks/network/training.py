@@ -1,0 +1,113 @@
+"""The training that two machines share: the tower of benchmarks/engine in the engine, one process a machine."""
+
+import os
+import signal
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.engine.tower import tower
+from benchmarks.engine.trainings import lockstep
+from benchmarks.engine.turns import Body, Gate, Side
+from benchmarks.network.machines import Machines, enter
+
+SAMPLES_A_MACHINE = 120
+"""Of a step: about 20 ms on one core."""
+
+Options = tuple[str, ...]
+"""Of `train.py fit`, as on the command line."""
+
+
+class Turn(NamedTuple):
+    """One step of a turn, on average."""
+
+    seconds: float
+    sent: float  # bytes that the first machine put on the cable
+
+
+class Alone:
+    """One machine trains, on one core."""
+
+    def __init__(self, stack: ExitStack, warm_up: int) -> None:
+        self._side = _started(stack, "one machine", partial(_train, machines=1, rank=0, options=()), warm_up)
+        self._side.receive()
+
+    def turn(self, steps: int) -> Turn:
+        return Turn(self._side.turn(steps).wall, 0.0)
+
+
+class Together:
+    """Two machines train together, each on one core of its own.
+
+    Args:
+        stack: ends the training when it is closed.
+        machines: connected.
+        folder: empty, for the run's files.
+        port: on the first machine, of which each training there needs its own.
+        warm_up: steps before the first turn.
+        options: more settings of the training.
+    """
+
+    def __init__(
+        self, stack: ExitStack, machines: Machines, folder: Path, port: int, warm_up: int, options: Options = ()
+    ) -> None:
+        self._machines = machines
+        self._sides = []
+        for rank, name in enumerate(machines.names):
+            body = partial(
+                _train_with_the_other, name=name, rank=rank, address=machines.addresses[0], port=port, folder=folder,
+                options=options,
+            )  # fmt: skip
+            self._sides.append(_started(stack, f"machine {rank}", body, warm_up))
+        for side in self._sides:  # now that both have been started, as each waits for the other
+            side.receive()
+
+    def turn(self, steps: int) -> Turn:
+        sent = self._machines.sent(0)
+        for side in self._sides:
+            side.begin(steps)
+        seconds = max(side.finish().wall for side in self._sides)
+        return Turn(seconds, (self._machines.sent(0) - sent) / steps)
+
+
+def gradient_bytes() -> int:
+    """Of a step, in fp32."""
+    return sum(parameter.numel() * 4 for parameter in tower().parameters())
+
+
+def _started(stack: ExitStack, name: str, body: Body, warm_up: int) -> Side:
+    """A side that the stack ends, however far it has come. It does not hear Ctrl-C, and so has nothing to say to it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a process starts, so it goes on
+    try:
+        return stack.push(Side(name, body, 1, warm_up))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _train_with_the_other(
+    gate: Gate, *, name: str, rank: int, address: str, port: int, folder: Path, options: Options
+) -> None:
+    enter(name)
+    os.chdir(folder)
+    os.environ |= {
+        "GLOO_SOCKET_IFNAME": "eth0", "MASTER_ADDR": address, "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": folder.name, "TORCHELASTIC_RESTART_COUNT": "0",
+        "RANK": str(rank), "GROUP_RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1",
+    }  # fmt: skip
+    _train(gate, machines=2, rank=rank, options=options)
+
+
+def _train(gate: Gate, *, machines: int, rank: int, options: Options) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    lockstep(
+        gate,
+        options=[
+            "--model", "benchmarks.engine.tower.Tower", "--data", "benchmarks.engine.tower.TowerData",
+            "--data.init_args.batch_size", str(SAMPLES_A_MACHINE * machines), "--best_checkpoint.monitor", "none",
+            "--trainer.num_nodes", str(machines), "--trainer.log_every_n_steps", "100000000",
+            "--watchdog.timeout", "3600",  # it stands still while others have their turns
+            *options,
+        ],
+    )  # fmt: skip

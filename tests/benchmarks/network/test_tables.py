@@ -1,0 +1,111 @@
+"""What is printed of two machines: measured, fitted and predicted figures, each as what it is."""
+
+import json
+import os
+
+import pytest
+from rich.console import Console
+
+from benchmarks.network import measurements
+from benchmarks.network.__main__ import main
+from benchmarks.network.prediction import Assumptions, Reported, predicted
+from benchmarks.network.step_model import Cluster, StepModel
+from benchmarks.network.tables import describe, rate, table
+
+GRADIENTS = 4_000_000
+TRUTH = StepModel(0.03, GRADIENTS)
+
+
+def printed(sheet, capsys) -> str:
+    Console(width=160).print(sheet)
+    return capsys.readouterr().out
+
+
+def rows(networks, slower_held_out=1.0):
+    """Two turns each, of a network that is as the model says, but for rows that are held out."""
+    made = []
+    for network in networks:
+        point = network.observed(0.0)
+        seconds = TRUTH.seconds(point.bandwidth) * (slower_held_out if network.held_out else 1)
+        made.append({**network._asdict(), "seconds": [seconds, seconds], "sent": [GRADIENTS * 1.01] * 2})
+    return made
+
+
+def test_what_the_model_predicts_is_held_against_what_it_has_not_seen(capsys):
+    measured = rows(measurements.BANDWIDTHS)
+    result = measurements.result("bandwidth", [0.03, 0.03], measured, GRADIENTS)
+    assert result["model"]["compute"] == pytest.approx(0.03) and result["model"]["bytes"] == pytest.approx(GRADIENTS)
+    assert result["goals"][0]["met"] and result["goals"][0]["found"] < 1e-6
+    assert result["sent_over_ring"] == pytest.approx(1.01)
+    free, *_, slow = result["rows"]
+    assert free["efficiency"] == pytest.approx([1, 1]) and slow["efficiency"] == pytest.approx([0.03 / 0.35] * 2)
+    assert slow["efficiency_bounds"] == pytest.approx((0.03 / 0.35, 0.03 / 0.33))
+    said = printed(table(result), capsys)
+    assert "t = 30.0 ms + 4.00 MB / bandwidth" in said and "no limit" in said and "1.010 times" in said
+    assert said.count("*") >= 3 and "met" in said
+
+
+def test_a_model_that_is_off_is_shown_as_off(capsys):
+    result = measurements.result("bandwidth", [0.03] * 2, rows(measurements.BANDWIDTHS, 1.25), GRADIENTS)
+    assert result["goals"] == [{"text": result["goals"][0]["text"], "found": pytest.approx(0.2), "met": False}]
+    assert "missed" in printed(table(result), capsys) and result["rows"][0]["model_error"] == pytest.approx(0)
+
+
+def test_delays_have_a_column_and_a_term(capsys):
+    truth = StepModel(0.03, GRADIENTS, 6.0)
+    made = [
+        {**network._asdict(), "seconds": [truth.seconds(network.bandwidth, network.delay)], "sent": [GRADIENTS]}
+        for network in measurements.DELAYS
+    ]
+    result = measurements.result("delay", [0.03], made, GRADIENTS)
+    assert result["model"]["waits"] == pytest.approx(6)
+    said = printed(table(result), capsys)
+    assert "6.0 x delay" in said and "one way ms" in said
+
+
+def test_every_row_of_settings_is_shown_beside_the_first(capsys):
+    sides = [("plain", [0.2, 0.2], 4e6), ("half", [0.1, 0.1], 2e6)]
+    result = {
+        "name": "settings", "bandwidth": 200e6, "gradient_bytes": GRADIENTS, "goals": [],
+        "rows": [{"name": name, "seconds": seconds, "sent": [sent]} for name, seconds, sent in sides],
+    }  # fmt: skip
+    said = printed(table(result), capsys)
+    assert "200 Mbit/s" in said and "2.00 (2.00 to 2.00)" in said
+
+
+def test_predictions_are_the_arithmetic_and_say_that_they_are(capsys):
+    from benchmarks.network import prediction
+
+    assumed = Assumptions(compute=1.0, gradients=(1e9,), inside=100e9, between=(10e9,))
+    result = predicted(assumed, [Reported(2, 4, "1.78x")])
+    cell = result["rows"][0]["cells"][0]
+    assert cell["low"] == Cluster(2, 4, 100e9, 10e9).speedup(1.0, 1e9) == pytest.approx(8 / 1.92)
+    assert cell["high"] == pytest.approx(8 / (1.92 - 2 / 3))
+    said = printed(prediction.table(result), capsys)
+    assert "PREDICTED" in said and "1.78x" in said and "4.17 to 6.38" in said
+    assert "1,000 MB" in said and "assumed" in said and "100 Gbit/s" in said
+
+
+def test_the_sizes_that_the_guides_speak_of_are_predicted():
+    sizes = {(row["nodes"], row["nodes"] * row["gpus"]) for row in predicted(Assumptions())["rows"]}
+    assert {gpus for _, gpus in sizes} >= {4, 8, 16} and {nodes for nodes, _ in sizes} >= {1, 2, 4}
+
+
+def test_another_cluster_can_be_asked_for(tmp_path, capsys):
+    kept = tmp_path / "kept.json"
+    given = ["--step", "0.5", "--gradients", "100", "--inside", "400", "--between", "25", "--between", "1"]
+    main(["--only", "predicted", *given, "--json", str(kept)])
+    assumed = json.loads(kept.read_text())["comparisons"][0]["assumptions"]
+    assert assumed == {"compute": 0.5, "gradients": [100e6], "inside": 400e9, "between": [25e9, 1e9]}
+    assert "a step of 0.5 s" in capsys.readouterr().out
+
+
+def test_without_root_it_says_so_and_ends(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SystemExit, match="not measured: .* root .* --only predicted"):
+        main(["--only", "bandwidth"])
+
+
+def test_words_for_rates_and_models():
+    assert [rate(figure) for figure in (None, 1e10, 2.5e8)] == ["no limit", "10 Gbit/s", "250 Mbit/s"]
+    assert describe(StepModel(0.0421, 3.9e6)) == "t = 42.1 ms + 3.90 MB / bandwidth"
