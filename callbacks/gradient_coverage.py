@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from engine.faults import AgreedFailure
 from engine.gather import gathered
+from engine.gradient_mean import mean_in, sent_format
 
 log = logging.getLogger("lockstep")
 
@@ -95,8 +96,12 @@ class GradientCoverage(Callback):
 
 def _average(ddp: DistributedDataParallel) -> None:
     """What DDP's reducer does with the gradients: their mean over the processes, missing ones as zeros."""
+    sent_as = sent_format(ddp)
     for name, parameter in ddp.module.named_parameters():
         if parameter.requires_grad and name not in ddp.parameters_to_ignore:
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            if sent_as is not None:
+                parameter.grad = mean_in(sent_as, gradient, ddp.process_group).wait()
+                continue
             parameter.grad = gradient / ddp.process_group.size()
             torch.distributed.all_reduce(parameter.grad, group=ddp.process_group)

@@ -12,6 +12,7 @@ from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.example_log import ExampleLog
 from callbacks.finite_guard import FiniteGuard
 from callbacks.gradient_coverage import GradientCoverage
+from callbacks.gradient_exchange import GradientExchange
 from callbacks.last_checkpoint import LastCheckpoint
 from callbacks.metrics_endpoint import MetricsEndpoint
 from callbacks.mlflow_record import MLflowSettings
@@ -64,6 +65,7 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_lightning_class_args(Throughput, "throughput")
     parser.add_lightning_class_args(Stragglers, "stragglers")
     parser.add_lightning_class_args(FiniteGuard, "finite_guard")
+    parser.add_lightning_class_args(GradientExchange, "gradients")
     parser.add_lightning_class_args(GradientCoverage, "gradient_coverage")
     parser.add_lightning_class_args(ReplicaParity, "replica_parity")
     parser.add_lightning_class_args(Preemption, "preemption")
