@@ -1,7 +1,7 @@
 """Two machines that train together: steps against the bandwidth and the delay between them, and what follows for GPUs.
 
-  bandwidth  the engine on two machines of one core: step, efficiency, bytes sent; t = compute + bytes / bandwidth,
-             fitted to some bandwidths and held against others
+  bandwidth  the engine on two machines of one core: step, efficiency, bytes sent; t = compute + bytes / bandwidth, less
+             what computing hides, fitted to some bandwidths and held against others
   delay      the same with a delay, of which the model counts how often a step waits for it
   settings   DDP's settings for slow networks: compression of the gradients, buckets, static graph
   predicted  no measurement: the arithmetic for 4, 8 and 16 GPUs and 2 and 4 nodes beside what the guides report

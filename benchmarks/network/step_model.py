@@ -68,23 +68,37 @@ class Observed(NamedTuple):
 
 
 class StepModel(NamedTuple):
-    """t = compute + 8 bytes / bandwidth + waits x delay."""
+    """t = compute + (8 bytes / bandwidth + waits x delay, as far as it is more than hidden)."""
 
-    compute: float  # seconds that the network does not change
-    bytes: float  # that nothing hides, one way
+    compute: float  # seconds of a step that never waits for the network
+    bytes: float  # of a step, one way
     waits: float = 0.0  # times that a step waits for something to come from the other end
+    hidden: float = 0.0  # seconds of the communication during which the step computes as well
 
     def seconds(self, bandwidth: float = math.inf, delay: float = 0.0) -> float:
         """Of a step on a network of so many bits a second and seconds one way."""
-        return self.compute + 8 * self.bytes / bandwidth + self.waits * delay
+        return self.compute + max(0.0, 8 * self.bytes / bandwidth + self.waits * delay - self.hidden)
 
 
 def fit(observed: Sequence[Observed]) -> StepModel:
     """The model with the least squares of relative errors; without `waits` where all delays are the same.
 
+    What is hidden shows where there are observations of a free network and of several slow ones: the straight line
+    through the slow ones then begins lower than a step on the free one. Elsewhere it is 0, and part of `compute`.
+
     Raises:
         ValueError: too few different bandwidths or delays to tell the model's numbers apart.
     """
+    free = [point.seconds for point in observed if math.isinf(point.bandwidth) and not point.delay]
+    slow = [point for point in observed if not math.isinf(point.bandwidth)]
+    if free and len({point.bandwidth for point in slow}) > 1:
+        line, compute = _line(slow), float(np.mean(free))
+        if line.compute < compute:
+            return line._replace(compute=compute, hidden=compute - line.compute)
+    return _line(observed)
+
+
+def _line(observed: Sequence[Observed]) -> StepModel:
     bandwidths, delays = ({getattr(point, name) for point in observed} for name in ("bandwidth", "delay"))
     unknown = 3 if len(delays) > 1 else 2
     rows = [[1.0, 8 / point.bandwidth, point.delay][:unknown] for point in observed]

@@ -30,8 +30,12 @@ def rate(bandwidth: float | None) -> str:
 
 def describe(model: StepModel) -> str:
     """The model as a formula."""
-    waits = f" + {model.waits:.1f} x delay" if model.waits else ""
-    return f"t = {1e3 * model.compute:.1f} ms + {model.bytes / 1e6:.2f} MB / bandwidth{waits}"
+    network = f"{model.bytes / 1e6:.2f} MB / bandwidth"
+    if model.waits:
+        network += f" + {model.waits:.1f} x delay"
+    if model.hidden:
+        network = f"({network} - {1e3 * model.hidden:.1f} ms hidden, at least 0)"
+    return f"t = {1e3 * model.compute:.1f} ms + {network}"
 
 
 def _networks(result: dict[str, Any]) -> Table:

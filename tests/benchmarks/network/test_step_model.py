@@ -73,6 +73,22 @@ def test_a_fit_finds_what_made_the_observations(compute, size, waits):
     assert found.bytes == pytest.approx(size, rel=1e-4, abs=1)
 
 
+@settings(deadline=None)
+@given(st.floats(1e-2, 1), st.floats(1e6, 1e8), st.floats(0, 1))
+def test_a_fit_finds_what_is_hidden(compute, size, share):
+    """Where the slow networks are slow enough to show it."""
+    truth = StepModel(compute, size, hidden=share * min(compute, 8 * size / 1e9))
+    found = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (math.inf, 1e9, 3e8, 1e8)])
+    assert found == pytest.approx(truth, rel=1e-4, abs=1e-6)
+    for bandwidth in (1e10, 5e8, 5e7):
+        assert found.seconds(bandwidth) == pytest.approx(truth.seconds(bandwidth), rel=1e-4)
+
+
+def test_the_model_is_the_step_with_a_share_hidden():
+    assert StepModel(0.03, 5e6, hidden=0.02).seconds(1e9) == pytest.approx(step_seconds(0.03, 0.04, 2 / 3))
+    assert StepModel(0.03, 5e6, hidden=0.02).seconds(1e10) == 0.03
+
+
 def test_a_fit_with_one_delay_has_no_waits():
     truth = StepModel(0.05, 4e6)
     found = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (1e9, 1e8)])
@@ -81,7 +97,7 @@ def test_a_fit_with_one_delay_has_no_waits():
 
 def test_a_fit_minds_relative_errors():
     """A tenth of a short step counts as much as a tenth of a long one: the middle is not left to the longest."""
-    points = [Observed(0.011, math.inf), Observed(0.009, 1e15), Observed(1.0, 1e6)]
+    points = [Observed(0.011, 1e15), Observed(0.009, 1e15), Observed(1.0, 1e6)]
     assert fit(points).compute == pytest.approx(0.01, rel=0.02)
 
 

@@ -37,7 +37,8 @@ def test_what_the_model_predicts_is_held_against_what_it_has_not_seen(capsys):
     assert result["model"]["compute"] == pytest.approx(0.03) and result["model"]["bytes"] == pytest.approx(GRADIENTS)
     assert result["goals"][0]["met"] and result["goals"][0]["found"] < 1e-6
     assert result["sent_over_ring"] == pytest.approx(1.01)
-    free, *_, slow = result["rows"]
+    by_bandwidth = {row["bandwidth"]: row for row in result["rows"]}
+    free, slow = by_bandwidth[None], by_bandwidth[100e6]
     assert free["efficiency"] == pytest.approx([1, 1]) and slow["efficiency"] == pytest.approx([0.03 / 0.35] * 2)
     assert slow["efficiency_bounds"] == pytest.approx((0.03 / 0.35, 0.03 / 0.33))
     said = printed(table(result), capsys)
@@ -109,3 +110,5 @@ def test_without_root_it_says_so_and_ends(monkeypatch):
 def test_words_for_rates_and_models():
     assert [rate(figure) for figure in (None, 1e10, 2.5e8)] == ["no limit", "10 Gbit/s", "250 Mbit/s"]
     assert describe(StepModel(0.0421, 3.9e6)) == "t = 42.1 ms + 3.90 MB / bandwidth"
+    said = "t = 42.1 ms + (3.90 MB / bandwidth - 8.0 ms hidden, at least 0)"
+    assert describe(StepModel(0.0421, 3.9e6, hidden=0.008)) == said
