@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure part after part, print and keep what they say.
 
     Raises:
-        SystemExit: with 1 when a part was refused, failed or was stopped, or when there is no GPU.
+        SystemExit: a part was refused, failed or was stopped, or there is no GPU.
     """
     parser = benchmark_parser("gpu", __doc__, repeats=5)
     parser.add_argument("--only", action="append", choices=PARTS, help="this part alone; may be given several times")
@@ -50,8 +50,11 @@ def main(arguments: list[str] | None = None) -> None:
     import torch
 
     if options.device == "cuda" and not torch.cuda.is_available():
-        print(f"gpu: torch {torch.__version__} finds no CUDA device: nothing is measured", flush=True)
-        raise SystemExit(0 if options.optional else 1)
+        nothing = f"gpu: torch {torch.__version__} finds no CUDA device, so nothing is measured"
+        if not options.optional:
+            raise SystemExit(nothing)
+        print(nothing)
+        return
 
     from benchmarks.device.machine import closing_line, surroundings
     from benchmarks.surroundings import write_json
@@ -64,8 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
         write_json(options.json, results, around)
     bad = [result["name"] for result in results if result["problems"]]
     if bad:
-        print(f"not all is well: {', '.join(bad)} (above)")
-        raise SystemExit(1)
+        raise SystemExit(f"gpu: not all is well, see FAILED above: {', '.join(bad)}")
 
 
 def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def _tokens(shape: tuple[int, int], vocabulary: int, device: str) -> Tensor:
 
 
 def _reference(network: _Reader, sizes: Sizes, trainable: Trainable, tokens: Tensor, device: str) -> Outcome:
-    """The same weights, as they are rounded, with attention as it is written; transformers' norms stay in float32."""
+    """The same weights, as they are rounded, with attention as it is written; norms and softmax stay in float32."""
     exact = _Reader(sizes, trainable, "64-true", device, attention="eager")
     exact.load_state_dict(network.state_dict())
     return TrainingStep(exact, lambda: exact(tokens), "fp32", device).outcome()

@@ -6,6 +6,7 @@ of its own: what breaks a CUDA context, or needs all memory, ends with it.
 """
 
 import importlib
+import os
 import time
 import traceback
 from collections.abc import Iterator
@@ -90,6 +91,8 @@ def said(part: str, setting: Setting, seconds: float) -> Iterator[Said]:
 
 
 def _serve(connection: Connection, part: str, setting: Setting) -> None:
+    if not setting.cuda:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # also for the processes that a part starts
     try:
         module: Any = importlib.import_module(f"benchmarks.device.{part}")
         for found in module.figures(setting):

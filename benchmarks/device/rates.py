@@ -7,7 +7,7 @@ from benchmarks.device.part import Row, Setting
 from benchmarks.device.peaks import peak
 from benchmarks.device.reference import Side
 
-HEADINGS = ("times the first", "TFLOP/s", "MFU", "GB of memory")
+HEADINGS = ("times the first", "TFLOP/s", "MFU", "GB above the weights")
 
 
 def rate_rows(sides: list[Side], amount: int, flops: int, setting: Setting, absent: Mapping[str, str]) -> list[Row]:

@@ -87,7 +87,7 @@ def _step(
             total = cross_entropy(states, weight[1:], batch.targets)
         return total / batch.targets.numel()
 
-    return TrainingStep(network, loss, format, device, captured)
+    return TrainingStep(network, loss, format, device, has_dropout=True, capturable=captured)
 
 
 def _reference(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Outcome:
@@ -115,7 +115,8 @@ def _sheet(model: str, sides: list[Side], failures: dict[str, str], sizes: Sizes
         if setting.cuda:
             found = busy(side.work)
             working = (1e3 * found.seconds, [min(1.0, found.seconds / each) for each in seconds], found.kernels)
-        rows.append(Row(side.name, ([1e3 * each for each in seconds], [sizes.batch / each for each in seconds], *working)))
+        milliseconds, rate = [1e3 * each for each in seconds], [sizes.batch / each for each in seconds]
+        rows.append(Row(side.name, (milliseconds, rate, *working)))
     if not setting.cuda:
         rows += [Row(name, (NEEDS_CUDA, "", "", "", "")) for name in ("eager tf32", "eager fp16", "CUDA graph")]
     return Sheet(

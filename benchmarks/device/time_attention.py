@@ -103,7 +103,7 @@ def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: d
     return Sheet(
         f"time-interval attention, forward and backward, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, "
         f"T {sizes.time_span}, {format}",
-        ("ms", "times as fast as naive", "GB moved", "GB/s", "of a copy's speed", "GB of memory"),
+        ("ms", "times as fast as naive", "GB moved", "GB/s", "of a copy's speed", "GB above the weights"),
         rows,
         failures,
     )

@@ -11,6 +11,8 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.device.clock import Work
 
 _BUFFER = 1 << 30  # far more than caches hold
+_OVERWRITE = {"copy_", "fill_", "zero_", "random_", "bernoulli_", "uniform_", "normal_", "exponential_"}
+"""Do not read what they write to."""
 
 
 class Traffic(TorchDispatchMode):
@@ -26,17 +28,19 @@ class Traffic(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        read = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, Tensor)]
-        written = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-        if not self._moves_nothing(func, read, written):
+        name, options = func._schema.name.removeprefix("aten::"), dict(kwargs or {})
+        options.pop("out", None)
+        read = _tensors((args[1:] if name in _OVERWRITE else args, options))
+        written = _tensors(result)
+        if not self._moves_nothing(func, _tensors(args), written):
             self.bytes += sum(map(_bytes, (*read, *written)))
         return result
 
     @staticmethod
-    def _moves_nothing(func: Any, read: list[Tensor], written: list[Tensor]) -> bool:
-        if "empty" in func.__name__:
+    def _moves_nothing(func: Any, given: list[Tensor], written: list[Tensor]) -> bool:
+        if "empty" in func._schema.name:
             return True
-        there = {part.untyped_storage().data_ptr() for part in read}
+        there = {part.untyped_storage().data_ptr() for part in given}
         # Also reshapes that are not declared as views.
         return not func._schema.is_mutable and any(part.untyped_storage().data_ptr() in there for part in written)
 
@@ -62,6 +66,10 @@ class Copy:
             self.target.copy_(self.source)
         if self.rest:
             self.target[: self.rest].copy_(self.source[: self.rest])
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
 def _bytes(part: Tensor) -> int:

@@ -16,13 +16,21 @@ class TrainingStep:
     Args:
         network: trains what requires a gradient.
         loss: of a forward pass.
+        has_dropout: it is switched off to compare; for others switching would only have them compiled twice.
         capturable: the optimizer keeps its count of steps on the device, as a graph needs it.
     """
 
     def __init__(
-        self, network: nn.Module, loss: Callable[[], Tensor], format: Format, device: str, capturable: bool = False
+        self,
+        network: nn.Module,
+        loss: Callable[[], Tensor],
+        format: Format,
+        device: str,
+        has_dropout: bool = False,
+        capturable: bool = False,
     ) -> None:
         self.network, self.loss, self.format, self.device = network, loss, format, device
+        self.has_dropout = has_dropout
         self.trained = [weight for weight in network.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, lr=1e-4, betas=(0.9, 0.98), capturable=capturable)
         scaled = format == "fp16"
@@ -46,12 +54,10 @@ class TrainingStep:
 
     def outcome(self) -> Outcome:
         """Without dropout; weights stay as they are."""
-        training = self.network.training
-        self.network.eval()
-        try:
-            value = self.differentiate()
-        finally:
-            self.network.train(training)
+        if self.has_dropout:
+            self.network.eval()
+        value = self.differentiate()
+        self.network.train()
         scale = self.scaler.get_scale()
         return Outcome(value.clone(), [weight.grad / scale for weight in self.trained])
 

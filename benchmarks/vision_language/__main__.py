@@ -6,50 +6,38 @@
             many tokens a second as the Trainer with a chat a row, 1.8 times as many packed; and what activation
             checkpointing costs and saves
   step      where a step's time goes: data, forward, backward, optimizer
-  device    tokens a second and MFU of a model of the sizes of SigLIP-B/16 and Qwen2.5-0.5B with random weights in bf16,
-            beside a plain torch loop, with and without torch.compile; where there is a GPU (without one only on demand,
-            with a tiny model)
   parquet   opening and reading a Parquet file of a million chats (benchmarks/vision_language/parquet.py); its figures
             go to a file of their own, beside that of --json
 
 Each side runs in a process of its own, and the sides take turns. Ratios of CPU time hold on a busy machine too, wall
-time only on a quiet one.
+time only on a quiet one. On a GPU: benchmarks/gpu.py.
 """
 
 from benchmarks.command_line import benchmark_parser
 
-NAMES = ("packing", "trainers", "step", "device", "parquet")
+NAMES = ("packing", "trainers", "step", "parquet")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, print the tables."""
     parser = benchmark_parser("vision_language", __doc__, repeats=5)
     parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
-    parser.add_argument(
-        "--peak-tflops", type=float, metavar="X", help="what the GPU can do in bf16, dense; by default looked up"
-    )
     options = parser.parse_args(arguments)
 
     # Imported only now, so that --help and wrong options need not wait for torch.
-    import torch
-
     from benchmarks.surroundings import closing_line, console, surroundings, write_json
-    from benchmarks.vision_language import device, packing, parquet, step_parts, trainers
+    from benchmarks.vision_language import packing, parquet, step_parts, trainers
 
-    chosen = options.only or [name for name in NAMES if name != "device" or torch.cuda.is_available()]
     out, around, results = console(), surroundings(options.repeats), []
-    for name in chosen:
+    for name in options.only or NAMES:
         out.print(f"measuring {name} ...", highlight=False)
         parts = {"packing": packing, "trainers": trainers, "step": step_parts}
         if name in parts:
             results.append(parts[name].figures(options.repeats))
             out.print(parts[name].table(results[-1]))
-        elif name == "parquet":
+        else:
             beside = ["--json", str(options.json.with_suffix(".parquet.json"))] if options.json else []
             parquet.main(["--repeats", str(options.repeats), *beside])
-        else:
-            results.append(device.figures(options.repeats, options.peak_tflops))
-            out.print(device.table(results[-1]))
     out.print(closing_line(around), highlight=False)
     if options.json:
         write_json(options.json, results, around)

@@ -1,0 +1,137 @@
+"""The command: alone, on a machine that lacks what only the rest of the project needs, and what its exit code says."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks import gpu
+from benchmarks.device import part as parts
+from benchmarks.device.part import Check, Failure, Row, Setting, Sheet, said
+from tests.conftest import REPOSITORY
+
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        lacking = name.split(".")[0] in {lacking}
+        return None if lacking else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Without
+"""
+
+
+def test_a_part_alone_as_a_file(tmp_path):
+    """As it is started on a machine of a GPU, from another folder, in processes of its own."""
+    file = tmp_path / "figures.json"
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "benchmarks" / "gpu.py"), "--device", "cpu", "--tiny", "--only", "ceilings",
+         "--repeats", "2", "--json", str(file)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=150,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "product in bf16" in done.stdout and "needs CUDA" in done.stdout and "commit" in done.stdout
+    found = json.loads(file.read_text())
+    (part,) = found["comparisons"]
+    assert part["name"] == "ceilings" and part["problems"] == [] and len(part["sheets"][0]["rows"][0]["GB/s"]) == 2
+    assert found["torch"] == torch.__version__ and found["repeats"] == 2
+
+
+def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
+    named = [f"benchmarks.device.{part}" for part in gpu.PARTS if part != "training"]  # which is the Trainer's
+    named += ["benchmarks.gpu", "benchmarks.device.sheets", "benchmarks.device.machine"]
+    lines = [f"import {name}" for name in named]
+    lines.append("print(sorted({'lightning', 'pytorch_lightning'} & set(sys.modules)))")
+    lacking = "{'jsonargparse', 'rich', 'polars'}"
+    program = WITHOUT.replace("{lacking}", lacking) + "\n".join(lines)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_the_training_needs_neither_jsonargparse_nor_polars():
+    """Lightning itself looks whether rich is installed, so its absence cannot be played here."""
+    program = WITHOUT.replace("{lacking}", "{'jsonargparse', 'polars'}") + "import benchmarks.device.training"
+    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, timeout=120, check=True)
+
+
+@pytest.fixture
+def says(monkeypatch):
+    """What the parts say, instead of measuring."""
+
+    def set_to(**found):
+        monkeypatch.setattr(gpu, "said", lambda part, setting, seconds: iter(found.get(part, [])))
+
+    return set_to
+
+
+TINY = ["--device", "cpu", "--tiny"]
+
+
+def test_a_wrong_figure_a_failed_row_and_a_failed_part_are_said(says, capsys):
+    sheet = Sheet("products", ("ms",), [Row("one", ([1.0, 2.0],))], {"two": "no memory"})
+    says(
+        ceilings=[[Check("product", 1e-7, 1e-5)], sheet],
+        recommender=[[Check("SASRec", float("nan"), 1e-5)]],
+        training=[Failure("no loader")],
+    )
+    with pytest.raises(SystemExit) as ended:
+        gpu.main(TINY)
+    said = capsys.readouterr().out
+    assert "FAILED ceilings: two: no memory" in said and "1.50 (1.00 to 2.00)" in said
+    assert "FAILED recommender: SASRec is wrong" in said and "FAILED training: no loader" in said
+    assert ended.value.code == "gpu: not all is well, see FAILED above: ceilings, recommender, training"
+
+
+def test_all_well_ends_with_0(says):
+    says(ceilings=[[Check("product", 1e-7, 1e-5)]])
+    gpu.main([*TINY, "--only", "ceilings"])
+
+
+def test_without_a_gpu_nothing_is_measured(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="finds no CUDA device"):
+        gpu.main([])
+    gpu.main(["--optional"])
+    assert "nothing is measured" in capsys.readouterr().out
+
+
+def test_large_sizes_are_not_for_a_cpu(capsys):
+    with pytest.raises(SystemExit):
+        gpu.main(["--device", "cpu"])
+    assert "needs --tiny" in capsys.readouterr().err
+
+
+def test_a_part_that_takes_too_long_is_stopped():
+    (found,) = said("ceilings", Setting("cpu", tiny=True, repeats=2), seconds=0.0)
+    assert isinstance(found, Failure) and "stopped" in found.error
+
+
+def test_a_part_that_cannot_be_imported_says_so():
+    (found,) = said("no_such_part", Setting("cpu", tiny=True, repeats=2), seconds=100)
+    assert isinstance(found, Failure) and "no_such_part" in found.error
+
+
+def test_after_a_failed_check_no_sheet_is_asked_for(monkeypatch):
+    class Wrong:
+        @staticmethod
+        def figures(setting):
+            yield [Check("it", 1.0, 1e-5)]
+            raise AssertionError("measured all the same")
+
+    class Line:
+        sent = []
+
+        def send(self, found):
+            self.sent.append(found)
+
+    monkeypatch.setattr(parts.importlib, "import_module", lambda name: Wrong)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    parts._serve(Line(), "it", Setting("cpu", tiny=True, repeats=2))
+    assert Line.sent == [[Check("it", 1.0, 1e-5)], None]

@@ -1,0 +1,87 @@
+"""Every part runs on the CPU with tiny sizes, and gives figures only of what agrees with float64."""
+
+import importlib
+import math
+
+import pytest
+import torch
+
+from benchmarks import gpu
+from benchmarks.device import recommender, time_attention
+from benchmarks.device.part import NEEDS_CUDA, Setting, Sheet
+from benchmarks.device.reference import Outcome
+
+TINY = Setting("cpu", tiny=True, repeats=2, compiled=False, peak_tflops=1.0)
+
+
+@pytest.mark.parametrize("part", [part for part in gpu.PARTS if part != "training"])
+def test_a_part_checks_first_and_measures_then(part):
+    found = list(importlib.import_module(f"benchmarks.device.{part}").figures(TINY))
+    assert isinstance(found[0], list) and found[0]
+    assert all(check.passed for checks in found if isinstance(checks, list) for check in checks)
+    sheets = [sheet for sheet in found if isinstance(sheet, Sheet)]
+    assert sheets and all(not sheet.failures for sheet in sheets)
+    for row in (row for sheet in sheets for row in sheet.rows):
+        if row.cells[0] == NEEDS_CUDA:
+            assert not any(isinstance(cell, (list, float)) for cell in row.cells)
+            continue
+        assert len(row.cells[0]) == TINY.repeats and min(row.cells[0]) > 0
+    if part != "ceilings":
+        assert any(NEEDS_CUDA in row.cells for sheet in sheets for row in sheet.rows)
+
+
+def test_the_share_of_the_peak_is_of_the_counted_operations():
+    sheet = list(importlib.import_module("benchmarks.device.vision_transformer").figures(TINY))[1]
+    bf16 = next(row for row in sheet.rows if row.name == "bf16")
+    figures = dict(zip(sheet.headings, bf16.cells, strict=True))
+    # Of 1 TFLOP/s at best.
+    assert figures["MFU"] == pytest.approx(figures["TFLOP/s"])
+    # 6 operations a weight and image token, and attention: most of the tiny network's are its blocks' 24,576 weights.
+    images = figures["images/s"][0]
+    assert figures["TFLOP/s"][0] * 1e12 / images == pytest.approx(6 * 24_576 * 16, rel=0.1)
+
+
+def test_a_wrong_attention_has_no_figure(monkeypatch):
+    monkeypatch.setattr(time_attention.TimeIntervalAttention, "attend", staticmethod(_without_mask))
+    checks = next(time_attention.figures(TINY))
+    passed = {check.name: check.passed for check in checks}
+    assert passed["naive fp32"] and not passed["ours fp32"] and not passed["ours bf16"]
+
+
+def _without_mask(query, key, value, dropout, relations):
+    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+
+
+def test_a_form_that_cannot_run_is_named_and_the_others_are_measured(monkeypatch):
+    def broken(*arguments):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(recommender, "linear_cross_entropy", broken)
+    monkeypatch.setattr(recommender, "CapturedStep", lambda step: step)  # which a CPU cannot capture
+    step = recommender._step
+
+    def captured(*arguments, **options):
+        return step(*arguments, **options, captured=arguments[2] == "bf16")
+
+    monkeypatch.setattr(recommender, "_step", captured)
+    sheet = [found for found in recommender.figures(TINY) if isinstance(found, Sheet)][0]
+    assert list(sheet.failures) == ["eager bf16"] and "no such kernel" in sheet.failures["eager bf16"]
+    assert [row.name for row in sheet.rows if isinstance(row.cells[0], list)] == ["eager fp32"]
+
+
+def test_the_loss_of_a_graph_is_the_projects_loss():
+    """A graph cannot look for padding, so it has the inner function of the loss; the batch has no padding."""
+    from copy import deepcopy
+
+    from benchmarks.device.histories import TINY as SIZES
+    from benchmarks.device.histories import full_batch
+
+    torch.manual_seed(1)
+    encoder = recommender.SequenceEncoder(SIZES.num_items, SIZES.length, SIZES.hidden_size)
+    batch = full_batch(SIZES, "cpu")
+    assert (batch.targets > 0).all() and (batch.history.times.diff(dim=1) > 0).all()
+    outcomes: list[Outcome] = [
+        recommender._step(deepcopy(encoder), batch, "fp32", "cpu", captured=captured).outcome()
+        for captured in (False, True)
+    ]
+    assert float(outcomes[0].value) == float(outcomes[1].value)
