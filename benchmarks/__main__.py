@@ -35,6 +35,7 @@ BENCHMARKS = {
     "document_qa": Benchmark("ingestion and retrieval of documents", 6, ("--pages", "1000")),
     "gpu": Benchmark("a GPU's tokens a second, MFU, share of its memory's speed, formats, compiling, launches", 8,
                      ("--optional",)),
+    "packages": Benchmark("SASRec of RecBole and of RecTools, installed apart, beside ours", 7, ("--installed",)),
 }  # fmt: skip
 
 

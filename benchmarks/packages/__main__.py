@@ -24,25 +24,34 @@ def main(arguments: list[str] | None = None) -> None:
                         help="this package alone, recbole or rectools")  # fmt: skip
     parser.add_argument("--users", type=int, default=1024, metavar="N", help="of the interactions (default: 1024)")
     parser.add_argument("--environments", type=Path, metavar="FOLDER", help="where the packages are installed")
+    parser.add_argument("--installed", action="store_true",
+                        help="install nothing; where no package is installed, say so and end")  # fmt: skip
     options = parser.parse_args(arguments)
 
     # Imported only now, so that --help and wrong options need not wait for torch.
-    from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled
+    from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
     from benchmarks.packages.parts import PARTS, Started
     from benchmarks.packages.report import table
     from benchmarks.packages.sides import SIDES
     from benchmarks.surroundings import closing_line, console, goals_reached, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
+    environments = (options.environments or ENVIRONMENTS).absolute()
     started: Started = {}
     for side in SIDES:
         if side.package and options.package and side.package not in options.package:
             continue
+        if side.package and options.installed and python_of(side.package, environments) is None:
+            print(f"left out: {side.package} is not installed in {environments}", file=sys.stderr)
+            continue
         try:
-            started[side] = side.command((options.environments or ENVIRONMENTS).absolute())
+            started[side] = side.command(environments)
         except NotInstalled as error:
             print(f"left out: {error}", file=sys.stderr)
     peers = [side for side in started if side.package]
+    if not peers and options.installed:
+        out.print("no package is installed; `python -m benchmarks packages` installs them", highlight=False)
+        return
     if not peers:
         raise SystemExit("no package could be installed: there is nothing to compare with")
 

@@ -78,7 +78,8 @@ class Driver:
         if not line:
             code = self._process.wait()
             said = "\n".join(self._output.read_text(errors="replace").splitlines()[-_LINES:])
-            raise DriverFailed(f"the driver of {self.command.name} ended with exit code {code}; its last words:\n{said}")
+            name = self.command.name
+            raise DriverFailed(f"the driver of {name} ended with exit code {code}; its last words:\n{said}")
         try:
             return json.loads(line)
         except ValueError as error:

@@ -64,7 +64,8 @@ def made(package: str, folder: Path) -> Path:
 
 def own_variables(**more: str) -> dict[str, str]:
     """Of a process in an environment of its own: nothing of this project's is on its path. One thread."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
     return kept | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONNOUSERSITE": "1"} | more
 
 

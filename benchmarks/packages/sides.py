@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.packages.conversation import Command
 from benchmarks.packages.environments import made, own_variables
 
-_DRIVERS = Path(__file__).with_name("drivers")
+DRIVERS = Path(__file__).with_name("drivers")
 _ROOT = Path(__file__).resolve().parents[2]
 
 SETTINGS: dict[str, Any] = {
@@ -50,7 +50,7 @@ class Side:
         Raises:
             NotInstalled: that failed.
         """
-        script = _DRIVERS / self.script
+        script = DRIVERS / self.script
         if self.package is None:
             # The temporary folder of the driver is its working directory, the code is this project's.
             variables = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

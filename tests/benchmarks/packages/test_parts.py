@@ -1,0 +1,94 @@
+"""The parts and their tables with drivers that only pretend, then ours and the packages themselves on small data."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from benchmarks.packages import __main__ as door
+from benchmarks.packages import sides
+from benchmarks.packages.conversation import Driver
+from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
+from benchmarks.packages.interactions import rows_of_epoch, write_ring
+from benchmarks.packages.parts import PARTS
+from benchmarks.packages.report import rates, table
+from benchmarks.packages.sides import SETTINGS, SIDES
+from benchmarks.recommender.movielens_like import movielens_like
+from tests.benchmarks.packages.stand_in import BREAKS, WORKS, command
+
+RECBOLE, RECTOOLS, OURS = SIDES
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_has_every_side_s_figures_and_leaves_out_one_that_breaks(part, tmp_path):
+    started = {
+        RECBOLE: command(tmp_path, "RecBole", WORKS),
+        RECTOOLS: command(tmp_path, "RecTools", BREAKS),
+        OURS: command(tmp_path, "ours", WORKS),
+    }
+    result = PARTS[part](started, 2, 20)
+    assert [side["name"] for side in result["sides"]] == ["RecBole", "ours"]
+    assert list(result["failed"]) == ["RecTools"] and "the package is broken" in result["failed"]["RecTools"]
+    assert all(len(side["turns"]) == (1 if part == "learn" else 2) for side in result["sides"])
+    out = StringIO()
+    Console(file=out, width=140).print(table(result))
+    assert "RecBole 1.2.3" in out.getvalue() and ("x " in out.getvalue() or part == "learn")
+
+
+def test_rates_are_of_cpu_seconds():
+    turns = [{"targets": 10.0, "cpu": 2.0, "wall": 9.0}, {"targets": 9.0, "cpu": 3.0, "wall": 9.0}]
+    assert rates({"turns": turns}, "targets") == [5.0, 3.0]
+
+
+def test_rows_of_an_epoch_are_what_a_loop_counts():
+    offsets = movielens_like(50).offsets
+    trained = [range(end - start - 2) for start, end in zip(offsets, offsets[1:])]
+    prefixes = sum(1 for events in trained for target in events if target > 0)
+    targets = sum(len(events[1:][-30:]) for events in trained)
+    assert rows_of_epoch(True, 30, 50) == (prefixes, prefixes)
+    assert rows_of_epoch(False, 30, 50) == (50, targets)
+
+
+def test_without_any_package_there_is_nothing_to_compare(monkeypatch, capsys):
+    def refuse(package, folder):
+        raise NotInstalled(f"{package} could not be installed: no network")
+
+    monkeypatch.setattr(sides, "made", refuse)
+    with pytest.raises(SystemExit, match="no package could be installed"):
+        door.main([])
+    assert capsys.readouterr().err.count("no network") == 2
+
+
+def test_where_nothing_is_to_be_installed_nothing_is(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sides, "made", lambda package, folder: pytest.fail("installs"))
+    door.main(["--installed", "--environments", str(tmp_path)])
+    said = capsys.readouterr()
+    assert "no package is installed" in said.out and "recbole is not installed" in said.err
+
+
+def test_with_one_package_the_other_is_left_out(monkeypatch, capsys, tmp_path):
+    def only_recbole(side, environments):
+        if side is RECTOOLS:
+            raise NotInstalled("rectools could not be installed: no network")
+        return command(tmp_path, side.name, WORKS)
+
+    monkeypatch.setattr(sides.Side, "command", only_recbole)
+    door.main(["--only", "learn", "--json", str(tmp_path / "figures.json")])
+    said = capsys.readouterr()
+    assert "RecBole 1.2.3" in said.out and "RecTools" not in said.out and "left out: rectools" in said.err
+    assert '"ndcg": 0.95' in (tmp_path / "figures.json").read_text()
+
+
+@pytest.mark.parametrize("side", SIDES, ids=lambda side: side.name)
+def test_a_driver_trains_on_the_targets_that_it_counts(side, tmp_path):
+    if side.package and python_of(side.package, ENVIRONMENTS) is None:
+        pytest.skip(f"no environment of {side.package}: `python -m benchmarks packages` makes it")
+    (tmp_path / "work").mkdir()
+    ring = write_ring(tmp_path, num_users=256, length=20)
+    settings = {**SETTINGS, "work": "train", "interactions": str(ring), "length": 12}
+    with Driver(side.command(ENVIRONMENTS), settings, tmp_path / "work") as driver:
+        turn = driver.turn(2)
+    # Of 20 events 18 are trained on, and the first one is no target.
+    assert (turn["rows"], turn["targets"]) == (256, 256 if side.prefixes else 256 * 12)
