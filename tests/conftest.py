@@ -17,6 +17,7 @@ import pytest
 os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+DISTRIBUTED = "distributed"
 
 # A small marketplace: a run of it takes seconds.
 TINY = [
@@ -31,6 +32,25 @@ TINY = [
     "--trainer.enable_progress_bar", "false",
     "--trainer.accelerator", "cpu",
 ]  # fmt: skip
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of the half with several processes only its own files are imported, by each of the tests' processes."""
+    if config.option.markexpr == DISTRIBUTED and collection_path.suffix == ".py":
+        return True if f"mark.{DISTRIBUTED}" not in collection_path.read_text(encoding="utf-8") else None
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files of those that may take longest come first: none is left over when all others are done."""
+    limits: dict[Path, float] = {}
+    for item in items:
+        if item.get_closest_marker(DISTRIBUTED) and f"mark.{DISTRIBUTED}" not in item.path.read_text(encoding="utf-8"):
+            raise pytest.UsageError(f"{item.path}: write pytest.mark.{DISTRIBUTED} out, or `make test` passes it over")
+        limit = item.get_closest_marker("timeout")
+        limits[item.path] = max(limits.get(item.path, 0.0), limit.args[0] if limit else 0.0)
+    items.sort(key=lambda item: -limits[item.path])
 
 
 class Run:

@@ -5,6 +5,7 @@ for each: `{"arguments": [...], "environment": {...}, "folder": "...", "output":
 `{"started": pid}` and, when a child has ended, `{"ended": pid, "code": exit code, negative for a signal}`.
 """
 
+import gc
 import json
 import os
 import select
@@ -56,9 +57,18 @@ def become(request: dict[str, Any]) -> None:
     sys.argv = [str(Path(__file__).resolve().parents[2] / "train.py"), *request["arguments"]]
 
 
+def preload() -> None:
+    """What runs import later on, in every one of them. Nothing that starts threads: a fork does not have them."""
+    import torch.utils.tensorboard  # noqa: F401
+    import transformers.models.qwen2.modeling_qwen2  # noqa: F401
+
+    gc.freeze()  # a child's collections leave alone what it shares with this process
+
+
 if __name__ == "__main__":
     from commands.cli import main
 
+    preload()
     request = serve()
     if request is not None:
         become(request)
