@@ -27,7 +27,7 @@ BENCHMARKS = {
                         ("--rows", "1000000", "5000000")),
     "engine": Benchmark("what the guards cost, what a second process brings, how long a checkpoint stalls", 9,
                         ("--only", "share", "--only", "scaling", "--repeats", "3")),
-    "network": Benchmark("two machines that train together, by bandwidth and delay; what follows for GPUs", 7,
+    "network": Benchmark("two machines that train together, by bandwidth and delay; what follows for GPUs", 5,
                          ("--repeats", "3")),
     "temporal": Benchmark("what a sample of the temporal family costs", 2),
     "vision_language": Benchmark("tokens a second packed and not, beside Hugging Face's Trainer and Accelerate", 8,
