@@ -14,11 +14,14 @@ if __name__ == "__main__":
 
     if nothing_to_do(sys.argv[1:]):
         sys.exit()
-    if sys.argv[1:2] == ["doctor"]:  # it must be able to say what is wrong with torch or lightning
-        from commands.doctor.command import main
-    elif sys.argv[1:2] == ["report"]:  # it only reads files: no reason to wait for torch
-        from commands.report.command import main
-    else:
-        from commands.cli import main
+    from commands.swift_imports import swift_imports
+
+    with swift_imports():
+        if sys.argv[1:2] == ["doctor"]:  # it must be able to say what is wrong with torch or lightning
+            from commands.doctor.command import main
+        elif sys.argv[1:2] == ["report"]:  # it only reads files: no reason to wait for torch
+            from commands.report.command import main
+        else:
+            from commands.cli import main
 
     main()

@@ -1,6 +1,8 @@
-"""Imports torchmetrics, which lightning does in any case, without what nobody here uses. To be imported first."""
+"""Imports torchmetrics and lightning without what nobody here uses. To be imported before them."""
 
 import lightning_utilities.core.imports as requirements
+
+from commands.compiler_on_demand import import_without_compiler, optimizers_without_compiler
 
 _UNUSED = ("transformers", "scipy", "matplotlib", "PIL", "regex")
 
@@ -17,3 +19,5 @@ def _import_torchmetrics_alone() -> None:
 
 
 _import_torchmetrics_alone()
+import_without_compiler("lightning.pytorch")
+optimizers_without_compiler()

@@ -1,6 +1,7 @@
 """The norm of a step's gradient, the same number on every process."""
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -54,8 +55,5 @@ def _of_shards(gradients: dict[str, list[Tensor]], model: Any) -> dict[str, Tens
 
 
 def _is_sharded(model: nn.Module) -> bool:
-    if not torch.distributed.is_available():  # such builds of torch have no FSDP to import
-        return False
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
-    return isinstance(model, FullyShardedDataParallel)
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # the import takes a second; without it nobody has sharded
+    return fsdp is not None and isinstance(model, fsdp.FullyShardedDataParallel)

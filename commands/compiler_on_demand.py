@@ -1,0 +1,110 @@
+"""torch's compiler is imported when something is compiled. It takes as long as torch itself, and 70 MiB a process.
+
+Two ask for it (torch._dynamo) where nothing is compiled: lightning, for a class to compare modules with, and torch's
+optimizers, which mark their functions as none to be compiled. Both get by without as long as nobody has imported it;
+from then on everything is as torch and lightning have it. A version of them that asks for more gets the compiler.
+"""
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim import optimizer as torch_optimizer
+
+_COMPILER = "torch._dynamo"
+
+
+def import_without_compiler(name: str) -> None:
+    """Imports a module and leaves the compiler out, if the module makes do with what `_StandIn` has."""
+    try:
+        with _stand_in():
+            importlib.import_module(name)
+    except ImportError:  # of one of the compiler's submodules, say
+        importlib.import_module(name)
+
+
+def optimizers_without_compiler() -> None:
+    """Those of torch.optim, in this process."""
+    for kind in [one for one in vars(torch.optim).values() if isinstance(one, type) and issubclass(one, Optimizer)]:
+        for name, method in list(vars(kind).items()):
+            code = getattr(method, "__code__", None)
+            if code is _NOT_COMPILED:
+                setattr(kind, name, _unless_imported(method, method.__wrapped__))
+            elif code is _GRAPH_ENDS:
+                setattr(kind, name, _unless_imported(method, _grad_if_differentiable(method.__wrapped__)))
+
+
+# The code that all functions which torch has decorated so have in common.
+_NOT_COMPILED = torch._disable_dynamo(lambda: None).__code__
+_GRAPH_ENDS = torch_optimizer._use_grad_for_differentiable(lambda: None).__code__
+
+
+def _unless_imported(marked: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(marked)
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        return (marked if _COMPILER in sys.modules else plain)(*args, **kwargs)
+
+    return chosen
+
+
+def _grad_if_differentiable(step: Callable[..., Any]) -> Callable[..., Any]:
+    """What torch's own decorator does around an optimizer's step, less the compiler."""
+
+    @functools.wraps(step)
+    def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            return step(self, *args, **kwargs)
+
+    return stepped
+
+
+class _LikeCompiled(type):
+    def __instancecheck__(cls, one: object) -> bool:
+        compiler = sys.modules.get(f"{_COMPILER}.eval_frame")  # without it there is no compiled module
+        return isinstance(one, getattr(compiler, "OptimizedModule", ()))
+
+
+class _OptimizedModule(metaclass=_LikeCompiled):
+    """What is an instance of the compiler's class of this name is one of this."""
+
+
+class _StandIn(ModuleType):
+    """In the compiler's place while lightning is imported."""
+
+    OptimizedModule = _OptimizedModule
+
+    @staticmethod
+    def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, **how: Any) -> Callable[..., Any]:
+        if fn is None:
+            return _real().disable(fn, recursive, **how)
+        return _unless_imported(torch._disable_dynamo(fn, recursive), fn)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import system's questions: it is no package
+            raise AttributeError(name)
+        return getattr(_real(), name)
+
+
+def _real() -> ModuleType:
+    if isinstance(sys.modules.get(_COMPILER), _StandIn):
+        del sys.modules[_COMPILER]
+    return importlib.import_module(_COMPILER)
+
+
+@contextmanager
+def _stand_in() -> Iterator[None]:
+    if _COMPILER in sys.modules:
+        yield
+        return
+    stand_in = sys.modules[_COMPILER] = _StandIn(_COMPILER)
+    try:
+        yield
+    finally:
+        if sys.modules.get(_COMPILER) is stand_in:
+            del sys.modules[_COMPILER]
