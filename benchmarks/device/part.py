@@ -84,6 +84,8 @@ def said(part: str, setting: Setting, seconds: float) -> Iterator[Said]:
             if found is None:
                 return
             yield found
+            if isinstance(found, Failure):
+                return
     except RuntimeError as error:
         yield Failure(str(error))
     finally:

@@ -32,7 +32,7 @@ def test_a_part_alone_as_a_file(tmp_path):
     done = subprocess.run(
         [sys.executable, str(REPOSITORY / "benchmarks" / "gpu.py"), "--device", "cpu", "--tiny", "--only", "ceilings",
          "--repeats", "2", "--json", str(file)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=150,
+        cwd=tmp_path, capture_output=True, text=True, timeout=170,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "product in bf16" in done.stdout and "needs CUDA" in done.stdout and "commit" in done.stdout
@@ -50,7 +50,7 @@ def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
     lacking = "{'jsonargparse', 'rich', 'polars'}"
     program = WITHOUT.replace("{lacking}", lacking) + "\n".join(lines)
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=170, check=True
     )
     assert done.stdout == "[]\n"
 
@@ -58,7 +58,7 @@ def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
 def test_the_training_needs_neither_jsonargparse_nor_polars():
     """Lightning itself looks whether rich is installed, so its absence cannot be played here."""
     program = WITHOUT.replace("{lacking}", "{'jsonargparse', 'polars'}") + "import benchmarks.device.training"
-    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, timeout=120, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, timeout=170, check=True)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_part_that_takes_too_long_is_stopped():
 
 
 def test_a_part_that_cannot_be_imported_says_so():
-    (found,) = said("no_such_part", Setting("cpu", tiny=True, repeats=2), seconds=100)
+    (found,) = said("no_such_part", Setting("cpu", tiny=True, repeats=2), seconds=170)
     assert isinstance(found, Failure) and "no_such_part" in found.error
 
 

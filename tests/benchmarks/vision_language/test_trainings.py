@@ -1,0 +1,38 @@
+"""The trainings that are measured: the plain loop trains, and torch.compile reaches both parts of ours."""
+
+import pytest
+
+from benchmarks.engine.turns import Gate
+from benchmarks.vision_language import trainings
+from benchmarks.vision_language.models import TINY, Layout, model_of
+from benchmarks.vision_language.plain_llava import PlainLlava
+
+
+def test_the_plain_loop_learns(monkeypatch):
+    """Its loss falls: the gradients reach what it trains."""
+    losses = []
+
+    class Enough(Exception):
+        pass
+
+    class Counted(Gate):
+        def step(self):
+            if len(losses) == 12:
+                raise Enough
+
+    real = PlainLlava.forward
+
+    def kept(*arguments):
+        found = real(*arguments)
+        losses.append(float(found["loss"].detach()))
+        return found
+
+    monkeypatch.setattr(PlainLlava, "forward", kept)
+    with pytest.raises(Enough):
+        trainings.plain(Counted(), sizes=TINY, layout=Layout(packed=True))
+    assert losses[-1] < losses[0]
+
+
+def test_settings_to_compile_reach_both_parts():
+    model = model_of(TINY, compiled=True)
+    assert model.language_model_settings.compile and model.vision_tower_settings.compile
