@@ -2,6 +2,7 @@
 
 import os
 import signal
+import warnings
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -101,6 +102,7 @@ def _train_with_the_other(
 def _train(gate: Gate, *, machines: int, rank: int, options: Options) -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    warnings.filterwarnings("ignore", "The number of training batches")  # so few log entries are meant
     lockstep(
         gate,
         options=[
