@@ -22,8 +22,8 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS = {
     "start_up": Benchmark("seconds until --help and until the first step, beside `import torch`; memory", 4),
-    "recommender": Benchmark("SASRec, TiSASRec, sampling and evaluation beside plain implementations", 6),
-    "growth": Benchmark("how the recommender's cost grows with lengths, items and rows to convert", 6,
+    "recommender": Benchmark("SASRec, TiSASRec, sampling and evaluation beside plain implementations", 7),
+    "growth": Benchmark("how the recommender's cost grows with lengths, items, users and rows to convert", 8,
                         ("--rows", "1000000", "5000000")),
     "engine": Benchmark("what the guards cost, what a second process brings, how long a checkpoint stalls", 9,
                         ("--only", "share", "--only", "scaling", "--repeats", "3")),

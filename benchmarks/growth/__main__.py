@@ -1,7 +1,8 @@
-"""How the recommender's cost grows with its data: events of a history, items, rows to convert.
+"""How the recommender's cost grows with its data: events of a history, items, users, rows to convert.
 
   length      a training step of SASRec and TiSASRec by the length of the histories, 50 to 1,000 events
   items       a training step by the number of items, 3,000 to 1,000,000: sampled softmax and all items' scores
+  users       start-up until the first batch, training and evaluation by the number of users, 6,000 to 1,000,000
   conversion  making a store of a Parquet file of so many interactions
 
 Each size runs in a process of its own with one thread, and the sizes take turns. CPU time holds on a busy machine too.
@@ -9,7 +10,7 @@ Each size runs in a process of its own with one thread, and the sizes take turns
 
 from benchmarks.command_line import benchmark_parser
 
-NAMES = ("length", "items", "conversion")
+NAMES = ("length", "items", "users", "conversion")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,5 +1,7 @@
 """The sizes of each part, measured in turns, as a table."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from typing import Any
@@ -9,6 +11,7 @@ from rich.table import Table
 
 from benchmarks.growth.conversion import convert
 from benchmarks.growth.steps import item_step, length_step
+from benchmarks.growth.users import user_makers
 from benchmarks.recommender.measure import Maker, take_turns
 from benchmarks.surroundings import number, spread
 
@@ -20,6 +23,7 @@ _ALL_ITEMS = 30_000
 _TITLES = {
     "length": ("Training by the length of histories, 16 a step, C 64, 2 blocks", "event"),
     "items": ("Training by the number of items, SASRec, 32 histories of 50 events a step", "event"),
+    "users": ("By the number of users, SASRec, 20 events each, 3,416 items, C 64, 2 blocks", "user"),
     "conversion": ("Making a store of a Parquet file", "row"),
 }
 
@@ -27,7 +31,8 @@ _TITLES = {
 def figures(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
     """Of each size seconds for one event or row in each turn, and bytes at the peak of the work."""
     title, unit = _TITLES[part]
-    measured = take_turns(_makers(part, rows), repeats)
+    with _makers(part, rows) as makers:
+        measured = take_turns(makers, repeats)
     sides = [
         {
             "name": name,
@@ -40,7 +45,16 @@ def figures(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
     return {"name": part, "title": title, "unit": unit, "sides": sides}
 
 
-def _makers(part: str, rows: list[int]) -> dict[str, Maker]:
+@contextmanager
+def _makers(part: str, rows: list[int]) -> Iterator[dict[str, Maker]]:
+    if part == "users":
+        with user_makers() as makers:
+            yield makers
+    else:
+        yield _sides(part, rows)
+
+
+def _sides(part: str, rows: list[int]) -> dict[str, Maker]:
     if part == "length":
         return {
             f"{name}, L {length:,}": partial(length_step, attention, length)

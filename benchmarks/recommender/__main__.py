@@ -3,7 +3,9 @@
   attention-50, attention-200   time-interval attention against the naive form with [B, L, L, C] tensors
   attention-200-no-dropout      the same without dropout
   tisasrec-50, tisasrec-200     whole training steps of TiSASRec with either attention
-  sasrec                        training of SASRec against padded batches and all logits
+  sasrec, sasrec-negative       training of SASRec with its loader against rows made one by one and a plain step
+  sasrec-step                   its step alone against padded batches and all logits
+  sasrec-bf16                   its step in float32 and under autocast to bfloat16
   sampler, sampler-times        putting batches together against a row at a time in Python
   evaluation                    ranking held-out items against a user at a time in Python
   waiting-sasrec, waiting-tisasrec   the share of training that waits for the loader

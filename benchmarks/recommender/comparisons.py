@@ -1,12 +1,15 @@
 """What is compared, under which names, and what is promised."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from benchmarks.recommender.bfloat16 import note as bfloat16_note
 from benchmarks.recommender.evaluation import batched, one_by_one
 from benchmarks.recommender.loading import per_row, vectorised
 from benchmarks.recommender.measure import Maker
 from benchmarks.recommender.training_steps import attention_alone, sasrec_step, step_with_loader, tisasrec_step
+from benchmarks.recommender.whole_training import whole_training
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Comparison:
         sides: the first is what the others are compared with.
         goals: what is promised of the last side: at least so many times less ``cpu`` or ``memory`` than the first,
             or at most such a share ``waiting`` for data.
+        note: finds out what there is to say besides the figures.
     """
 
     name: str
@@ -25,9 +29,11 @@ class Comparison:
     unit: str
     sides: dict[str, Maker]
     goals: dict[str, float] = field(default_factory=dict)
+    note: Callable[[], str] | None = None
 
 
 _NAIVE, _OURS = "naive, [B, L, L, C]", "ours"
+_PLAIN = "plain: rows one by one in Python, padded"
 
 COMPARISONS = (
     Comparison(
@@ -66,15 +72,43 @@ COMPARISONS = (
         "Training step of TiSASRec, B 32, L 200, C 64, 2 blocks",
         "step",
         {_NAIVE: partial(tisasrec_step, "naive", 200), _OURS: partial(tisasrec_step, "ours", 200, steps=3)},
+        {"cpu": 8},
     ),
     Comparison(
         "sasrec",
-        "Training of SASRec, B 128, L 200, C 64, 2 blocks, 3,416 items, lengths as in ML-1M",
+        "Training of SASRec with its loader, all items' cross-entropy, B 128, L 200, C 64, lengths as in ML-1M",
+        "sequence",
+        {
+            _PLAIN: partial(whole_training, "plain", "cross_entropy", batches=1),
+            _OURS: partial(whole_training, "ours", "cross_entropy"),
+        },
+        {"cpu": 1.5},
+    ),
+    Comparison(
+        "sasrec-negative",
+        "The same with the papers' loss: a negative for each event",
+        "sequence",
+        {
+            _PLAIN: partial(whole_training, "plain", "bce", batches=1),
+            _OURS: partial(whole_training, "ours", "bce"),
+        },
+        {"cpu": 1.5},
+    ),
+    Comparison(
+        "sasrec-step",
+        "Training step of SASRec alone, batches made before, all items' cross-entropy, B 128, L 200, C 64",
         "sequence",
         {
             "plain: padded, all logits": partial(sasrec_step, "plain", batches=1),
             _OURS: partial(sasrec_step, "ours"),
         },
+    ),
+    Comparison(
+        "sasrec-bf16",
+        "The same step under autocast to bfloat16",
+        "sequence",
+        {"float32": partial(sasrec_step, "ours"), "bfloat16": partial(sasrec_step, "ours", bf16=True)},
+        note=bfloat16_note,
     ),
     Comparison(
         "sampler",
@@ -94,9 +128,10 @@ COMPARISONS = (
         "user",
         {
             "user by user, 100 negatives": partial(one_by_one),
-            "ours, sampled_100": partial(batched, "sampled_100"),
             "ours, full ranking": partial(batched, "full"),
+            "ours, sampled_100": partial(batched, "sampled_100"),
         },
+        {"cpu": 3},
     ),
     Comparison(
         "waiting-sasrec",

@@ -36,11 +36,20 @@ class PerRowSampler:
     Args:
         length: L.
         time_span: longest interval told apart, or None for rows without intervals.
+        negatives: False draws none: they stay 0.
     """
 
-    def __init__(self, users: list[User], num_items: int, length: int, time_span: int | None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        users: list[User],
+        num_items: int,
+        length: int,
+        time_span: int | None,
+        seed: int = 0,
+        negatives: bool = True,
+    ) -> None:
         self.users, self.num_items, self.length, self.time_span = users, num_items, length, time_span
-        self.random = Random(seed)
+        self.random, self.negatives = Random(seed), negatives
 
     def batch(self, rows: list[int]) -> Row:
         """The rows' users as arrays [B, L], intervals [B, L, L]."""
@@ -55,7 +64,8 @@ class PerRowSampler:
         target, place = user.items[-1], self.length - 1
         for item, time in zip(reversed(user.items[:-1]), reversed(user.times[:-1]), strict=True):
             items[place], targets[place], times[place] = item, target, time
-            negatives[place] = self._unknown(known)
+            if self.negatives:
+                negatives[place] = self._unknown(known)
             target = item
             place -= 1
             if place < 0:

@@ -45,6 +45,13 @@ class PlainSASRec(nn.Module):
         logits = self(items) @ self.items.weight[1:].T
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten() - 1, ignore_index=-1)
 
+    def binary_loss(self, items: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
+        """Mean over the real positions of the paper's loss, equation 11, of a negative each; all [B, L]."""
+        states, real = self(items), targets > 0
+        positive, negative = ((states * self.items(chosen)).sum(-1)[real] for chosen in (targets, negatives))
+        apart = F.binary_cross_entropy_with_logits
+        return apart(positive, torch.ones_like(positive)) + apart(negative, torch.zeros_like(negative))
+
 
 class PlainBlock(nn.Module):
     """Shares the weights of a Block."""

@@ -22,7 +22,8 @@ def summary(comparison: Comparison, measured: dict[str, Measured]) -> Result:
     first = next(iter(measured.values()))
     sides = [_side(name, side, first if side is not first else None) for name, side in measured.items()]
     result = {"name": comparison.name, "title": comparison.title, "unit": comparison.unit, "sides": sides}
-    return result | {"goals": _goals(comparison.goals, sides[-1])}
+    note = comparison.note() if comparison.note else ""
+    return result | {"goals": _goals(comparison.goals, sides[-1]), "note": note}
 
 
 def table(results: list[Result], around: dict[str, Any]) -> Table:
@@ -41,6 +42,8 @@ def table(results: list[Result], around: dict[str, Any]) -> Table:
         sheet.add_row(f"[bold]{result['title']}[/bold] (one {result['unit']})")
         for side in result["sides"]:
             _add_side(sheet, side)
+        if result["note"]:
+            sheet.add_row(f"  {result['note']}")
         for goal in result["goals"]:
             sheet.add_row(f"  goal: {goal['text']}: {'met' if goal['met'] else '[red]missed[/red]'}")
         sheet.add_section()

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import psutil
 from rich import box
+from rich.console import Group
 from rich.table import Table
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -77,10 +78,10 @@ def figures(root: Path, target: float, config: Path = CONFIG, options: Sequence[
     }
 
 
-def table(found: dict[str, Any]) -> Table:
+def table(found: dict[str, Any]) -> Group:
     """A line a validation; the last one has reached the target."""
     title = f"{found['config']}: time to {METRIC} {found['target']:g} on MovieLens-1M, from the start of train.py fit"
-    sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    sheet = Table(box=box.SIMPLE_HEAD)
     for heading in ("epoch", "optimizer steps", METRIC, "CPU s", "wall s", "memory at most"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     for line in found["course"]:
@@ -89,8 +90,7 @@ def table(found: dict[str, Any]) -> Table:
             f"{line['wall']:,.0f}", f"{line['memory'] / 2**20:,.0f} MiB",
         )  # fmt: skip
     figures = ", ".join(f"{name.removeprefix('test/')} {value:.4f}" for name, value in found["test"].items())
-    sheet.caption, sheet.caption_justify = f"train.py test of that checkpoint: {figures}", "left"
-    return sheet
+    return Group(title, sheet, f"train.py test of that checkpoint: {figures}")
 
 
 @contextmanager

@@ -76,12 +76,20 @@ def tisasrec_step(form: Form, length: int, batch_size: int = 32, dropout: float 
 
 
 def sasrec_step(
-    form: Literal["plain", "ours"], num_users: int = 1024, batch_size: int = 128, length: int = 200, batches: int = 8
+    form: Literal["plain", "ours"],
+    num_users: int = 1024,
+    batch_size: int = 128,
+    length: int = 200,
+    batches: int = 8,
+    bf16: bool = False,
 ) -> Work:
     """Training steps of SASRec on sequences as long as those of ML-1M; the amount is the number of sequences.
 
     Both draw the same batches; ours computes each in parts of similar length. The plain one's steps all cost the same,
     so a few will do.
+
+    Args:
+        bf16: forward and loss under autocast, as `trainer.precision: bf16-mixed` does it.
     """
     sequences = train_sequences(movielens_like(num_users), length)
     draws = list(islice(TrainSampler(len(sequences), batch_size, seed=1), batches))
@@ -89,7 +97,7 @@ def sasrec_step(
     if form == "ours":
         module, rows = ModuleAlone(encoder), LengthGroups(sequences, LENGTH_GROUPS)
         loaded = [rows[draw] for draw in draws]
-        step = optimizer_step(module, module.mean_loss)
+        step = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.mean_loss))
     else:
         model = PlainSASRec(encoder)
         loaded = [left_padded(sequences[draw], length) for draw in draws]

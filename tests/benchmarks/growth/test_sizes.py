@@ -6,6 +6,7 @@ from rich.console import Console
 from benchmarks.growth import sizes
 from benchmarks.growth.conversion import convert, write_interactions
 from benchmarks.growth.steps import item_step, length_step
+from benchmarks.growth.users import user_makers
 from datamodules.recommender.store import prepare_store
 
 
@@ -26,13 +27,20 @@ def test_a_store_of_each_turn_is_made_anew(tmp_path):
     assert 2_000 < store.num_interactions <= 20_000  # rare items are left out
 
 
+def test_every_user_starts_and_a_few_train_and_are_evaluated():
+    with user_makers((300, 600)) as makers:
+        done = {name: make()().amount for name, make in makers.items()}
+    kinds = ("start-up", "training", "evaluation")
+    assert done == {f"{kind}, {users} users": users for kind in kinds for users in (300, 600)}
+
+
 def test_a_line_a_size():
     found = sizes.figures("conversion", 2, [1000, 2000])
     console = Console(width=140, record=True)
     console.print(sizes.table(found))
     text = console.export_text()
     assert "1,000 rows" in text and "2,000 rows" in text and "rows a second" in text
-    assert set(sizes._makers("items", [])) == {
+    assert set(sizes._sides("items", [])) == {
         *(f"128 negatives, {items:,} items" for items in sizes.ITEMS),
         "all items' scores, 3,000 items", "all items' scores, 30,000 items",
     }  # fmt: skip

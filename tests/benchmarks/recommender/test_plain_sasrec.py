@@ -29,6 +29,16 @@ def test_same_loss_and_gradients(heads: int, groups: int) -> None:
         torch.testing.assert_close(their_gradient, our_gradient, rtol=1e-4, atol=1e-6)
 
 
+def test_same_binary_loss_of_the_same_negatives() -> None:
+    torch.manual_seed(0)
+    sequences = train_sequences(movielens_like(6, 2300), length=60, num_negatives=1)
+    batch = sequences[Draw(0, np.arange(6))]
+    encoder = SequenceEncoder(2300, 60, 8, dropout=0.0)
+    negatives, _ = left_padded(batch._replace(history=batch.history._replace(items=batch.negatives[..., 0])), 60)
+    theirs = PlainSASRec(encoder).binary_loss(*left_padded(batch, 60), negatives)
+    torch.testing.assert_close(theirs, ModuleAlone(encoder, "bce").mean_loss([batch]), rtol=1e-5, atol=1e-6)
+
+
 def test_the_plain_form_trains_the_same_weights() -> None:
     encoder = SequenceEncoder(50, 10, 8)
     assert {id(weight) for weight in PlainSASRec(encoder).parameters()} == {

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from benchmarks.recommender.time_to_quality import Missed, figures, table
-from benchmarks.surroundings import console
 
 _QUICKSTART = Path(__file__).resolve().parents[3] / "configs/recommender/quickstart.yaml"
 _SMALL = [
@@ -23,8 +23,9 @@ def test_ends_at_the_first_validation_that_reaches_the_target(tmp_path: Path) ->
     assert only["epoch"] in (0, 1) and only["step"] == 3 and only["value"] >= 0.001
     assert 0 < only["cpu"] and 0 < only["wall"] and only["memory"] > 1 << 26
     assert 0 < found["test"]["test/ndcg@10"] < 1
-    with console().capture() as _:
-        console().print(table(found))
+    out = Console(width=140, record=True)
+    out.print(table(found))
+    assert "time to val/ndcg@10 0.001" in out.export_text()
 
 
 @pytest.mark.timeout(300)

@@ -1,0 +1,105 @@
+"""Start-up, training and evaluation of SASRec by the number of users, on stores as `train.py prepare` makes them."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from benchmarks.recommender.measure import Done, Maker, Work
+from benchmarks.recommender.training_steps import HIDDEN_SIZE, ModuleAlone, optimizer_step
+from datamodules.recommender.datamodule import InteractionSequences
+from engine.sampling import EvaluationSampler, TrainSampler
+from lightning_modules.recommender.last_states import last_states
+from lightning_modules.recommender.network import SequenceEncoder
+from lightning_modules.recommender.ranking import ranks
+
+USERS = (6_000, 60_000, 1_000_000)
+_EVENTS, _ITEMS, _BATCH_SIZE = 20, 3416, 128
+
+
+@contextmanager
+def user_makers(sizes: tuple[int, ...] = USERS) -> Iterator[dict[str, Maker]]:
+    """Sides for every size, around stores that are made before anything is measured and removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-growth-") as folder:
+        makers: dict[str, Maker] = {}
+        files = {users: write_users(Path(folder) / f"{users}" / "interactions.parquet", users) for users in sizes}
+        for name, make in (("start-up", start_up), ("training", training), ("evaluation", evaluation)):
+            makers |= {f"{name}, {users:,} users": partial(make, file) for users, file in files.items()}
+        yield makers
+
+
+def start_up(file: Path) -> Work:
+    """From the converted file to the first batch of an epoch; counts the users."""
+
+    def work() -> Done:
+        data = _data(file)
+        order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, work=data.train_set.work)
+        data.train_set[next(iter(order))]
+        return Done(data.events.num_users)
+
+    return work
+
+
+def training(file: Path, batches: int = 8) -> Work:
+    """The first steps of an epoch, its order included; counts the users that they train on."""
+    data, module = _data(file), ModuleAlone(_encoder(dropout=0.2))
+    order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, work=data.train_set.work)
+    step = optimizer_step(module, module.mean_loss)
+
+    def work() -> Done:
+        users = 0
+        for draw in islice(order, batches):
+            step(data.train_set[draw])
+            users += len(draw.indices)
+        return Done(users)
+
+    return work
+
+
+def evaluation(file: Path, batches: int = 8, batch_size: int = 256) -> Work:
+    """Full ranking of the first validation items; counts the users."""
+    data, encoder = _data(file), _encoder().eval()
+    order = EvaluationSampler(len(data.validation_set), batch_size)
+
+    @torch.no_grad()
+    def work() -> Done:
+        users = 0
+        for draw in islice(order, batches):
+            batch = data.validation_set[draw]
+            ranks(encoder.scores(last_states(encoder, batch.history)), batch.target, batch.seen)
+            users += len(draw.indices)
+        return Done(users)
+
+    return work
+
+
+def write_users(file: Path, users: int) -> Path:
+    """Users with so many events each, and their store beside it."""
+    random = np.random.default_rng(1)
+    rows = users * _EVENTS
+    columns = {
+        "user_id": np.repeat(np.arange(users), _EVENTS),
+        "item_id": random.integers(1, _ITEMS + 1, rows),
+        "timestamp": 956_703_932 + np.sort(random.integers(0, 10**8, (users, _EVENTS))).ravel(),
+    }
+    file.parent.mkdir()
+    pl.DataFrame(columns).write_parquet(file)
+    _data(file)
+    return file
+
+
+def _data(file: Path) -> InteractionSequences:
+    data = InteractionSequences(root=str(file), min_item_interactions=1, max_length=_EVENTS)
+    data.setup("fit")
+    return data
+
+
+def _encoder(dropout: float = 0.0) -> SequenceEncoder:
+    torch.manual_seed(1)
+    return SequenceEncoder(_ITEMS, _EVENTS, HIDDEN_SIZE, dropout=dropout)
