@@ -1,8 +1,9 @@
 """torch's compiler is imported when something is compiled. It takes as long as torch itself, and 70 MiB a process.
 
-Two ask for it (torch._dynamo) where nothing is compiled: lightning, for a class to compare modules with, and torch's
-optimizers, which mark their functions as none to be compiled. Both get by without as long as nobody has imported it;
-from then on everything is as torch and lightning have it. A version of them that asks for more gets the compiler.
+Three ask for it (torch._dynamo) where nothing is compiled: lightning, for a class to compare modules with, and torch's
+optimizers and DistributedDataParallel, which mark functions as not to be compiled. All get by without as long as nobody
+has imported it; from then on everything is as torch and lightning have it. A version of them that asks for more gets
+the compiler.
 """
 
 import functools
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
@@ -29,18 +31,28 @@ def import_without_compiler(name: str) -> None:
         importlib.import_module(name)
 
 
-def optimizers_without_compiler() -> None:
-    """Those of torch.optim, in this process."""
+def torch_without_compiler() -> None:
+    """The optimizers of torch.optim and DistributedDataParallel, in this process."""
     for kind in [one for one in vars(torch.optim).values() if isinstance(one, type) and issubclass(one, Optimizer)]:
         for name, method in list(vars(kind).items()):
-            code = getattr(method, "__code__", None)
-            if code is _NOT_COMPILED:
+            if _code(method) is _NOT_COMPILED:
                 setattr(kind, name, _unless_imported(method, method.__wrapped__))
-            elif code is _GRAPH_ENDS:
+            elif _code(method) is _GRAPH_ENDS:
                 setattr(kind, name, _unless_imported(method, _grad_if_differentiable(method.__wrapped__)))
+    for name, method in list(vars(DistributedDataParallel).items()):
+        within = getattr(method, "__wrapped__", None)
+        if _code(method) is _CONTEXT and _code(within) is _NOT_COMPILED:
+            spared = contextmanager(_unless_imported(within, within.__wrapped__))
+            setattr(DistributedDataParallel, name, spared)
+    DistributedDataParallel.__init__ = _with_stand_in(DistributedDataParallel.__init__)  # type: ignore[method-assign]
+
+
+def _code(function: Any) -> object:
+    return getattr(function, "__code__", None)
 
 
 # The code that all functions which torch has decorated so have in common.
+_CONTEXT = contextmanager(lambda: iter(())).__code__
 _NOT_COMPILED = torch._disable_dynamo(lambda: None).__code__
 _GRAPH_ENDS = torch_optimizer._use_grad_for_differentiable(lambda: None).__code__
 
@@ -74,10 +86,20 @@ class _OptimizedModule(metaclass=_LikeCompiled):
     """What is an instance of the compiler's class of this name is one of this."""
 
 
+class _Utils:
+    @staticmethod
+    def get_optimize_ddp_mode() -> str:
+        return "ddp_optimizer"  # the default; who sets another one has imported the compiler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_real().utils, name)
+
+
 class _StandIn(ModuleType):
-    """In the compiler's place while lightning is imported."""
+    """In the compiler's place while lightning is imported or DistributedDataParallel set up."""
 
     OptimizedModule = _OptimizedModule
+    utils = _Utils()
 
     @staticmethod
     def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, **how: Any) -> Callable[..., Any]:
@@ -108,3 +130,12 @@ def _stand_in() -> Iterator[None]:
     finally:
         if sys.modules.get(_COMPILER) is stand_in:
             del sys.modules[_COMPILER]
+
+
+def _with_stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _stand_in():
+            return function(*args, **kwargs)
+
+    return called

@@ -2,7 +2,7 @@
 
 import lightning_utilities.core.imports as requirements
 
-from commands.compiler_on_demand import import_without_compiler, optimizers_without_compiler
+from commands.compiler_on_demand import import_without_compiler, torch_without_compiler
 
 _UNUSED = ("transformers", "scipy", "matplotlib", "PIL", "regex")
 
@@ -20,4 +20,4 @@ def _import_torchmetrics_alone() -> None:
 
 _import_torchmetrics_alone()
 import_without_compiler("lightning.pytorch")
-optimizers_without_compiler()
+torch_without_compiler()

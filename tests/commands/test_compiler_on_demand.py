@@ -12,6 +12,7 @@ from tests.conftest import REPOSITORY, TINY
 EAGER = """
 import sys, torch
 import commands.cli
+from commands import compiler_on_demand
 from lightning.pytorch.utilities.compile import OptimizedModule, from_compiled, to_uncompiled
 from lightning.pytorch.demos.boring_classes import BoringModel
 
@@ -31,6 +32,14 @@ def trained(kind):
     optimizer.load_state_dict(optimizer.state_dict())
     return layer.weight.detach()
 
+def replicated():
+    torch.manual_seed(0)
+    replica = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
+    replica(torch.ones(2, 4)).square().sum().backward()
+    return replica.module.weight.grad
+
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+gradient = replicated()
 KINDS = [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Muon]
 before = [trained(kind) for kind in KINDS]
 layer = torch.nn.Linear(2, 2)
@@ -48,6 +57,9 @@ assert isinstance(compiled, OptimizedModule) and not isinstance(model, Optimized
 assert to_uncompiled(from_compiled(compiled)) is model
 assert torch._dynamo is sys.modules["torch._dynamo"] and torch._dynamo.config.recompile_limit
 assert all(torch.equal(one, trained(kind)) for one, kind in zip(before, KINDS))
+assert torch.equal(gradient, replicated())
+assert torch._dynamo.utils.get_optimize_ddp_mode() == compiler_on_demand._Utils.get_optimize_ddp_mode()
+torch.distributed.destroy_process_group()
 
 optimizer = torch.optim.Adam(layer.parameters())
 layer(torch.ones(2)).sum().backward()
