@@ -22,9 +22,9 @@ LEARNT = 0.9
 def learn(started: Started, repeats: int, num_users: int) -> Result:
     """Each trains so many steps on interactions that can be learnt; not a figure of speed."""
     with TemporaryDirectory() as folder:
-        settings = {"interactions": str(write_ring(Path(folder))), "length": 20, "steps": 300, "learning_rate": 0.005}
+        settings = {"interactions": str(write_ring(Path(folder))), "length": 20, "learning_rate": 0.005}
         result = _measure("learn", settings, started, 1, lambda side: 1, warm_up=0)
-    result["title"] = "Does each learn? NDCG@10 after 300 steps on a ring of 50 items, L 20"
+    result["title"] = f"Does each learn? NDCG@10 after {SETTINGS['steps']} steps on a ring of 50 items, L 20"
     goals = [
         {"text": f"{side['name']} reaches {LEARNT}", "found": side["turns"][0]["ndcg"],
          "met": side["turns"][0]["ndcg"] >= LEARNT}

@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "batch_size": 128,
     "evaluation_batch_size": 256,
     "learning_rate": 0.001,
+    "steps": 300,  # of `learn`; `train` goes on as long as it is asked to
     "config": str(_ROOT / "configs/recommender/sasrec.yaml"),  # of ours; what stands here goes before it
 }
 """Of all sides alike: the feed-forward layers are as wide as the states, the loss is cross-entropy over all items."""
