@@ -27,7 +27,7 @@ def import_without_compiler(name: str) -> None:
     try:
         with _stand_in():
             importlib.import_module(name)
-    except ImportError:  # of one of the compiler's submodules, say
+    except (ImportError, AttributeError):  # of one of the compiler's submodules, say
         importlib.import_module(name)
 
 
@@ -51,10 +51,14 @@ def _code(function: Any) -> object:
     return getattr(function, "__code__", None)
 
 
-# The code that all functions which torch has decorated so have in common.
-_CONTEXT = contextmanager(lambda: iter(())).__code__
-_NOT_COMPILED = torch._disable_dynamo(lambda: None).__code__
-_GRAPH_ENDS = torch_optimizer._use_grad_for_differentiable(lambda: None).__code__
+def _code_made_by(decorator: Callable[..., Any] | None) -> object:
+    """What all functions that it has decorated have in common; without the decorator something that none has."""
+    return decorator(lambda: iter(())).__code__ if decorator else object()
+
+
+_CONTEXT = _code_made_by(contextmanager)
+_NOT_COMPILED = _code_made_by(getattr(torch, "_disable_dynamo", None))
+_GRAPH_ENDS = _code_made_by(getattr(torch_optimizer, "_use_grad_for_differentiable", None))
 
 
 def _unless_imported(marked: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +107,7 @@ class _StandIn(ModuleType):
 
     @staticmethod
     def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, **how: Any) -> Callable[..., Any]:
-        if fn is None:
+        if fn is None or not hasattr(torch, "_disable_dynamo"):
             return _real().disable(fn, recursive, **how)
         return _unless_imported(torch._disable_dynamo(fn, recursive), fn)
 
