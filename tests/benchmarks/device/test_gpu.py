@@ -26,13 +26,14 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 """
 
 
+@pytest.mark.timeout(600)  # two processes import torch anew
 def test_a_part_alone_as_a_file(tmp_path):
     """As it is started on a machine of a GPU, from another folder, in processes of its own."""
     file = tmp_path / "figures.json"
     done = subprocess.run(
         [sys.executable, str(REPOSITORY / "benchmarks" / "gpu.py"), "--device", "cpu", "--tiny", "--only", "ceilings",
          "--repeats", "2", "--json", str(file)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=170,
+        cwd=tmp_path, capture_output=True, text=True, timeout=570,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "product in bf16" in done.stdout and "needs CUDA" in done.stdout and "commit" in done.stdout
@@ -55,10 +56,11 @@ def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.timeout(600)  # it imports all of Lightning and transformers anew
 def test_the_training_needs_neither_jsonargparse_nor_polars():
     """Lightning itself looks whether rich is installed, so its absence cannot be played here."""
     program = WITHOUT.replace("{lacking}", "{'jsonargparse', 'polars'}") + "import benchmarks.device.training"
-    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, timeout=170, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, timeout=570, check=True)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from benchmarks.device import training
 from benchmarks.device.part import Setting
 
 
+@pytest.mark.timeout(600)  # two processes import Lightning and transformers anew
 def test_both_loops_have_the_same_loss_and_are_measured(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     setting = Setting("cpu", tiny=True, repeats=1, compiled=False, peak_tflops=1.0)
