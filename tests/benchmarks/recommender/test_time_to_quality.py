@@ -15,7 +15,7 @@ _SMALL = [
 ]  # fmt: skip
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_ends_at_the_first_validation_that_reaches_the_target(tmp_path: Path) -> None:
     found = figures(tmp_path, 0.001, _QUICKSTART, _SMALL)
 
@@ -28,7 +28,7 @@ def test_ends_at_the_first_validation_that_reaches_the_target(tmp_path: Path) ->
     assert "time to val/ndcg@10 0.001" in out.export_text()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_says_what_was_reached_when_the_target_was_not(tmp_path: Path) -> None:
     with pytest.raises(Missed, match=r"ended with 0 before 1: val/ndcg@10|val/ndcg@10 was at most 0\."):
         figures(tmp_path, 1.0, _QUICKSTART, _SMALL)
