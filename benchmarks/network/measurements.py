@@ -46,12 +46,10 @@ DELAYS = (
     Network(500 * MEGABIT, 0.0), Network(500 * MEGABIT, 0.001, held_out=True), Network(500 * MEGABIT, 0.005),
     Network(200 * MEGABIT, 0.0), Network(200 * MEGABIT, 0.005, held_out=True), Network(200 * MEGABIT, 0.02),
 )  # fmt: skip
-_FP16_HOOK = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook"
 SETTINGS: dict[str, Options] = {
     "as it is: fp32, buckets of 25 MiB": (),
     "gradients.compression bf16": ("--gradients.compression", "bf16"),
-    # The engine has fp16 sent with a loss scale alone, which no CPU has; here only its time counts.
-    "PyTorch's fp16 hook": ("--trainer.strategy", "DDPStrategy", "--trainer.strategy.ddp_comm_hook", _FP16_HOOK),
+    "fp16, as on a GPU": ("--trainer.callbacks+", "benchmarks.network.sent_as_fp16.SentAsFp16"),
     "gradients.bucket_mb 1": ("--gradients.bucket_mb", "1"),
     "gradients.static_graph true": ("--gradients.static_graph", "true"),
 }
@@ -142,4 +140,12 @@ def settings(repeats: int, sides: dict[str, Options] | None = None, steps: int =
          "sent": [turn.sent for turn in measured]}
         for name, measured in turns.items()
     ]  # fmt: skip
-    return {"name": "settings", "bandwidth": SETTINGS_AT, "rows": rows, "gradient_bytes": gradient_bytes(), "goals": []}
+    whole = median(rows[0]["sent"])
+    goals = []
+    for row in rows:
+        if "16" in row["name"]:
+            found = median(row["sent"]) / whole
+            goals.append({"text": f"{row['name']}: half the bytes", "found": found, "met": 0.45 < found < 0.55})
+    return {
+        "name": "settings", "bandwidth": SETTINGS_AT, "rows": rows, "gradient_bytes": gradient_bytes(), "goals": goals
+    }  # fmt: skip

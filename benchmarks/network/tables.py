@@ -91,6 +91,7 @@ def _settings(result: dict[str, Any]) -> Table:
             "" if row is base else spread(ratios),
             number(median(row["sent"]) / 1e6),
         )
+    sheet.caption = goals_reached(result["goals"])
     return sheet
 
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.network.machines import Machines, enter, impossible
-from benchmarks.network.measurements import Network, bandwidth
+from benchmarks.network.measurements import SETTINGS, Network, bandwidth, settings
 from benchmarks.network.tables import table
 from benchmarks.network.training import gradient_bytes
 from tests.conftest import REPOSITORY
@@ -97,6 +97,17 @@ def test_two_machines_train_on_several_bandwidths(capsys):
     assert 0.8 < result["model"]["bytes"] / gradient_bytes() < 1.2
     Console(width=140).print(table(result))
     assert "20 Mbit/s" in capsys.readouterr().out
+
+
+def test_sixteen_bits_are_half_the_bytes():
+    """A hook that nobody calls sends them all: Lightning registers `ddp_comm_hook` on GPUs alone."""
+    if why := impossible():
+        pytest.skip(why)
+    names = [name for name in SETTINGS if "16" in name]
+    assert len(names) == 2
+    sides = {"whole": (), **{name: SETTINGS[name] for name in names}}
+    goals = settings(repeats=1, sides=sides, steps=1)["goals"]
+    assert [goal["met"] for goal in goals] == [True, True], goals
 
 
 def test_nothing_is_left_after_ctrl_c(tmp_path):
