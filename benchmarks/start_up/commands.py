@@ -24,15 +24,18 @@ _TIMEOUT = 300
 
 BASE = "python -c 'import torch'"
 HELP, FIRST_STEP = "train.py --help", "train.py fit, first step of the quickstart"
+OF_TWO = f"{FIRST_STEP}, one of 2 processes of torchrun"
+_FIT = [
+    _TRAIN, "fit", "--config", _QUICKSTART, "--trainer.accelerator", "cpu",
+    "--trainer.callbacks+=benchmarks.start_up.first_step.FirstStep",
+]  # fmt: skip
 COMMANDS: dict[str, list[str]] = {
     BASE: ["-c", "import torch"],
     HELP: [_TRAIN, "--help"],
     "train.py fit --help": [_TRAIN, "fit", "--help"],
-    FIRST_STEP: [
-        _TRAIN, "fit", "--config", _QUICKSTART, "--trainer.accelerator", "cpu",
-        "--trainer.callbacks+=benchmarks.start_up.first_step.FirstStep",
-    ],
-}  # fmt: skip
+    FIRST_STEP: _FIT,
+    OF_TWO: ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *_FIT, "--trainer.devices", "2"],
+}
 
 SECONDS = {HELP: 3.0, FIRST_STEP: 8.0}
 """Goals, by the wall clock of an idle machine."""
