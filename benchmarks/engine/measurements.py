@@ -1,15 +1,13 @@
 """The parts of the benchmark, each a table of sides."""
 
 from functools import partial
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from benchmarks.engine.trainings import GUARDS, bare, engine, plain_lightning, recommender, write_interactions
+from benchmarks.engine.trainings import GUARDS, bare, engine, plain_lightning
 from benchmarks.engine.turns import Body, Turn, take_turns
 from benchmarks.surroundings import spread
 
@@ -60,20 +58,6 @@ def share(repeats: int) -> Result:
         found = median(on.cpu / off.cpu - 1 for on, off in pairs)
         goals.append({"text": f"guards cost at most 3 % of a step{suffix}", "found": found, "met": found <= 0.03})
     return _result("share", "A step of about 20 ms", turns) | {"goals": goals}
-
-
-def scaling(repeats: int) -> Result:
-    """The same global batch on one core and on two."""
-    limit = "two runs of 1 process (the machine's limit)"
-    with TemporaryDirectory() as folder:
-        body: Body = partial(recommender, interactions=write_interactions(Path(folder)))
-        sides = {"1 process": body, "2 processes": body}
-        processes = {"1 process": 1, "2 processes": 2}
-        turns = take_turns(sides, processes=processes, steps=10, repeats=repeats, apart=limit)
-    pairs = zip(turns["1 process"], turns["2 processes"], strict=True)
-    found = median(one.wall / two.wall for one, two in pairs)
-    goal = {"text": "two processes are at least 1.85 times as fast", "found": found, "met": found >= 1.85}
-    return _result("scaling", "SASRec, global batch 128, L 200", turns, compared_with="1 process") | {"goals": [goal]}
 
 
 def _result(name: str, title: str, turns: dict[str, list[Turn]], compared_with: str | None = None) -> Result:

@@ -1,0 +1,85 @@
+"""The same global batch on one core and on two: ours, and peers that do the same (see `peers`)."""
+
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.engine.peers import accelerate_loop, ddp_loop
+from benchmarks.engine.trainings import recommender, write_interactions
+from benchmarks.engine.turns import Body, Turn, take_turns
+from benchmarks.surroundings import goals_reached, spread
+
+_BATCH = 128
+_LIMIT = "two runs of ours (machine's limit)"
+_OURS, _BY_HAND, _ACCELERATE = "ours", "torch DDP loop by hand", "Accelerate"
+
+
+def scaling(repeats: int, steps: int = 10) -> dict[str, Any]:
+    """The part's figures, ready for JSON: for each side its turns in seconds for a step of the global batch."""
+    with TemporaryDirectory() as folder:
+        interactions = write_interactions(Path(folder))
+        bodies: dict[str, Body] = {
+            _OURS: partial(recommender, interactions=interactions),
+            _BY_HAND: partial(ddp_loop, interactions=interactions),
+            _ACCELERATE: partial(accelerate_loop, interactions=interactions),
+        }
+        sides = {_side(way, number): body for way, body in bodies.items() for number in (1, 2)}
+        processes = {_side(way, number): number for way in bodies for number in (1, 2)}
+        turns = take_turns(sides, processes=processes, steps=steps, repeats=repeats, apart=_LIMIT, warm_up=10)
+    return result_of(turns)
+
+
+def result_of(turns: dict[str, list[Turn]]) -> dict[str, Any]:
+    """`scaling` from what was measured of every side."""
+    sides = []
+    for name, measured in turns.items():
+        way = _OURS if name == _LIMIT else name.rsplit(",", 1)[0]
+        alone = turns[_side(way, 1)]
+        sides.append(
+            {
+                "name": name,
+                "cpu": [turn.cpu for turn in measured],
+                "wall": [turn.wall for turn in measured],
+                "samples_per_second": [_BATCH / turn.wall for turn in measured],
+                "times_as_fast_as_alone": [one.wall / turn.wall for one, turn in zip(alone, measured, strict=True)],
+                "ours_per_cpu_second": _ours_per_cpu_second(turns, name, measured),
+            }
+        )
+    found = {side["name"]: median(side["times_as_fast_as_alone"]) for side in sides}
+    goal = found[_side(_OURS, 2)]
+    goals = [{"text": "two processes are at least 1.85 times as fast", "found": goal, "met": goal >= 1.85}]
+    return {"name": "scaling", "title": "SASRec, global batch 128, L 200", "sides": sides, "goals": goals}
+
+
+def _ours_per_cpu_second(turns: dict[str, list[Turn]], name: str, measured: list[Turn]) -> list[float]:
+    """Samples of ours in a CPU second over the side's, at as many processes."""
+    number = 2 if name.endswith("2 processes") else 1
+    return [turn.cpu / ours.cpu for ours, turn in zip(turns[_side(_OURS, number)], measured, strict=True)]
+
+
+def _side(way: str, processes: int) -> str:
+    return f"{way}, {processes} process{'es' * (processes > 1)}"
+
+
+def table(result: dict[str, Any]) -> Table:
+    """A line a side; ratios are taken turn by turn."""
+    title, goals = result["title"], goals_reached(result["goals"])
+    sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", caption=goals,
+                  caption_justify="left")  # fmt: skip
+    sheet.add_column("", no_wrap=True)
+    for heading in ("CPU ms a step", "samples/s (wall)", "x its 1 process", "ours: samples per CPU s, x"):
+        sheet.add_column(heading, justify="right", no_wrap=True)
+    for side in result["sides"]:
+        sheet.add_row(
+            side["name"],
+            spread([1e3 * seconds for seconds in side["cpu"]]),
+            spread(side["samples_per_second"]),
+            spread(side["times_as_fast_as_alone"]),
+            spread(side["ours_per_cpu_second"]),
+        )
+    return sheet

@@ -1,0 +1,100 @@
+"""The peers of the scaling benchmark train what ours trains, on one process and on two."""
+
+import os
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from benchmarks.engine.peers import by_hand, with_accelerate
+from benchmarks.engine.scaling import result_of, table
+from benchmarks.engine.turns import Turn
+
+STEPS, BATCH = 3, 8
+PEERS = {"by hand": by_hand, "Accelerate": with_accelerate}
+
+
+@pytest.fixture
+def interactions(tmp_path):
+    """Longer than the model looks back: every row has as many terms, so a mean of means is the mean."""
+    random, path = np.random.default_rng(0), tmp_path / "interactions.csv"
+    items = [random.permutation(300)[:210] + 1 for _ in range(24)]  # three batches, none of them short
+    lines = [f"{user},{item},{time}" for user, own in enumerate(items) for time, item in enumerate(own)]
+    path.write_text("user_id,item_id,timestamp\n" + "\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def ours(lockstep, interactions):
+    config = Path(__file__).resolve().parents[3] / "configs/recommender/sasrec.yaml"
+    settings = {
+        "data.init_args.dataset": "files", "data.init_args.root": interactions, "data.init_args.batch_size": BATCH,
+        "model.init_args.lr_scaling": "none", "model.init_args.schedule": "constant", "model.init_args.dropout": 0,
+        "model.init_args.baselines": "false", "trainer.max_steps": STEPS, "trainer.log_every_n_steps": 1,
+        "trainer.accelerator": "cpu", "trainer.limit_val_batches": 0, "trainer.enable_progress_bar": "false",
+    }  # fmt: skip
+    options = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
+    series = lockstep("fit", "--config", str(config), *options, name="ours").series("train/loss")
+    return [series[step] for step in sorted(series)]
+
+
+def losses_of(peer, interactions):
+    return list(islice(PEERS[peer](interactions, batch_size=BATCH, dropout=0.0), STEPS))
+
+
+def member(peer, interactions, rank, port, results):
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    results.put(losses_of(peer, interactions))
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_peer_has_the_losses_of_ours(peer, ours, interactions):
+    np.testing.assert_allclose(losses_of(peer, interactions), ours, rtol=2e-5)
+
+
+@pytest.mark.distributed
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("peer", PEERS)
+def test_on_two_processes_it_has_them_too(peer, interactions):
+    """Ours has the same on two as on one: tests/distributed/test_exactness.py."""
+    alone = losses_of(peer, interactions)
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    spawn = get_context("spawn")
+    results = spawn.Queue()
+    both = [spawn.Process(target=member, args=(peer, interactions, rank, store.port, results)) for rank in range(2)]
+    try:
+        for process in both:
+            process.start()
+        shares = [results.get(timeout=240) for _ in both]
+    finally:
+        for process in both:
+            process.join(30)
+            process.kill()
+    np.testing.assert_allclose(np.mean(shares, axis=0), alone, rtol=2e-5)
+
+
+def test_ratios_are_taken_within_a_turn(capsys):
+    ways, numbers = ("ours", "torch DDP loop by hand", "Accelerate"), ("1 process", "2 processes")
+    names = [f"{way}, {number}" for way in ways for number in numbers]
+    turns = {name: [Turn(1.0, 2.0), Turn(2.0, 4.0)] for name in names}
+    turns["two runs of ours (machine's limit)"] = [Turn(1.0, 1.0), Turn(2.0, 2.0)]
+    turns["ours, 2 processes"] = [Turn(1.0, 1.0), Turn(2.0, 2.5)]
+    turns["Accelerate, 1 process"] = [Turn(3.0, 6.0), Turn(4.0, 8.0)]
+    result = result_of(turns)
+    sides = {side["name"]: side for side in result["sides"]}
+    assert sides["ours, 2 processes"]["times_as_fast_as_alone"] == [2.0, 1.6]
+    assert sides["Accelerate, 1 process"]["ours_per_cpu_second"] == [3.0, 2.0]
+    assert sides["Accelerate, 2 processes"]["times_as_fast_as_alone"] == [3.0, 2.0]
+    assert sides["ours, 1 process"]["samples_per_second"] == [64.0, 32.0]
+    assert result["goals"][0]["found"] == 1.8 and not result["goals"][0]["met"]
+    Console(width=140).print(table(result))
+    printed = capsys.readouterr().out
+    assert [name for name in turns if name not in printed] == [] and "missed" in printed
