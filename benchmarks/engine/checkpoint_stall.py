@@ -4,22 +4,31 @@
 
 The stall is the time that `save_checkpoint` takes in the training process; `whole` is when the file is whole and can be
 loaded. Lightning's own ways do neither flush the file to the disk nor read it back, and its asynchronous one says
-nothing of when it is done before the run ends; its `whole` is taken by ending it.
+nothing of when it is done before the run ends; its `whole` is taken by ending it. Bandwidth is the file's size over
+each of the two, and `memory` the most that the first save took beside the checkpoint itself: a copy, where there
+is one, whose memory the engine keeps for the next.
+
+The figures belong to the file system of the temporary folder, which the table names: TMPDIR chooses another.
 """
 
+import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 from lightning.fabric.plugins import CheckpointIO, TorchCheckpointIO
 from lightning.pytorch.plugins import AsyncCheckpointIO
 from rich import box
 from rich.table import Table
 
-from benchmarks.surroundings import spread
+from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.surroundings import number, spread
 from engine.checkpoint_file import verify
 from engine.checkpoints import DurableCheckpointIO
 
@@ -33,6 +42,8 @@ class Stall(NamedTuple):
     megabytes: int
     stall: list[float]
     whole: list[float]
+    memory: int  # bytes, of the first save: a copy's memory is kept for the next
+    file_system: str
 
 
 def _lightning_asynchronous() -> CheckpointIO:
@@ -47,26 +58,59 @@ WAYS: dict[str, Callable[[], CheckpointIO]] = {
 }
 
 
-def rows(megabytes: Sequence[int] = (10, 100, 500), repeats: int = 5, folder: Path | None = None) -> list[Stall]:
+def rows(
+    megabytes: Sequence[int] = (10, 100, 500, 2000), repeats: int = 5, folder: Path | None = None
+) -> list[Stall]:
     """Measures in `folder` (default: a temporary one, removed afterwards); each way once a turn, after one to warm up.
 
+    From 1,000 MB on at most three turns: a file takes seconds then, and varies little.
+
     Raises:
-        OSError: the folder does not take a checkpoint.
+        OSError: the folder does not take a checkpoint, or has no room for those that are there at a time.
     """
     measured = []
-    for size in megabytes:
-        times: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
-        plugins = {way: make() for way, make in WAYS.items()}
-        with TemporaryDirectory(dir=folder) as place:
-            for turn in range(repeats + 1):
-                for way, plugin in plugins.items():
-                    taken = _save(plugin, _checkpoint(size, turn), Path(place) / f"{way}.ckpt")
-                    if turn:
-                        times[way].append(taken)
-        for way, taken in times.items():
-            stall, whole = ([1e3 * seconds for seconds in column] for column in zip(*taken, strict=True))
-            measured.append(Stall(way, size, stall, whole))
+    with TemporaryDirectory(dir=folder) as place:
+        _require_room(Path(place), max(megabytes))
+        for size in megabytes:
+            turns = repeats if size < 1000 else min(repeats, 3)
+            measured += _of_size(Path(place), size, turns)
     return measured
+
+
+def _of_size(place: Path, size: int, repeats: int) -> list[Stall]:
+    taken: dict[str, list[tuple[float, float, int]]] = {way: [] for way in WAYS}
+    plugins = {way: make() for way, make in WAYS.items()}
+    for turn in range(repeats + 1):
+        checkpoint = _checkpoint(size, turn)
+        for way, plugin in plugins.items():
+            path = place / "measured.ckpt"
+            figures = _save(plugin, checkpoint, path)
+            path.unlink()
+            taken[way].append(figures)
+    where = file_system(place)
+    stalls = []
+    for way, figures in taken.items():
+        stall, whole = ([1e3 * turn[column] for turn in figures[1:]] for column in (0, 1))
+        stalls.append(Stall(way, size, stall, whole, figures[0][2], where))
+    return stalls
+
+
+def _require_room(place: Path, megabytes: int) -> None:
+    needed, there = 1.2e6 * megabytes, shutil.disk_usage(place).free
+    if there < needed:
+        raise OSError(
+            f"{place} has {there / 1e6:,.0f} MB left, and a checkpoint of {megabytes:,} MB needs {needed / 1e6:,.0f}: "
+            "make room, or let TMPDIR name a folder of another disk"
+        )
+
+
+def file_system(place: Path) -> str:
+    """What a folder is on, such as `ext4 on /dev/vda`; `tmpfs` is memory, not a disk."""
+    mounts = [one for one in psutil.disk_partitions(all=True) if place.resolve().is_relative_to(one.mountpoint)]
+    if not mounts:
+        return sys.platform
+    nearest = max(mounts, key=lambda one: len(one.mountpoint))
+    return f"{nearest.fstype} on {nearest.device}"
 
 
 def _checkpoint(megabytes: int, seed: int) -> dict[str, Any]:
@@ -76,24 +120,33 @@ def _checkpoint(megabytes: int, seed: int) -> dict[str, Any]:
     return {"state_dict": tensors, "global_step": seed}
 
 
-def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple[float, float]:
+def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple[float, float, int]:
+    """Seconds until training goes on, seconds until the file is whole, bytes of memory beside the checkpoint."""
+    ground = forget_peak()
     start = time.perf_counter()
-    plugin.save_checkpoint(checkpoint, path)
+    plugin.save_checkpoint(dict(checkpoint), path)
     stall = time.perf_counter() - start
     if isinstance(plugin, DurableCheckpointIO):
         plugin.finish()
     else:
         plugin.teardown()
     whole = time.perf_counter() - start
+    memory = max(0, peak() - ground)
     verify(path)
-    return stall, whole
+    return stall, whole, memory
 
 
 def table(stalls: Sequence[Stall]) -> Table:
     """A line for each size and way."""
-    sheet = Table(box=box.SIMPLE_HEAD, title="A checkpoint", title_justify="left", title_style="bold")
-    for heading in ("MB", "way", "training stands still, ms", "the file is whole after, ms"):
+    title = f"A checkpoint ({', '.join(sorted({one.file_system for one in stalls}))})"
+    sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    for heading in ("MB", "way", "stands still, ms", "MB/s", "whole after, ms", "MB/s", "memory, MB"):
         sheet.add_column(heading, justify="left" if heading == "way" else "right", no_wrap=True)
     for one in stalls:
-        sheet.add_row(str(one.megabytes), one.way, spread(one.stall), spread(one.whole))
+        still, whole = (
+            number(median(1e3 * one.megabytes / milliseconds for milliseconds in column))
+            for column in (one.stall, one.whole)
+        )
+        memory = number(one.memory / 1e6)
+        sheet.add_row(str(one.megabytes), one.way, spread(one.stall), still, spread(one.whole), whole, memory)
     return sheet
