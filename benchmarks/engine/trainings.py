@@ -73,6 +73,7 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
             "--trainer.limit_val_batches", "0", "--trainer.gradient_clip_val", "1.0",
             "--trainer.enable_progress_bar", "false", "--trainer.logger", "false",
             "--last_checkpoint.every_n_steps", "100000000",
+            "--watchdog.timeout", "3600",  # a side stands still while others have their turns
         ]
     )  # fmt: skip
 
