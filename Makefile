@@ -7,8 +7,8 @@ QUICKSTART := configs/recommender/quickstart.yaml
 ONE_THREAD := OMP_NUM_THREADS=1
 # Hundreds of processes are started: compiled once, the sources cost each of them a second less.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(VENV)/bin/python -m pytest
-# Processes that wait for each other leave the cores idle; three tests at a time use two of them.
-SEVERAL = --numprocesses 3 --dist loadgroup
+# Processes that wait for each other leave the cores idle: three files at a time, in the order of tests/conftest.py.
+SEVERAL = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install train test lint bench clean

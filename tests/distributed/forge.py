@@ -5,13 +5,17 @@ for each: `{"arguments": [...], "environment": {...}, "folder": "...", "output":
 `{"started": pid}` and, when a child has ended, `{"ended": pid, "code": exit code, negative for a signal}`.
 """
 
+import ctypes
 import gc
 import json
 import os
 import select
+import signal
 import sys
 from pathlib import Path
 from typing import Any
+
+PR_SET_PDEATHSIG = 1
 
 
 def serve() -> dict[str, Any] | None:
@@ -46,6 +50,8 @@ def _say(message: dict[str, int]) -> None:
 def become(request: dict[str, Any]) -> None:
     """Makes this child what `python train.py ...` would be in the request's folder and environment."""
     os.setsid()
+    if sys.platform == "linux":  # it ends with the tests, also when they are killed
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])

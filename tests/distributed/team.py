@@ -38,7 +38,7 @@ class Forge:
         }  # fmt: skip
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
-        deadline = time.monotonic() + 60  # the first request waits for the imports
+        deadline = time.monotonic() + 120  # the first request waits for the imports
         while not self._started:
             self.listen()
             assert self._process.poll() is None and time.monotonic() < deadline, "the forge does not answer"
@@ -104,7 +104,7 @@ class Team(Run):
             "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
         }  # fmt: skip
 
-    def end(self, timeout: float = 60, of: Sequence[int] | None = None) -> list[int]:
+    def end(self, timeout: float = 100, of: Sequence[int] | None = None) -> list[int]:
         """Exit codes (negative for a signal), None for a process that has not ended in `timeout` seconds.
 
         Waits for all processes, or only for those that are named in `of`.
@@ -119,7 +119,7 @@ class Team(Run):
         self.seconds = time.monotonic() - self.began
         return [self._forge.codes.get(pid) for pid in self.pids]  # type: ignore[misc]
 
-    def wait_for(self, path: str, timeout: float = 60) -> None:
+    def wait_for(self, path: str, timeout: float = 100) -> None:
         """Until the run has written a file."""
         deadline = time.monotonic() + timeout
         while not (self.folder / path).exists():

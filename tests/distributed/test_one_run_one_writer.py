@@ -2,8 +2,12 @@
 
 import socket
 
+import pytest
+
 from tests.conftest import TINY
 from tests.distributed.faults import fault
+
+pytestmark = pytest.mark.distributed
 
 
 def test_a_second_job_is_refused_and_the_lock_dies_with_its_holder(team):

@@ -17,7 +17,7 @@ from tests.distributed.faults import fault
 from tests.distributed.signals import signal_in
 from tests.distributed.team import Team
 
-pytestmark = [pytest.mark.distributed, pytest.mark.xdist_group("preemption")]
+pytestmark = pytest.mark.distributed
 
 # 200 sequences in batches of 16: 13 steps an epoch; 4 validation batches on each of two processes.
 OPTIONS = [

@@ -19,7 +19,7 @@ from tests.distributed.faults import fault
 from tests.distributed.team import Team
 from tests.distributed.tiny import TINY_FAMILY
 
-pytestmark = [pytest.mark.distributed, pytest.mark.xdist_group("restarts")]
+pytestmark = pytest.mark.distributed
 
 OPTIONS = [
     *TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30",

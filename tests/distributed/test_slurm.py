@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no SLURM: {missing()}"),
     pytest.mark.distributed,
     pytest.mark.timeout(500),
-    pytest.mark.xdist_group("slurm"),  # one cluster
 ]
 
 STEPS = 20

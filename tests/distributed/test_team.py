@@ -1,7 +1,19 @@
 """The tests' own launcher starts what torchrun starts."""
 
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+
+import psutil
+import pytest
+
 from tests.conftest import TINY
 from tests.distributed.faults import fault
+from tests.distributed.team import Forge
+
+pytestmark = pytest.mark.distributed
 
 
 def test_a_team_trains_and_ends(team):
@@ -15,3 +27,21 @@ def test_faults_reach_one_process(team):
     run = team("fit", *TINY, *fault("SignalAt", name="SIGKILL", step=3, process=1), name="a", processes=2)
     codes = run.end()
     assert codes[1] == -9 and codes[0] != 0, run.output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process is told of its parent's end on Linux alone")
+def test_no_process_outlives_the_tests(tmp_path):
+    """Their end, also by SIGKILL, closes the pipe that the requests come through."""
+    forge, output = Forge(), tmp_path / "output.log"
+    try:
+        process = psutil.Process(forge.start(["fit", *TINY], os.environ, tmp_path, output))
+        while not output.exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGSTOP)  # it cannot end by itself
+    finally:
+        forge.close()
+    deadline = time.monotonic() + 60
+    with suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
