@@ -2,7 +2,8 @@
 
 A process that has imported everything reads requests on its standard input, one JSON object a line, and forks a child
 for each: `{"arguments": [...], "environment": {...}, "folder": "...", "output": "..."}`. It answers with
-`{"started": pid}` and, when a child has ended, `{"ended": pid, "code": exit code, negative for a signal}`.
+`{"started": pid, "output": "..."}` and, when a child has ended, `{"ended": pid, "code": exit code}`, negative for a
+signal.
 """
 
 import ctypes
@@ -36,14 +37,15 @@ def serve() -> dict[str, Any] | None:
             return None
         *lines, waiting = (waiting + received).split(b"\n")
         for line in lines:
+            request = json.loads(line)
             pid = os.fork()
             if pid == 0:
-                return json.loads(line)
+                return request
             children.add(pid)
-            _say({"started": pid})
+            _say({"started": pid, "output": request["output"]})
 
 
-def _say(message: dict[str, int]) -> None:
+def _say(message: dict[str, Any]) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
 

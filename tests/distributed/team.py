@@ -29,7 +29,7 @@ class Forge:
         os.set_blocking(self._process.stdout.fileno(), False)
         self._heard = b""
         self.codes: dict[int, int] = {}
-        self._started: list[int] = []
+        self._started: dict[str, int] = {}
 
     def start(self, arguments: list[str], environment: Mapping[str, str], folder: Path, output: Path) -> int:
         """Forks a process of train.py; returns its number."""
@@ -38,12 +38,12 @@ class Forge:
         }  # fmt: skip
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
-        deadline = time.monotonic() + 120  # the first request waits for the imports
-        while not self._started:
+        deadline = time.monotonic() + 170  # the first request waits for the imports
+        while str(output) not in self._started:
             self.listen()
             assert self._process.poll() is None and time.monotonic() < deadline, "the forge does not answer"
             time.sleep(0.01)
-        return self._started.pop()
+        return self._started.pop(str(output))
 
     def listen(self) -> None:
         """Takes note of the processes that have started and ended."""
@@ -51,7 +51,7 @@ class Forge:
         for line in lines:
             message = json.loads(line)
             if "started" in message:
-                self._started.append(message["started"])
+                self._started[message["output"]] = message["started"]
             else:
                 self.codes[message["ended"]] = message["code"]
 
