@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 from pathlib import Path
 
 
@@ -14,10 +15,28 @@ def benchmark_parser(name: str, description: str | None, repeats: int) -> argpar
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--repeats", type=_positive, default=repeats, metavar="N", help=f"turns of each side (default: {repeats})"
+        "--repeats", type=count, default=repeats, metavar="N", help=f"turns of each side (default: {repeats})"
     )
     parser.add_argument("--json", type=_writable, metavar="FILE", help="also write all figures to FILE")
     return parser
+
+
+def count(text: str) -> int:
+    """An option's whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, found {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    """An option's finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
+    return number
 
 
 def one_table(name: str, description: str | None, repeats: int, parts: str, arguments: list[str] | None) -> None:
@@ -40,15 +59,13 @@ def one_table(name: str, description: str | None, repeats: int, parts: str, argu
         write_json(options.json, [result], around)
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
-    return number
-
-
 def _writable(text: str) -> Path:
-    folder = Path(text).absolute().parent
+    path = Path(text)
+    folder = path.absolute().parent
     if not folder.is_dir():  # known before minutes of measuring
         raise argparse.ArgumentTypeError(f"the folder {folder} does not exist")
-    return Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is a folder; expected a file")
+    if not os.access(folder, os.W_OK):
+        raise argparse.ArgumentTypeError(f"nothing can be written into the folder {folder}")
+    return path

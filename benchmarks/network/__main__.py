@@ -1,7 +1,7 @@
 """Two machines that train together: steps against the bandwidth and the delay between them, and what follows for GPUs.
 
   bandwidth  the engine on two machines of one core: step, efficiency, bytes sent; t = compute + bytes / bandwidth, less
-             what computing hides, fitted to some bandwidths and held against others
+             what does not lengthen the step, fitted to some bandwidths and held against others
   delay      the same with a delay, of which the model counts how often a step waits for it
   settings   DDP's settings for slow networks: compression of the gradients, buckets, static graph
   predicted  no measurement: the arithmetic for 4, 8 and 16 GPUs and 2 and 4 nodes beside what the guides report
@@ -10,9 +10,8 @@ The machines are network namespaces of this one (Linux, root, iproute2), which a
 """
 
 import sys
-from argparse import ArgumentTypeError
 
-from benchmarks.command_line import benchmark_parser
+from benchmarks.command_line import benchmark_parser, positive
 
 NAMES = ("bandwidth", "delay", "settings", "predicted")
 
@@ -22,10 +21,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = benchmark_parser("network", __doc__, repeats=7)
     parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
     group = parser.add_argument_group("of another cluster, for predicted")
-    group.add_argument("--step", type=_positive, metavar="SECONDS", help="of a step on one GPU")
-    group.add_argument("--gradients", type=_positive, action="append", metavar="MB", help="4 bytes a trained parameter")
-    group.add_argument("--inside", type=_positive, metavar="GBIT", help="a second, between two GPUs of a node")
-    group.add_argument("--between", type=_positive, action="append", metavar="GBIT", help="a second, between nodes")
+    group.add_argument("--step", type=positive, metavar="SECONDS", help="of a step on one GPU")
+    group.add_argument("--gradients", type=positive, action="append", metavar="MB", help="4 bytes a trained parameter")
+    group.add_argument("--inside", type=positive, metavar="GBIT", help="a second, between two GPUs of a node")
+    group.add_argument("--between", type=positive, action="append", metavar="GBIT", help="a second, between nodes")
     options = parser.parse_args(arguments)
 
     # Imported only now, so that --help and wrong options need not wait for torch.
@@ -41,6 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     assumed = prediction.Assumptions(**{name: value for name, value in given.items() if value})
     out, around, results = console(), surroundings(options.repeats), []
+    impossible: dict[str, list[str]] = {}  # why, and the parts
     try:
         for name in options.only or NAMES:
             if name == "predicted":
@@ -48,24 +48,21 @@ def main(arguments: list[str] | None = None) -> None:
                 out.print(prediction.table(results[-1]))
                 continue
             out.print(f"measuring {name} ...", highlight=False)
-            results.append(getattr(measurements, name)(options.repeats))
-            out.print(tables.table(results[-1]))
-    except Impossible as error:
-        sys.exit(f"not measured: {error}. python -m benchmarks network --only predicted needs none of it.")
+            try:
+                results.append(getattr(measurements, name)(options.repeats))
+                out.print(tables.table(results[-1]))
+            except Impossible as error:
+                impossible.setdefault(str(error), []).append(name)
     except KeyboardInterrupt:
         print("interrupted; the machines and their processes are removed", file=sys.stderr)
         sys.exit(130)
     if any(result["name"] != "predicted" for result in results):
         out.print(closing_line(around), highlight=False)
-    if options.json:
+    if options.json and results:
         write_json(options.json, results, around)
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ArgumentTypeError(f"expected more than 0, got {number:g}")
-    return number
+    if impossible:
+        reasons = "; ".join(f"{', '.join(parts)}: {why}" for why, parts in impossible.items())
+        sys.exit(f"not measured: {reasons}. python -m benchmarks network --only predicted needs none of it.")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,14 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from engine.cores import usable_cores
+
 _NAMESPACES = Path("/run/netns")
 _PREFIX = "lockstep-"
 _CLONE_NEWNET = 0x40000000  # of linux/sched.h
+BURST = 72_000
+"""Bytes that a limited machine which was silent sends at once: one of TCP's largest segments with the headers of its
+frames, as less would have the limiter take segments apart. They are 2 % of the gradients that a step here sends."""
 _LARGEST_FRAME = 65000
 """Bytes of a frame on the cable that is a process, so that there are few to carry."""
 
@@ -34,13 +39,18 @@ def connected(delayed: bool = False) -> Iterator["Machines"]:
     """Two machines that are gone afterwards, also when this process is asked to end (SIGINT, SIGTERM).
 
     Raises:
-        Impossible: not on this system, or not for this user.
+        Impossible: not on this system, not for this user, or not at two machines' speed.
     """
     machines, before = Machines(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if why := machines.connect(delayed):
+        if why := machines.connect(delayed) or too_few_cores():
             raise Impossible(why)
+        try:  # known before minutes of measuring
+            machines.limit(1e9)
+            machines.limit(None)
+        except RuntimeError as error:
+            raise Impossible(f"no limit of the bandwidth here: {error}") from error
         yield machines
     finally:
         for number in before:  # impatience must not leave half of them
@@ -121,8 +131,8 @@ class Machines:
             if "tbf" in _checked("tc", "-n", name, "qdisc", "show", "dev", "eth0"):
                 _checked("tc", "-n", name, "qdisc", "del", "dev", "eth0", "root")
             if bandwidth:
-                # Bursts of 2 ms, and at least one of TCP's largest segments; so long a queue that TCP's window fits.
-                burst = max(131072, int(bandwidth / 8 * 0.002))
+                # Late timers cost no bandwidth if a burst lasts 0.2 ms; so long a queue that TCP's window fits.
+                burst = max(BURST, int(bandwidth / 8 * 0.0002))
                 rate = ["rate", f"{bandwidth:.0f}bit", "burst", str(burst), "limit", str(burst + (16 << 20))]
                 _checked("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", *rate)
 
@@ -172,6 +182,12 @@ def impossible(delayed: bool = False) -> str | None:
     if delayed and not Path("/dev/net/tun").exists():
         return "a cable with a delay takes /dev/net/tun"
     return None
+
+
+def too_few_cores() -> str | None:
+    """Why two trainings here would only take each other's time, or None."""
+    usable = usable_cores()
+    return None if usable >= 2 else f"two machines take a core each, and this process may use {usable:g}"
 
 
 def enter(name: str) -> None:

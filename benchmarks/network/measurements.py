@@ -116,7 +116,7 @@ def result(name: str, alone: list[float], rows: list[dict[str, Any]], gradients:
 def _bounds(compute: float, sent: float, model: StepModel, point: Observed) -> tuple[float, float]:
     """Of the efficiency, by arithmetic from one machine's step: if nothing of the communication is hidden, and all
     that the backward pass can hide. Delay's share is the model's."""
-    communication = 8 * sent / point.bandwidth + max(0.0, model.waits) * point.delay
+    communication = 8 * sent / point.bandwidth + model.waits * point.delay
     none, all_hidden = (compute / step_seconds(compute, communication, share) for share in (0.0, BACKWARD_SHARE))
     return none, all_hidden
 

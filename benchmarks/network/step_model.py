@@ -68,22 +68,25 @@ class Observed(NamedTuple):
 
 
 class StepModel(NamedTuple):
-    """t = compute + (8 bytes / bandwidth + waits x delay, as far as it is more than hidden)."""
+    """t = compute + (8 bytes / bandwidth + waits x delay, as far as it is more than absorbed)."""
 
-    compute: float  # seconds of a step that never waits for the network
+    compute: float  # seconds of a step on a free network
     bytes: float  # of a step, one way
     waits: float = 0.0  # times that a step waits for something to come from the other end
-    hidden: float = 0.0  # seconds of the communication during which the step computes as well
+    absorbed: float = 0.0
+    """Seconds of the communication that do not lengthen the step: it computes meanwhile, or a free network takes them
+    too, and `compute` has them in it. A fit cannot tell the two apart."""
 
     def seconds(self, bandwidth: float = math.inf, delay: float = 0.0) -> float:
         """Of a step on a network of so many bits a second and seconds one way."""
-        return self.compute + max(0.0, 8 * self.bytes / bandwidth + self.waits * delay - self.hidden)
+        return self.compute + max(0.0, 8 * self.bytes / bandwidth + self.waits * delay - self.absorbed)
 
 
 def fit(observed: Sequence[Observed]) -> StepModel:
-    """The model with the least squares of relative errors; without `waits` where all delays are the same.
+    """The model with the least squares of relative errors; without `waits` where all delays are the same, or where the
+    best would be less than none.
 
-    What is hidden shows where there are observations of a free network and of several slow ones: the straight line
+    What is absorbed shows where there are observations of a free network and of several slow ones: the straight line
     through the slow ones then begins lower than a step on the free one. Elsewhere it is 0, and part of `compute`.
 
     Raises:
@@ -94,13 +97,17 @@ def fit(observed: Sequence[Observed]) -> StepModel:
     if free and len({point.bandwidth for point in slow}) > 1:
         line, compute = _line(slow), float(np.mean(free))
         if line.compute < compute:
-            return line._replace(compute=compute, hidden=compute - line.compute)
+            return line._replace(compute=compute, absorbed=compute - line.compute)
     return _line(observed)
 
 
 def _line(observed: Sequence[Observed]) -> StepModel:
+    line = _least_squares(observed, 3 if len({point.delay for point in observed}) > 1 else 2)
+    return line if line.waits >= 0 else _least_squares(observed, 2)
+
+
+def _least_squares(observed: Sequence[Observed], unknown: int) -> StepModel:
     bandwidths, delays = ({getattr(point, name) for point in observed} for name in ("bandwidth", "delay"))
-    unknown = 3 if len(delays) > 1 else 2
     rows = [[1.0, 8 / point.bandwidth, point.delay][:unknown] for point in observed]
     # Divided by the seconds, which makes errors relative, and to columns of like size: bits are billions.
     columns = np.array(rows).reshape(-1, unknown) / np.array([[point.seconds] for point in observed]).reshape(-1, 1)

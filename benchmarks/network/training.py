@@ -3,15 +3,18 @@
 import os
 import signal
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.engine.tower import tower
 from benchmarks.engine.trainings import lockstep
 from benchmarks.engine.turns import Body, Gate, Side
 from benchmarks.network.machines import Machines, enter
+from benchmarks.side import SideProcess
 
 SAMPLES_A_MACHINE = 120
 """Of a step: about 20 ms on one core."""
@@ -61,15 +64,27 @@ class Together:
                 options=options,
             )  # fmt: skip
             self._sides.append(_started(stack, f"machine {rank}", body, warm_up))
-        for side in self._sides:  # now that both have been started, as each waits for the other
-            side.receive()
+        received(self._sides)  # now that both have been started, as each waits for the other
 
     def turn(self, steps: int) -> Turn:
         sent = self._machines.sent(0)
         for side in self._sides:
             side.begin(steps)
-        seconds = max(side.finish().wall for side in self._sides)
+        seconds = max(turn.wall for turn in received(self._sides))
         return Turn(seconds, (self._machines.sent(0) - sent) / steps)
+
+
+def received(sides: Sequence[SideProcess]) -> list[Any]:
+    """What each sends next, the first one first.
+
+    Raises:
+        RuntimeError: one has ended; at once, as the other would wait for it until torch's timeout.
+    """
+    waiting, answers = {side.connection: side for side in sides}, []
+    while waiting:
+        for connection in wait(list(waiting)):
+            answers.append(waiting.pop(connection).receive())
+    return answers
 
 
 def gradient_bytes() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchmarks.network.machines import Machines, enter, impossible
+from benchmarks.network.machines import Impossible, Machines, connected, enter, impossible, too_few_cores
 from benchmarks.network.measurements import SETTINGS, Network, bandwidth, settings
 from benchmarks.network.tables import table
 from benchmarks.network.training import gradient_bytes
@@ -85,8 +85,24 @@ def test_a_delayed_cable_takes_its_time_both_ways():
         machines.close()
 
 
-def test_two_machines_train_on_several_bandwidths(capsys):
+@pytest.mark.parametrize("lacks", ["the speed of two", "a limit"])
+def test_machines_whose_figures_would_mislead_are_refused(lacks, monkeypatch):
     if why := impossible():
+        pytest.skip(why)
+    monkeypatch.setattr("benchmarks.network.machines.usable_cores", lambda: 1.0 if lacks == "the speed of two" else 2.0)
+    if lacks == "a limit":
+
+        def limit(self, bandwidth):
+            raise RuntimeError("Error: Specified qdisc kind is unknown.")
+
+        monkeypatch.setattr(Machines, "limit", limit)
+    with pytest.raises(Impossible, match="a core each.* use 1|qdisc kind is unknown"), connected():
+        raise AssertionError("not refused")
+    assert not list(Path("/run/netns").glob(f"lockstep-{os.getpid()}-*"))
+
+
+def test_two_machines_train_on_several_bandwidths(capsys):
+    if why := impossible() or too_few_cores():
         pytest.skip(why)
     networks = [Network(None), Network(2e9, held_out=True), Network(20e6)]
     result = bandwidth(repeats=1, networks=networks, steps=2)
@@ -101,7 +117,7 @@ def test_two_machines_train_on_several_bandwidths(capsys):
 
 def test_sixteen_bits_are_half_the_bytes():
     """A hook that nobody calls sends them all: Lightning registers `ddp_comm_hook` on GPUs alone."""
-    if why := impossible():
+    if why := impossible() or too_few_cores():
         pytest.skip(why)
     names = [name for name in SETTINGS if "16" in name]
     assert len(names) == 2
@@ -111,7 +127,7 @@ def test_sixteen_bits_are_half_the_bytes():
 
 
 def test_nothing_is_left_after_ctrl_c(tmp_path):
-    if why := impossible():
+    if why := impossible() or too_few_cores():
         pytest.skip(why)
     command = [sys.executable, "-m", "benchmarks", "network", "--only", "bandwidth"]
     with (tmp_path / "said").open("w") as said:

@@ -75,9 +75,9 @@ def test_a_fit_finds_what_made_the_observations(compute, size, waits):
 
 @settings(deadline=None)
 @given(st.floats(1e-2, 1), st.floats(1e6, 1e8), st.floats(0, 1))
-def test_a_fit_finds_what_is_hidden(compute, size, share):
+def test_a_fit_finds_what_is_absorbed(compute, size, share):
     """Where the slow networks are slow enough to show it."""
-    truth = StepModel(compute, size, hidden=share * min(compute, 8 * size / 1e9))
+    truth = StepModel(compute, size, absorbed=share * min(compute, 8 * size / 1e9))
     found = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (math.inf, 1e9, 3e8, 1e8)])
     assert found == pytest.approx(truth, rel=1e-4, abs=1e-6)
     for bandwidth in (1e10, 5e8, 5e7):
@@ -85,14 +85,21 @@ def test_a_fit_finds_what_is_hidden(compute, size, share):
 
 
 def test_the_model_is_the_step_with_a_share_hidden():
-    assert StepModel(0.03, 5e6, hidden=0.02).seconds(1e9) == pytest.approx(step_seconds(0.03, 0.04, 2 / 3))
-    assert StepModel(0.03, 5e6, hidden=0.02).seconds(1e10) == 0.03
+    assert StepModel(0.03, 5e6, absorbed=0.02).seconds(1e9) == pytest.approx(step_seconds(0.03, 0.04, 2 / 3))
+    assert StepModel(0.03, 5e6, absorbed=0.02).seconds(1e10) == 0.03
 
 
 def test_a_fit_with_one_delay_has_no_waits():
     truth = StepModel(0.05, 4e6)
     found = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (1e9, 1e8)])
     assert found == pytest.approx(truth) and found.waits == 0
+
+
+def test_a_fit_has_no_waits_that_shorten_a_step():
+    truth = StepModel(0.05, 4e6)
+    points = [(bandwidth, delay) for bandwidth in (1e9, 1e8) for delay in (0.0, 0.01)]
+    found = fit([Observed(truth.seconds(bandwidth) - 0.1 * delay, bandwidth, delay) for bandwidth, delay in points])
+    assert found.waits == 0 and found == pytest.approx(truth, rel=0.02)
 
 
 def test_a_fit_minds_relative_errors():

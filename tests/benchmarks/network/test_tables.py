@@ -8,6 +8,7 @@ from rich.console import Console
 
 from benchmarks.network import measurements
 from benchmarks.network.__main__ import main
+from benchmarks.network.machines import Impossible
 from benchmarks.network.prediction import Assumptions, Reported, predicted
 from benchmarks.network.step_model import Cluster, StepModel
 from benchmarks.network.tables import describe, rate, table
@@ -43,7 +44,7 @@ def test_what_the_model_predicts_is_held_against_what_it_has_not_seen(capsys):
     assert slow["efficiency_bounds"] == pytest.approx((0.03 / 0.35, 0.03 / 0.33))
     said = printed(table(result), capsys)
     assert "t = 30.0 ms + 4.00 MB / bandwidth" in said and "no limit" in said and "1.010 times" in said
-    assert said.count("*") >= 3 and "met" in said
+    assert said.count("*") >= 3 and "met" in said and "72 kB at once (1.8% of the gradients)" in said
 
 
 def test_a_model_that_is_off_is_shown_as_off(capsys):
@@ -61,7 +62,7 @@ def test_delays_have_a_column_and_a_term(capsys):
     result = measurements.result("delay", [0.03], made, GRADIENTS)
     assert result["model"]["waits"] == pytest.approx(6)
     said = printed(table(result), capsys)
-    assert "6.0 x delay" in said and "one way ms" in said
+    assert "6.0 x delay" in said and "one way ms" in said and "third process" in said
 
 
 def test_every_row_of_settings_is_shown_beside_the_first(capsys):
@@ -108,8 +109,38 @@ def test_without_root_it_says_so_and_ends(monkeypatch):
         main(["--only", "bandwidth"])
 
 
+def test_a_part_that_cannot_be_keeps_no_other_from_its_figures(tmp_path, monkeypatch):
+    def refused(repeats):
+        raise Impossible("no TAP device here")
+
+    monkeypatch.setattr(measurements, "delay", refused)
+    measured = measurements.result("bandwidth", [0.03] * 2, rows(measurements.BANDWIDTHS), GRADIENTS)
+    monkeypatch.setattr(measurements, "bandwidth", lambda repeats: measured)
+    kept = tmp_path / "kept.json"
+    with pytest.raises(SystemExit, match="not measured: delay: no TAP device here"):
+        main(["--only", "delay", "--only", "bandwidth", "--json", str(kept)])
+    assert [part["name"] for part in json.loads(kept.read_text())["comparisons"]] == ["bandwidth"]
+
+
+@pytest.mark.parametrize("step", ["abc", "0", "inf", "nan"])
+def test_a_step_that_is_no_number_above_0_is_refused(step, capsys):
+    with pytest.raises(SystemExit):
+        main(["--step", step])
+    assert f"--step: expected a number above 0, found '{step}'" in capsys.readouterr().err
+
+
+def test_what_is_absorbed_is_explained(capsys):
+    seen = StepModel(0.03, GRADIENTS, absorbed=0.01)
+    made = [
+        {**network._asdict(), "seconds": [seen.seconds(network.observed(0.0).bandwidth)], "sent": [GRADIENTS]}
+        for network in measurements.BANDWIDTHS
+    ]
+    said = printed(table(measurements.result("bandwidth", [0.03], made, GRADIENTS)), capsys)
+    assert "10.0 ms absorbed" in said and "absorbed: time of the exchange that does not lengthen the step" in said
+
+
 def test_words_for_rates_and_models():
     assert [rate(figure) for figure in (None, 1e10, 2.5e8)] == ["no limit", "10 Gbit/s", "250 Mbit/s"]
     assert describe(StepModel(0.0421, 3.9e6)) == "t = 42.1 ms + 3.90 MB / bandwidth"
-    said = "t = 42.1 ms + (3.90 MB / bandwidth - 8.0 ms hidden, at least 0)"
-    assert describe(StepModel(0.0421, 3.9e6, hidden=0.008)) == said
+    said = "t = 42.1 ms + (3.90 MB / bandwidth - 8.0 ms absorbed, at least 0)"
+    assert describe(StepModel(0.0421, 3.9e6, absorbed=0.008)) == said
