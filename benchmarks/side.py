@@ -6,9 +6,12 @@ from multiprocessing import get_context
 from types import TracebackType
 from typing import Any
 
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+"""What a process has to find in its environment: torch and pyarrow, MKL, and polars each have threads of their own."""
+
 
 class SideProcess:
-    """A process with one thread for torch, and the connection to it; it first says when it is prepared.
+    """A process with one thread, and the connection to it; it first says when it is prepared.
 
     Args:
         name: of the side, for messages.
@@ -46,13 +49,13 @@ class SideProcess:
 
 
 class one_thread:
-    """Processes started inside have one thread for torch."""
+    """Processes started inside have one thread."""
 
     def __enter__(self) -> None:
-        self._before = os.environ.get("OMP_NUM_THREADS")
-        os.environ["OMP_NUM_THREADS"] = "1"
+        self._before = {name: os.environ[name] for name in ONE_THREAD if name in os.environ}
+        os.environ |= ONE_THREAD
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        del os.environ["OMP_NUM_THREADS"]
-        if self._before is not None:
-            os.environ["OMP_NUM_THREADS"] = self._before
+        for name in ONE_THREAD:
+            os.environ.pop(name, None)
+        os.environ |= self._before

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from benchmarks.side import ONE_THREAD
+
 ENVIRONMENTS = Path(__file__).resolve().parents[2] / ".benchmarks"
 """Where they are kept unless told otherwise; not in git."""
 
@@ -66,7 +68,7 @@ def own_variables(**more: str) -> dict[str, str]:
     """Of a process in an environment of its own: nothing of this project's is on its path. One thread."""
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if name not in ours}
-    return kept | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONNOUSERSITE": "1"} | more
+    return kept | ONE_THREAD | {"PYTHONNOUSERSITE": "1"} | more
 
 
 def _stamp(place: Path) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.packages.conversation import Command
 from benchmarks.packages.environments import made, own_variables
+from benchmarks.side import ONE_THREAD
 
 DRIVERS = Path(__file__).with_name("drivers")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ class Side:
         script = DRIVERS / self.script
         if self.package is None:
             # The temporary folder of the driver is its working directory, the code is this project's.
-            variables = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+            variables = {**os.environ, "PYTHONPATH": str(_ROOT), **ONE_THREAD}
             return Command(self.name, Path(sys.executable), script, variables)
         return Command(self.name, made(self.package, environments), script, own_variables())
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.command_line import benchmark_parser
 from benchmarks.memory_peak import peak
+from benchmarks.side import one_thread
 
 _SAMPLES = 5000  # that are read
 _BATCH = 256
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _alone(work: Any, *arguments: Any) -> Any:
     """What a function gives in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with one_thread(), multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(work, arguments)
 
 
