@@ -1,15 +1,17 @@
 """Making a store of a file of interactions, as `train.py prepare` does."""
 
-import atexit
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from benchmarks.recommender.measure import Done, Work
+from benchmarks.recommender.measure import Done, Maker, Work
 from datamodules.recommender.store import prepare_store
 
 _USERS_TO_ROWS = 150
@@ -18,10 +20,16 @@ _USERS_TO_ROWS = 150
 _ITEMS = 60_000
 
 
-def convert(rows: int) -> Work:
-    """Reads, filters, sorts and writes; the amount is the number of rows."""
-    folder = Path(tempfile.mkdtemp(prefix="lockstep-growth-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+@contextmanager
+def conversion_makers(sizes: list[int]) -> Iterator[dict[str, Maker]]:
+    """A side for every size, around a folder for their files: it goes even where a side is killed."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-growth-", ignore_cleanup_errors=True) as folder:
+        yield {f"{rows:,} rows": partial(convert, Path(folder) / f"{rows}", rows) for rows in sizes}
+
+
+def convert(folder: Path, rows: int) -> Work:
+    """Reads, filters, sorts and writes in a new folder; the amount is the number of rows."""
+    folder.mkdir()
     path = write_interactions(folder / "interactions.parquet", rows)
     turn = count()
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from benchmarks.growth.conversion import convert
+from benchmarks.growth.conversion import conversion_makers
 from benchmarks.growth.steps import item_step, length_step
 from benchmarks.growth.users import user_makers
 from benchmarks.recommender.measure import Maker, take_turns
@@ -29,7 +29,7 @@ _TITLES = {
 
 
 def figures(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
-    """Of each size seconds for one event or row in each turn, and bytes at the peak of the work."""
+    """Of each size seconds for one event or row in each turn, and bytes at the peak, all but the libraries'."""
     title, unit = _TITLES[part]
     with _makers(part, rows) as makers:
         measured = take_turns(makers, repeats)
@@ -38,7 +38,7 @@ def figures(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
             "name": name,
             "cpu": [turn.cpu for turn in side.turns],
             "wall": [turn.wall for turn in side.turns],
-            "memory": side.memory,
+            "memory": side.prepared + side.memory,
         }
         for name, side in measured.items()
     ]
@@ -50,26 +50,27 @@ def _makers(part: str, rows: list[int]) -> Iterator[dict[str, Maker]]:
     if part == "users":
         with user_makers() as makers:
             yield makers
+    elif part == "conversion":
+        with conversion_makers(rows) as makers:
+            yield makers
     else:
-        yield _sides(part, rows)
+        yield _steps(part)
 
 
-def _sides(part: str, rows: list[int]) -> dict[str, Maker]:
+def _steps(part: str) -> dict[str, Maker]:
     if part == "length":
         return {
             f"{name}, L {length:,}": partial(length_step, attention, length)
             for attention, name in (("standard", "SASRec"), ("time_interval", "TiSASRec"))
             for length in LENGTHS
         }
-    if part == "items":
-        sampled = {f"128 negatives, {items:,} items": partial(item_step, "sampled_softmax", items) for items in ITEMS}
-        every = {
-            f"all items' scores, {items:,} items": partial(item_step, "cross_entropy", items)
-            for items in ITEMS
-            if items <= _ALL_ITEMS
-        }
-        return {**sampled, **every}
-    return {f"{size:,} rows": partial(convert, size) for size in rows}
+    sampled = {f"128 negatives, {items:,} items": partial(item_step, "sampled_softmax", items) for items in ITEMS}
+    every = {
+        f"all items' scores, {items:,} items": partial(item_step, "cross_entropy", items)
+        for items in ITEMS
+        if items <= _ALL_ITEMS
+    }
+    return {**sampled, **every}
 
 
 def table(found: dict[str, Any]) -> Table:
@@ -77,10 +78,12 @@ def table(found: dict[str, Any]) -> Table:
     sheet = Table(box=box.SIMPLE_HEAD, title=found["title"], title_justify="left", title_style="bold")
     sheet.add_column("")
     unit = found["unit"]
-    for heading in (f"CPU us for one {unit}", f"wall us for one {unit}", f"{unit}s a second", "peak memory"):
+    for heading in (f"CPU us for one {unit}", f"wall us for one {unit}", f"{unit}s a second", "peak memory*"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     for side in found["sides"]:
         cpu, wall = ([1e6 * seconds for seconds in side[clock]] for clock in ("cpu", "wall"))
         rate = number(1 / median(side["wall"]))
         sheet.add_row(side["name"], spread(cpu), spread(wall), rate, f"{side['memory'] / 2**20:,.0f} MiB")
+    sheet.caption = "* of the process, tables and stores included, above what its libraries take"
+    sheet.caption_justify = "left"
     return sheet

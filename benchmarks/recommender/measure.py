@@ -43,6 +43,7 @@ class Measured(NamedTuple):
 
     turns: list[Turn]
     memory: int  # bytes at the peak of the work, above what the process held before
+    prepared: int  # bytes of that: what was made for the work, above the libraries
 
 
 def take_turns(sides: dict[str, Maker], repeats: int) -> dict[str, Measured]:
@@ -53,7 +54,7 @@ def take_turns(sides: dict[str, Maker], repeats: int) -> dict[str, Measured]:
         for _ in range(repeats):
             for name, side in running.items():
                 turns[name].append(side.turn())
-        return {name: Measured(turns[name], side.memory()) for name, side in running.items()}
+        return {name: Measured(turns[name], *side.memory()) for name, side in running.items()}
 
 
 class Side(SideProcess):
@@ -71,16 +72,18 @@ class Side(SideProcess):
     def turn(self) -> Turn:
         return self._ask("turn")
 
-    def memory(self) -> int:
+    def memory(self) -> tuple[int, int]:
+        """See ``Measured``: that of the work, and what was prepared."""
         return self._ask("memory")
 
-    def _ask(self, question: str) -> Turn | int:
+    def _ask(self, question: str) -> Turn | tuple[int, int]:
         self.connection.send(question)
         return self.receive()
 
 
 def _serve(connection: Connection, make: Maker) -> None:
     torch.set_num_threads(1)
+    imported = forget_peak()
     work = make()
     before = forget_peak()
     work()
@@ -90,7 +93,7 @@ def _serve(connection: Connection, make: Maker) -> None:
             question = connection.recv()
         except EOFError:
             return
-        connection.send(_turn(work) if question == "turn" else peak() - before)
+        connection.send(_turn(work) if question == "turn" else (peak() - before, before - imported))
 
 
 def _turn(work: Work) -> Turn:

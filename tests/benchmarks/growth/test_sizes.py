@@ -4,10 +4,11 @@ import pytest
 from rich.console import Console
 
 from benchmarks.growth import sizes
-from benchmarks.growth.conversion import convert, write_interactions
+from benchmarks.growth.conversion import conversion_makers, write_interactions
 from benchmarks.growth.steps import item_step, length_step
 from benchmarks.growth.users import user_makers
 from datamodules.recommender.store import prepare_store
+from engine.sampling import TrainSampler
 
 
 @pytest.mark.parametrize("attention", ["standard", "time_interval"])
@@ -21,8 +22,13 @@ def test_steps_of_many_items(loss):
 
 
 def test_a_store_of_each_turn_is_made_anew(tmp_path):
-    work = convert(20_000)
-    assert [work().amount, work().amount] == [20_000, 20_000]
+    with conversion_makers([20_000]) as makers:
+        ((name, make),) = makers.items()
+        work = make()
+        assert name == "20,000 rows" and [work().amount, work().amount] == [20_000, 20_000]
+        folder = make.args[0].parent
+        assert folder.exists()
+    assert not folder.exists()  # whatever became of the side
     store = prepare_store(write_interactions(tmp_path / "interactions.parquet", 20_000), cache=tmp_path / "store")
     assert 2_000 < store.num_interactions <= 20_000  # rare items are left out
 
@@ -30,8 +36,21 @@ def test_a_store_of_each_turn_is_made_anew(tmp_path):
 def test_every_user_starts_and_a_few_train_and_are_evaluated():
     with user_makers((300, 600)) as makers:
         done = {name: make()().amount for name, make in makers.items()}
-    kinds = ("start-up", "training", "evaluation")
-    assert done == {f"{kind}, {users} users": users for kind in kinds for users in (300, 600)}
+    # Eight batches of 128: with 300 users two epochs of two whole ones and the rest, and two more; with 600 one and three.
+    trained = {"training, 300 users": 2 * 300 + 256, "training, 600 users": 600 + 384}
+    kinds = ("start-up", "evaluation")
+    assert done == trained | {f"{kind}, {users} users": users for kind in kinds for users in (300, 600)}
+
+
+def test_the_order_of_an_epoch_is_drawn_once_an_epoch(monkeypatch):
+    begun = []
+    real = TrainSampler.__iter__
+    monkeypatch.setattr(TrainSampler, "__iter__", lambda self: begun.append(1) or real(self))
+    with user_makers((600,)) as makers:
+        work = makers["training, 600 users"].func(*makers["training, 600 users"].args, batches=2)
+        for _ in range(3):  # five batches are an epoch
+            work()
+    assert len(begun) == 2
 
 
 def test_a_line_a_size():
@@ -39,8 +58,8 @@ def test_a_line_a_size():
     console = Console(width=140, record=True)
     console.print(sizes.table(found))
     text = console.export_text()
-    assert "1,000 rows" in text and "2,000 rows" in text and "rows a second" in text
-    assert set(sizes._sides("items", [])) == {
+    assert "1,000 rows" in text and "2,000 rows" in text and "rows a second" in text and "tables and stores included" in text
+    assert set(sizes._steps("items")) == {
         *(f"128 negatives, {items:,} items" for items in sizes.ITEMS),
         "all items' scores, 3,000 items", "all items' scores, 30,000 items",
     }  # fmt: skip

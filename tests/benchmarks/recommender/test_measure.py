@@ -11,12 +11,19 @@ MIB = 2**20
 
 
 def _allocate(size: int) -> Work:
+    prepared = _touched(size // 2)
+
     def work() -> Done:
-        held = bytearray(size)
-        held[::1024] = b"x" * len(held[::1024])  # touched, so that it counts
-        return Done(2)
+        _touched(size)
+        return Done(2 if prepared else 0)  # which the work holds on to
 
     return work
+
+
+def _touched(size: int) -> bytearray:
+    held = bytearray(size)
+    held[::1024] = b"x" * len(held[::1024])  # so that it counts
+    return held
 
 
 def _sleep() -> Work:
@@ -36,7 +43,8 @@ def test_turns_and_memory() -> None:
     large, sleeps = measured["large"], measured["sleeps"]
     assert len(large.turns) == len(sleeps.turns) == 3
     assert 190 * MIB < large.memory < 260 * MIB
-    assert sleeps.memory < 20 * MIB
+    assert 95 * MIB < large.prepared < 160 * MIB
+    assert sleeps.memory < 20 * MIB and sleeps.prepared < 20 * MIB
     for turn in sleeps.turns:
         assert turn.cpu < turn.wall and turn.wall >= 0.2
         assert 0 < turn.waited_share <= 0.5

@@ -13,7 +13,7 @@ from benchmarks.recommender.training_steps import attention_alone
 
 
 def _measured(cpu: float, memory: int, waited: float = 0.0) -> Measured:
-    return Measured([Turn(cpu, 2 * cpu, waited), Turn(cpu, 2 * cpu, waited)], memory)
+    return Measured([Turn(cpu, 2 * cpu, waited), Turn(cpu, 2 * cpu, waited)], memory, 0)
 
 
 def _compare(goals: dict[str, float]) -> Comparison:
