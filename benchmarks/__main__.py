@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +40,10 @@ BENCHMARKS = {
 }  # fmt: skip
 
 
+_INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Hands over to one benchmark, to all that take a few minutes, or says which there are."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -49,25 +54,40 @@ def main(arguments: list[str] | None = None) -> None:
     if not given:
         Console(width=None if sys.stdout.isatty() else 120).print(_list())
         return
-    if given[0] in BENCHMARKS:
-        _main_of(given[0])(given[1:])
-        return
-    options = parser.parse_args(given)
-    if options.json:
-        options.json.mkdir(parents=True, exist_ok=True)
-    impossible = []
+    try:
+        if given[0] in BENCHMARKS:
+            _main_of(given[0])(given[1:])
+            return
+        options = parser.parse_args(given)
+        if options.name != "all":
+            parser.error(f"NAME is missing, or not first: all, or one of {', '.join(BENCHMARKS)}")
+        _all(options.json)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+
+
+def _all(folder: Path | None) -> None:
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+    failed = []
     for name, benchmark in BENCHMARKS.items():
         print(f"\npython -m benchmarks {' '.join([name, *benchmark.options])}", flush=True)
-        kept = ["--json", str(options.json / f"{name}.json")] if options.json else []
+        kept = ["--json", str(folder / f"{name}.json")] if folder else []
         try:
             _main_of(name)([*benchmark.options, *kept])
         except SystemExit as ended:
-            if not isinstance(ended.code, str):
+            if ended.code == _INTERRUPTED:
                 raise
-            print(ended.code, file=sys.stderr)  # it cannot be here; the others can
-            impossible.append(name)
-    if impossible:
-        sys.exit(f"not measured here: {', '.join(impossible)}; why stands above")
+            if isinstance(ended.code, str):
+                print(ended.code, file=sys.stderr)
+            if ended.code:
+                failed.append(name)
+        except Exception as error:  # the others can be measured all the same
+            traceback.print_exc()
+            failed.append(f"{name} ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
+    if failed:
+        sys.exit(f"not measured, or not all of it: {', '.join(failed)}; why stands above")
 
 
 def _main_of(name: str) -> Callable[[list[str]], None]:

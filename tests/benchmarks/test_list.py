@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as door
+from benchmarks.command_line import benchmark_parser
 
 
 def test_the_list_names_every_benchmark_that_there_is(capsys):
@@ -38,7 +39,45 @@ def test_all_hands_over_in_turn_and_names_a_file_for_each(tmp_path, monkeypatch)
     assert (tmp_path / "new").is_dir()
 
 
-def test_one_that_cannot_be_measured_here_keeps_no_other_from_it(monkeypatch, capsys):
+@pytest.mark.parametrize("given", [["all"], ["recommender"]])
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(130)])
+def test_ctrl_c_ends_it_in_a_word(given, interruption, monkeypatch):
+    called = []
+
+    def main(arguments):
+        called.append(arguments)
+        raise interruption
+
+    monkeypatch.setattr(door, "_main_of", lambda name: main)
+    with pytest.raises(SystemExit) as ended:
+        door.main(given)
+    assert ended.value.code == 130 and len(called) == 1
+
+
+@pytest.mark.parametrize("name", [[], ["growth"]])
+def test_a_missing_or_late_name_is_asked_for_and_nothing_measured(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(door, "_main_of", lambda name: pytest.fail(f"{name} was started"))
+    with pytest.raises(SystemExit) as ended:
+        door.main(["--json", str(tmp_path), *name])
+    assert ended.value.code == 2 and "NAME is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--repeats", "x"], "expected a whole number of 1 or more, found 'x'"),
+        (["--repeats", "0"], "expected a whole number of 1 or more, found '0'"),
+        (["--json", "."], "is a folder; expected a file"),
+        (["--json", "nowhere/kept.json"], "does not exist"),
+    ],
+)
+def test_wrong_options_are_refused_before_measuring(options, expected, capsys):
+    with pytest.raises(SystemExit) as ended:
+        benchmark_parser("growth", None, repeats=1).parse_args(options)
+    assert ended.value.code == 2 and expected in capsys.readouterr().err
+
+
+def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
     called = []
 
     def measure(name):
@@ -46,10 +85,12 @@ def test_one_that_cannot_be_measured_here_keeps_no_other_from_it(monkeypatch, ca
             called.append(name)
             if name == "engine":
                 raise SystemExit("not measured: no root")
+            if name == "growth":
+                raise RuntimeError("the process ended with exit code -9")
 
         return main
 
     monkeypatch.setattr(door, "_main_of", measure)
-    with pytest.raises(SystemExit, match="not measured here: engine"):
+    with pytest.raises(SystemExit, match=r"growth \(RuntimeError: .* code -9\), engine; why stands above"):
         door.main(["all"])
     assert called == list(door.BENCHMARKS) and "no root" in capsys.readouterr().err
