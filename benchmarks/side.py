@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import get_context
 from types import TracebackType
 from typing import Any
@@ -46,6 +47,17 @@ class SideProcess:
                 f"the process of {self.name!r} ended with exit code {self.process.exitcode}; its error is above "
                 "(-9 and no error: killed, most likely because memory ran out)"
             ) from None
+
+
+def kill_all(process: int) -> None:
+    """A process and all that it has started: a launcher's own children would outlive it."""
+    import psutil  # not there on every machine with a GPU
+
+    with suppress(psutil.NoSuchProcess):
+        first = psutil.Process(process)
+        for one in (*first.children(recursive=True), first):
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
 
 
 class one_thread:

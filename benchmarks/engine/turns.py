@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +21,7 @@ import psutil
 import torch
 
 from benchmarks.memory_peak import forget_peak, peak
-from benchmarks.side import SideProcess
+from benchmarks.side import SideProcess, kill_all
 
 WARM_UP = 20
 """Steps before the first turn: what is done once (optimizer state, buckets, first log) is not a step's cost."""
@@ -104,9 +104,7 @@ class Side(SideProcess):
         super().__init__(name, _first, body, processes, warm_up)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for process in (*psutil.Process(self.process.pid).children(recursive=True), self.process):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        kill_all(self.process.pid)
         self.process.join()
         self.connection.close()
 

@@ -12,7 +12,7 @@ Trainer and loader in a process with one thread, and take turns. A package that 
 import sys
 from pathlib import Path
 
-from benchmarks.command_line import benchmark_parser
+from benchmarks.command_line import benchmark_parser, count
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
                         help="this part alone; may be given several times")  # fmt: skip
     parser.add_argument("--package", action="append", default=[], metavar="NAME", choices=("recbole", "rectools"),
                         help="this package alone, recbole or rectools")  # fmt: skip
-    parser.add_argument("--users", type=int, default=1024, metavar="N", help="of the interactions (default: 1024)")
+    parser.add_argument("--users", type=count, default=1024, metavar="N", help="of the interactions (default: 1024)")
     parser.add_argument("--environments", type=Path, metavar="FOLDER", help="where the packages are installed")
     parser.add_argument("--installed", action="store_true",
                         help="install nothing; where no package is installed, say so and end")  # fmt: skip

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.table import Table
 
+from benchmarks.side import ONE_THREAD, kill_all
 from benchmarks.start_up.first_step import SAID
 from benchmarks.surroundings import goals_reached, spread
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TRAIN = str(_ROOT / "train.py")
 _QUICKSTART = str(_ROOT / "configs/recommender/quickstart.yaml")
-_TIMEOUT = 300
 
 BASE = "python -c 'import torch'"
 HELP, FIRST_STEP = "train.py --help", "train.py fit, first step of the quickstart"
@@ -49,24 +49,32 @@ class Start(NamedTuple):
 
     cpu: float
     wall: float
-    memory: int  # at the end: what it needs to stand there
+    memory: int  # of a training that stands still after its first step
 
 
-def start(arguments: list[str], folder: Path) -> Start:
+def start(arguments: list[str], folder: Path, timeout: float = 300) -> Start:
     """Runs a command of Python to its end, with one thread.
 
     Raises:
         RuntimeError: it has failed; with what it said.
+        subprocess.TimeoutExpired: it took more seconds; it is ended, with all that it has started.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT), "COLUMNS": "120"}
+    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(_ROOT), "COLUMNS": "120"}
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=_TIMEOUT
-    )
+    command = subprocess.Popen(
+        [sys.executable, *arguments], cwd=folder, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with command:
+        try:
+            output, errors = command.communicate(timeout=timeout)
+        except BaseException:
+            kill_all(command.pid)
+            raise
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    said = next((line for line in done.stdout.splitlines() if line.startswith(SAID)), None)
+    if command.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} ended with {command.returncode}:\n{errors[-2000:]}")
+    said = next((line for line in output.splitlines() if line.startswith(SAID)), None)
     if said:
         return Start(**json.loads(said.removeprefix(SAID)))
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -110,12 +118,13 @@ def table(found: dict[str, Any]) -> Table:
     """A line a command; ratios are taken turn by turn."""
     sheet = Table(box=box.SIMPLE_HEAD, title="Start-up", title_justify="left", title_style="bold")
     sheet.add_column("")
-    for heading in ("CPU s", "wall s", "x import torch (CPU)", "memory then"):
+    for heading in ("CPU s", "wall s", "x import torch (CPU)", "idle memory*"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     for side in found["sides"]:
         sheet.add_row(
             side["name"], spread(side["cpu"]), spread(side["wall"]), spread(_times(side, found["sides"][0])),
             f"{median(side['memory']) / 2**20:,.0f} MiB" if any(side["memory"]) else "",
         )  # fmt: skip
-    sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"
+    note = "* resident (RSS), of a training that stands still after its first step"
+    sheet.caption, sheet.caption_justify = f"{note}\n{goals_reached(found['goals'])}", "left"
     return sheet

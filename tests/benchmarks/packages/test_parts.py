@@ -51,6 +51,12 @@ def test_rows_of_an_epoch_are_what_a_loop_counts():
     assert rows_of_epoch(False, 30, 50) == (50, targets)
 
 
+def test_no_users_are_refused_at_once(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        door.main(["--users", "0"])
+    assert "--users: expected a whole number of 1 or more, found '0'" in capsys.readouterr().err
+
+
 def test_without_any_package_there_is_nothing_to_compare(monkeypatch, capsys):
     def refuse(package, folder):
         raise NotInstalled(f"{package} could not be installed: no network")

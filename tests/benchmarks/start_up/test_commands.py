@@ -1,5 +1,8 @@
 """Commands are started and measured, a first step is told, and a failure is no figure."""
 
+import os
+import subprocess
+
 import pytest
 from rich.console import Console
 
@@ -14,6 +17,20 @@ def test_the_first_step_is_told_beside_the_import():
     console = Console(width=160, record=True)
     console.print(table(found))
     assert "times the CPU time of `import torch`" in console.export_text()
+
+
+def test_a_command_that_takes_too_long_leaves_no_process_behind(tmp_path):
+    """As torchrun's two would be, each in a session of its own."""
+    os.mkfifo(tmp_path / "alive")
+    alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    child = "import time; file = open('alive', 'w'); print('begun', file=file, flush=True); time.sleep(600)"
+    launch = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], start_new_session=True)"
+    with pytest.raises(subprocess.TimeoutExpired):
+        start(["-c", launch], tmp_path, timeout=10)
+    os.set_blocking(alive, True)
+    assert os.read(alive, 100) == b"begun\n"
+    assert os.read(alive, 100) == b""  # nobody is left who could write
+    os.close(alive)
 
 
 def test_a_command_that_fails_is_no_figure(tmp_path):
