@@ -41,7 +41,14 @@ def plain(encoder: SequenceEncoder, history: History) -> torch.Tensor:
     return at(encoder(history), (history.lengths - 1).clamp_min(0))[:, 0]
 
 
+@pytest.fixture
+def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As batches are that are worth all groups."""
+    monkeypatch.setattr(grouping, "_PLACES", 1)
+
+
 @pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.usefixtures("in_groups")
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(variant.values()))
 @torch.no_grad()
 def test_same_states_and_ranks_as_the_whole_encoder(variant: dict[str, str], blocks: int) -> None:
@@ -57,17 +64,27 @@ def test_same_states_and_ranks_as_the_whole_encoder(variant: dict[str, str], blo
     torch.testing.assert_close(last_states(wide, history), plain(wide, history), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("lengths", [[0], [5], [3, 0, 24], [2] * 8])
+@pytest.mark.parametrize("lengths", [[0], [5], [3, 0, 24], [2] * 8, [0] * 11])
+@pytest.mark.usefixtures("in_groups")
 @torch.no_grad()
-def test_any_batch_takes_as_many_passes(lengths: list[int]) -> None:
-    # Processes that share the weights gather them in each pass: one with fewer passes would leave the others waiting.
+def test_there_may_be_fewer_rows_than_groups(lengths: list[int]) -> None:
     encoder, history, passes = make_encoder(), histories(lengths), []
     encoder.register_forward_hook(lambda *_: passes.append(1))
     found = last_states(encoder, history)
-    assert len(passes) == grouping._GROUPS
+    assert len(passes) == min(len(lengths), grouping._GROUPS)
     torch.testing.assert_close(found, plain(encoder, history), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("rows", "passes"), [(1, 1), (64, 1), (128, 3), (500, 8)])
+@torch.no_grad()
+def test_a_batch_takes_the_passes_that_it_is_worth(rows: int, passes: int) -> None:
+    encoder, seen = make_encoder(), []
+    encoder.register_forward_hook(lambda *_: seen.append(1))
+    last_states(encoder, histories([24] * rows))
+    assert len(seen) == passes
+
+
+@pytest.mark.usefixtures("in_groups")
 @torch.no_grad()
 def test_rows_meet_little_padding() -> None:
     encoder, seen = make_encoder(), []
