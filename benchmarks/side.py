@@ -1,6 +1,7 @@
 """The process of one side of a comparison: sides take turns, each in a process of its own with one thread."""
 
 import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context
@@ -14,6 +15,8 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_TH
 class SideProcess:
     """A process with one thread, and the connection to it; it first says when it is prepared.
 
+    It does not hear Ctrl-C, and so has nothing to say to it: whoever started it ends it.
+
     Args:
         name: of the side, for messages.
         target: called in the process with its end of the connection and `arguments`; all of them picklable.
@@ -25,12 +28,20 @@ class SideProcess:
         spawn = get_context("spawn")
         self.connection, remote = spawn.Pipe()
         self.process = spawn.Process(target=target, args=(remote, *arguments), daemon=daemon)
-        with one_thread():
-            self.process.start()
+        hears = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a process starts, so it goes on
+        try:
+            with one_thread():
+                self.process.start()
+        finally:
+            signal.signal(signal.SIGINT, hears)
         remote.close()
 
     def __enter__(self) -> Any:
-        self.receive()  # one after the other: a side that prepares itself would disturb the others' turns
+        try:
+            self.receive()  # one after the other: a side that prepares itself would disturb the others' turns
+        except BaseException:
+            kill_all(self.process.pid)  # as nobody calls __exit__ now
+            raise
         return self
 
     def receive(self) -> Any:

@@ -16,7 +16,7 @@ import yaml
 from rich.table import Table
 
 from benchmarks.document_qa.memory import PeakMemory
-from benchmarks.side import SideProcess
+from benchmarks.side import SideProcess, kill_all
 from benchmarks.surroundings import number, spread
 
 _PROJECT = Path(__file__).parents[2]
@@ -92,10 +92,13 @@ def _write(folder: Path, pages: int) -> list[Path]:
 def _ingest(paths: Sequence[Path], cache: Path) -> dict[str, float]:
     """In a process of its own, which has nothing else in its memory."""
     side = SideProcess("ingestion", _side, list(paths), cache)
-    with PeakMemory(side.receive()) as memory:
-        side.connection.send("go")
-        seconds, cpu = side.receive()
-    side.process.join()
+    try:
+        with PeakMemory(side.receive()) as memory:
+            side.connection.send("go")
+            seconds, cpu = side.receive()
+        side.process.join()
+    finally:
+        kill_all(side.process.pid)
     pages = sum(1 for _ in cache.glob("documents/*/pages/*.png"))
     return {"seconds": seconds, "cpu": cpu, "pages": pages, "parent": memory.parent, "worker": memory.worker}
 

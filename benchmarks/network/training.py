@@ -1,7 +1,6 @@
 """The training that two machines share: the tower of benchmarks/engine in the engine, one process a machine."""
 
 import os
-import signal
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.engine.tower import tower
 from benchmarks.engine.trainings import lockstep
-from benchmarks.engine.turns import Body, Gate, Side
+from benchmarks.engine.turns import Gate, Side
 from benchmarks.network.machines import Machines, enter
 from benchmarks.side import SideProcess
 
@@ -34,7 +33,8 @@ class Alone:
     """One machine trains, on one core."""
 
     def __init__(self, stack: ExitStack, warm_up: int) -> None:
-        self._side = _started(stack, "one machine", partial(_train, machines=1, rank=0, options=()), warm_up)
+        # Pushed, and not entered: the stack ends it however far it has come.
+        self._side = stack.push(Side("one machine", partial(_train, machines=1, rank=0, options=()), 1, warm_up))
         self._side.receive()
 
     def turn(self, steps: int) -> Turn:
@@ -63,7 +63,7 @@ class Together:
                 _train_with_the_other, name=name, rank=rank, address=machines.addresses[0], port=port, folder=folder,
                 options=options,
             )  # fmt: skip
-            self._sides.append(_started(stack, f"machine {rank}", body, warm_up))
+            self._sides.append(stack.push(Side(f"machine {rank}", body, 1, warm_up)))
         received(self._sides)  # now that both have been started, as each waits for the other
 
     def turn(self, steps: int) -> Turn:
@@ -90,15 +90,6 @@ def received(sides: Sequence[SideProcess]) -> list[Any]:
 def gradient_bytes() -> int:
     """Of a step, in fp32."""
     return sum(parameter.numel() * 4 for parameter in tower().parameters())
-
-
-def _started(stack: ExitStack, name: str, body: Body, warm_up: int) -> Side:
-    """A side that the stack ends, however far it has come. It does not hear Ctrl-C, and so has nothing to say to it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a process starts, so it goes on
-    try:
-        return stack.push(Side(name, body, 1, warm_up))
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _train_with_the_other(
