@@ -86,7 +86,7 @@ def table(result: dict[str, Any]) -> Table:
             "(PCIe 4.0 x16),",
             "between nodes as the column says; summed inside nodes first, then between them; no time for latency, data "
             "loading or unlike GPUs.",
-            "another family's is a figure that names one: its step is not the assumed one.",
+            "a guide's figure that names a family is of that family, whose step is not the one assumed here.",
             "--help says how to ask for others.",
         ]
     )

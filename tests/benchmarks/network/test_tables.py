@@ -100,7 +100,8 @@ def test_another_cluster_can_be_asked_for(tmp_path, capsys):
     main(["--only", "predicted", *given, "--json", str(kept)])
     assumed = json.loads(kept.read_text())["comparisons"][0]["assumptions"]
     assert assumed == {"compute": 0.5, "gradients": [100e6], "inside": 400e9, "between": [25e9, 1e9]}
-    assert "a step of 0.5 s" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "a step of 0.5 s" in said and "names a family is of that family" in said
 
 
 def test_without_root_it_says_so_and_ends(monkeypatch):
