@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from benchmarks.device.part import NEEDS_CUDA
+from benchmarks.order import in_order
 
 Work = Callable[[], object]
 
@@ -28,7 +29,7 @@ def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: fl
         calls[name] = max(1, min(1000, round(seconds / _seconds(work, device, 1))))
     found: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(repeats):
-        for name in list(works)[:: -1 if turn % 2 else 1]:
+        for name in in_order(works, turn):
             works[name]()  # what the side before it left in caches is gone
             found[name].append(_seconds(works[name], device, calls[name]))
     return found
@@ -51,7 +52,7 @@ def _seconds(work: Work, device: str, calls: int) -> float:
 
 
 def memory_of(work: Work, device: str) -> float | str:
-    """GB at the peak of one call, above what was there before it."""
+    """GB at the peak of one call that leaves nothing behind, above what was there before it."""
     if device == "cpu":
         return NEEDS_CUDA
     work()

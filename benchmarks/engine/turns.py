@@ -21,6 +21,7 @@ import psutil
 import torch
 
 from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.order import in_order
 from benchmarks.side import SideProcess, kill_all
 
 WARM_UP = 20
@@ -91,8 +92,8 @@ def take_turns(
             first = next(iter(sides.values()))
             running[apart] = Apart([stack.enter_context(Side(apart, first, 1, warm_up)) for _ in range(2)])
         turns: dict[str, list[Turn]] = {name: [] for name in running}
-        for _ in range(repeats):
-            for name, side in running.items():
+        for turn in range(repeats):
+            for name, side in in_order(running.items(), turn):
                 turns[name].append(side.turn(steps))
         return turns
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from benchmarks.network.machines import Machines, connected
 from benchmarks.network.step_model import BACKWARD_SHARE, Observed, StepModel, fit, ring_bytes, step_seconds
 from benchmarks.network.training import Alone, Options, Together, Turn, gradient_bytes
+from benchmarks.order import in_order
 
 Result = dict[str, Any]
 """A part's figures, ready for JSON."""
@@ -131,8 +132,8 @@ def settings(repeats: int, sides: dict[str, Options] | None = None, steps: int =
         for port, (name, options) in enumerate(sides.items(), start=29511):
             folder = Path(stack.enter_context(TemporaryDirectory()))
             running[name] = Together(stack, machines, folder, port, WARM_UP, options)
-        for _ in range(repeats):
-            for name, together in running.items():
+        for turn in range(repeats):
+            for name, together in in_order(running.items(), turn):
                 together.turn(SETTLING)
                 turns[name].append(together.turn(steps))
     rows = [

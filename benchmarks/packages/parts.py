@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.engine.trainings import write_interactions
+from benchmarks.order import in_order
 from benchmarks.packages.conversation import Command, Driver, DriverFailed
 from benchmarks.packages.interactions import rows_of_epoch, write_ring
 from benchmarks.packages.sides import SETTINGS, Side
@@ -78,7 +79,7 @@ def _measure(
             except DriverFailed as error:
                 failed[side.name] = str(error)
         for turn in range(-warm_up, repeats):
-            for side, driver in list(running.items()):
+            for side, driver in in_order(running.items(), turn):
                 try:
                     figures = driver.turn(units(side))
                 except DriverFailed as error:

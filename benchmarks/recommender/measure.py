@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.order import in_order
 from benchmarks.side import SideProcess
 
 
@@ -51,8 +52,8 @@ def take_turns(sides: dict[str, Maker], repeats: int) -> dict[str, Measured]:
     with ExitStack() as stack:
         running = {name: stack.enter_context(Side(name, make)) for name, make in sides.items()}
         turns: dict[str, list[Turn]] = {name: [] for name in sides}
-        for _ in range(repeats):
-            for name, side in running.items():
+        for turn in range(repeats):
+            for name, side in in_order(running.items(), turn):
                 turns[name].append(side.turn())
         return {name: Measured(turns[name], *side.memory()) for name, side in running.items()}
 

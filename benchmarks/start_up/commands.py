@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.table import Table
 
+from benchmarks.order import in_order
 from benchmarks.side import ONE_THREAD, kill_all
 from benchmarks.start_up.first_step import SAID
 from benchmarks.surroundings import goals_reached, spread
@@ -86,7 +87,7 @@ def figures(repeats: int, commands: dict[str, list[str]] | None = None) -> dict[
     commands = commands or COMMANDS
     taken: dict[str, list[Start]] = {name: [] for name in commands}
     for turn in range(repeats + 1):
-        for name, arguments in commands.items():
+        for name, arguments in in_order(commands.items(), turn):
             with TemporaryDirectory() as folder:
                 one = start(arguments, Path(folder))
             if turn:

@@ -1,0 +1,9 @@
+"""No side always comes after the same other one."""
+
+from benchmarks.order import in_order
+
+
+def test_the_order_is_turned_round_every_other_turn():
+    sides = {"a": 1, "b": 2, "c": 3}
+    assert ["".join(in_order(sides, turn)) for turn in range(-1, 4)] == ["cba", "abc", "cba", "abc", "cba"]
+    assert in_order(sides.items(), 1)[0] == ("c", 3)
