@@ -19,7 +19,7 @@ _LIMIT = "two runs of ours (machine's limit)"
 _OURS, _BY_HAND, _ACCELERATE = "ours", "torch DDP loop by hand", "Accelerate"
 
 
-def scaling(repeats: int, steps: int = 10) -> dict[str, Any]:
+def scaling(repeats: int, steps: int = 4) -> dict[str, Any]:
     """The part's figures, ready for JSON: for each side its turns in seconds for a step of the global batch."""
     with TemporaryDirectory() as folder:
         interactions = write_interactions(Path(folder))
@@ -30,7 +30,7 @@ def scaling(repeats: int, steps: int = 10) -> dict[str, Any]:
         }
         sides = {_side(way, number): body for way, body in bodies.items() for number in (1, 2)}
         processes = {_side(way, number): number for way in bodies for number in (1, 2)}
-        turns = take_turns(sides, processes=processes, steps=steps, repeats=repeats, apart=_LIMIT, warm_up=10)
+        turns = take_turns(sides, processes=processes, steps=steps, repeats=repeats, apart=_LIMIT, warm_up=4)
     return result_of(turns)
 
 

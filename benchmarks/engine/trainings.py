@@ -64,15 +64,13 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
             self.trainer.callbacks = [c for c in present if type(c).__name__ not in left_out] + [_Turns(gate)]
 
     quiet_lightning()
-    logging.getLogger("lockstep").propagate = False
-    logging.getLogger("lockstep").addHandler(logging.NullHandler())
     Measured(
         [
             "fit", "--run_name", "benchmark", *options,
             "--trainer.accelerator", "cpu", "--trainer.max_steps", "100000000", "--trainer.max_epochs", "-1",
             "--trainer.limit_val_batches", "0", "--trainer.gradient_clip_val", "1.0",
             "--trainer.enable_progress_bar", "false", "--trainer.logger", "false",
-            "--last_checkpoint.every_n_steps", "100000000",
+            "--last_checkpoint.every_n_steps", "100000000", "--log.level", "error",
             "--watchdog.timeout", "3600",  # a side stands still while others have their turns
         ]
     )  # fmt: skip
