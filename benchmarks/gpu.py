@@ -1,4 +1,4 @@
-"""What a GPU gives: `python benchmarks/gpu.py`, on a machine with torch and Lightning, in under 8 minutes.
+"""What a GPU gives: `python benchmarks/gpu.py`, in 8 minutes at most (--minutes).
 
   ceilings            copies of memory and products of large matrices, beside the data sheet
   time_attention      time-interval attention against the naive form, and both against a copy of the bytes they move
@@ -6,6 +6,9 @@
   vision_transformer  ViT-B/16: images a second and MFU in fp32, TF32, bf16 and fp16
   language_models     the sizes of Qwen2-0.5B: tokens a second and MFU, all trained, with adapters, frozen
   training            a vision-language model in the Trainer beside a plain torch loop: tokens a second and MFU
+
+It needs torch, numpy, psutil and Lightning; language_models and training also transformers, language_models peft, too.
+Sizes are those of a GPU with 80 GB of memory.
 
 Where it says "compiled", the same with torch.compile. Each part first compares what it computes with the same in
 float64, and where the error is too large it gives no figure. Sides take turns in alternating order; times are by the

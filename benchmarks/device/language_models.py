@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
-from benchmarks.device.rates import HEADINGS, rate_rows
+from benchmarks.device.rates import HEADINGS, WHOLE_ROWS, rate_rows
 from benchmarks.device.reference import Format, Outcome, Side, compared
 from benchmarks.device.training_step import TrainingStep
 from datamodules.multimodal.batch import Counts, Rows
@@ -75,6 +75,7 @@ def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
                 rows * length, networks[0].flops(measured), setting, absent,
             ),
             failures,
+            WHOLE_ROWS,
         )  # fmt: skip
         del networks, steps, sides, checks
         if setting.cuda:

@@ -1,8 +1,10 @@
 """The machine that the figures belong to."""
 
 import subprocess
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -15,10 +17,11 @@ _PACKAGES = ("lightning", "transformers", "peft", "triton")
 
 def surroundings(setting: Setting) -> dict[str, Any]:
     """Device, driver and versions, beside what every benchmark names."""
+    name, memory = _device() if setting.cuda else ("the CPU, tiny sizes: figures without a meaning", None)
     return {
         **general.surroundings(setting.repeats),
-        "device": torch.cuda.get_device_name() if setting.cuda else "the CPU, tiny sizes: figures without a meaning",
-        "memory_gb": torch.cuda.get_device_properties(0).total_memory / 1e9 if setting.cuda else None,
+        "device": name,
+        "memory_gb": memory,
         "driver": _driver() if setting.cuda else None,
         "cuda": torch.version.cuda,
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
@@ -33,6 +36,17 @@ def closing_line(around: dict[str, Any]) -> str:
         f"CUDA {around['cuda']}; {around['processor']}, {around['cores']} cores, load {around['load'][0]:.1f} at the "
         f"start; Python {around['python']}, torch {around['torch']}, {packages}; commit {around['commit']}"
     )
+
+
+def _device() -> tuple[str, float]:
+    """Asked in a process of its own: this one would hold some of the device's memory while the parts are measured."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+        return alone.submit(_name_and_memory).result()
+
+
+def _name_and_memory() -> tuple[str, float]:
+    found = torch.cuda.get_device_properties(0)
+    return found.name, found.total_memory / 1e9
 
 
 def _driver() -> str:

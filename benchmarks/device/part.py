@@ -61,6 +61,7 @@ class Sheet(NamedTuple):
     headings: tuple[str, ...]
     rows: list[Row]
     failures: dict[str, str] = {}  # rows that could not be measured, and their errors
+    note: str = ""  # to stand below it
 
 
 class Failure(NamedTuple):

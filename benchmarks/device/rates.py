@@ -7,7 +7,12 @@ from benchmarks.device.part import Row, Setting
 from benchmarks.device.peaks import peak
 from benchmarks.device.reference import Side
 
-HEADINGS = ("times the first", "TFLOP/s", "MFU", "GB above the weights")
+HEADINGS = ("times the first", "TFLOP/s", "MFU", "GB above weights and AdamW")
+
+WHOLE_ROWS = (
+    "TFLOP/s and MFU count attention of each token to all of its row, as PaLM's do (arXiv 2204.02311), "
+    "also to the later ones, which a causal mask leaves out"
+)
 
 
 def rate_rows(sides: list[Side], amount: int, flops: int, setting: Setting, absent: Mapping[str, str]) -> list[Row]:

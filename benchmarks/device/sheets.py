@@ -18,13 +18,13 @@ def text_of_sheet(sheet: Sheet) -> str:
     lines = [("", *sheet.headings), *((row.name, *map(_text, row.cells)) for row in sheet.rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
     body = ["  ".join(_aligned(line, widths)).rstrip() for line in lines]
-    return "\n".join(["", sheet.title, *body])
+    return "\n".join(["", sheet.title, *body, *([sheet.note] if sheet.note else [])])
 
 
 def as_json(sheet: Sheet) -> dict[str, Any]:
     """Cells by their headings."""
     rows = [{"name": row.name, **dict(zip(sheet.headings, row.cells, strict=True))} for row in sheet.rows]
-    return {"title": sheet.title, "rows": rows, "failures": sheet.failures}
+    return {"title": sheet.title, "rows": rows, "failures": sheet.failures, "note": sheet.note}
 
 
 def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:

@@ -54,11 +54,11 @@ def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
     reference = _outcome(exact, wide, inputs, gradient.double(), "fp32", device)
 
     def side(name: str, layer: _Layer, format: Format) -> Side:
-        return Side(
-            name, format,
-            lambda: _pass(layer, x, inputs, gradient, format, device),
-            lambda: _outcome(layer, x, inputs, gradient, format, device),
-        )  # fmt: skip
+        def work() -> None:
+            _pass(layer, x, inputs, gradient, format, device)
+            _forget(layer, x)
+
+        return Side(name, format, work, lambda: _outcome(layer, x, inputs, gradient, format, device))
 
     sides = {}
     for format in formats(device):
@@ -89,7 +89,7 @@ def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: d
     turns = take_turns(works | {f"copy for {name}": copy for name, copy in copies.items()}, device, setting.repeats)
     rows = []
     for name in works:
-        seconds, first = turns[name], turns[f"naive {format}"] if f"naive {format}" in turns else turns[name]
+        seconds, naive = turns[name], turns.get(f"naive {format}")
         counted: tuple[list[float] | float | str, ...] = ("not counted", "", "")
         if name in moved:
             copied = turns[f"copy for {name}"]
@@ -98,7 +98,7 @@ def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: d
                 moved[name] / median(seconds) / 1e9,
                 [copy / own for copy, own in zip(copied, seconds, strict=True)],
             )
-        times = [theirs / own for theirs, own in zip(first, seconds, strict=True)]
+        times = [theirs / own for theirs, own in zip(naive, seconds, strict=True)] if naive else ""
         rows.append(Row(name, ([1e3 * each for each in seconds], times, *counted, memory[name])))
     return Sheet(
         f"time-interval attention, forward and backward, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, "
@@ -118,13 +118,18 @@ def _absent(device: str) -> Iterator[Sheet]:
 def _pass(
     layer: nn.Module, x: Tensor, inputs: tuple[Tensor, ...], gradient: Tensor, format: Format, device: str
 ) -> Tensor:
-    x.grad = None
-    layer.zero_grad(set_to_none=True)
+    _forget(layer, x)
     with products_in(format):
         with autocast(format, device):
             result = layer(x, *inputs)
         result.backward(gradient.to(result.dtype))
     return result
+
+
+def _forget(layer: nn.Module, x: Tensor) -> None:
+    """The gradients, which count in a pass's peak of memory."""
+    x.grad = None
+    layer.zero_grad(set_to_none=True)
 
 
 def _outcome(

@@ -95,12 +95,16 @@ def amounts_of_turns(sizes: Sizes, layout: Layout, turns: int, steps: int, warm_
     return [{name: sum(step[name] for step in turn) for name in turn[0]} for turn in found]
 
 
-def built(sizes: Sizes, layout: Layout, meta: bool = False) -> tuple[VisionLanguageModel, Mixture]:
+def built(
+    sizes: Sizes, layout: Layout, meta: bool = False, precision: str = "32-true", compiled: bool = False
+) -> tuple[VisionLanguageModel, Mixture]:
     """Model and data that are not in a training; with `meta` without weights, to count with."""
     quiet()
     seed_everything(1, verbose=False)
-    module, data = model_of(sizes), data_of(sizes, layout)
-    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_model_summary=False)
+    module, data = model_of(sizes, compiled), data_of(sizes, layout)
+    trainer = Trainer(
+        accelerator="cpu", precision=precision, logger=False, enable_checkpointing=False, enable_model_summary=False
+    )
     module.trainer, trainer.datamodule = trainer, data
     data.image_layout = module.image_layout
     with torch.device("meta" if meta else "cpu"):

@@ -11,6 +11,8 @@ from benchmarks.engine.turns import Gate
 from benchmarks.vision_language.models import Layout, Sizes, built, data_of, model_of, quiet
 from benchmarks.vision_language.plain_llava import PlainLlava
 from callbacks.throughput import Throughput
+from engine.datamodule import LockstepDataModule
+from engine.loading import MeasuredLoader
 
 
 class _Turns(Callback):
@@ -53,10 +55,9 @@ def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, w
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.0)
     if compiled:
-        for part in (model.tower, model.projector, model.language_model):
-            part.compile()
+        compile_parts(model)
     for epoch in count():
-        for (examples,) in data.train_dataloader():
+        for (examples,) in loader_of(data, device):
             tokens, labels, positions = (part.to(device, non_blocking=True) for part in examples.rows[:3])
             pixels = examples.modality.pixels.to(device, non_blocking=True)
             optimizer.zero_grad()
@@ -66,6 +67,19 @@ def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, w
             nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
             _step(gate, device)
+
+
+def compile_parts(model: PlainLlava) -> None:
+    """In place."""
+    for part in (model.tower, model.projector, model.language_model):
+        part.compile()
+
+
+def loader_of(data: LockstepDataModule, device: torch.device) -> MeasuredLoader:
+    """As the engine has it in a training on the device: copies of pinned memory do not hold up the host."""
+    loader = data.train_dataloader()
+    loader.pin_memory = device.type == "cuda"
+    return loader
 
 
 def _step(gate: Gate, device: torch.device) -> None:

@@ -1,5 +1,6 @@
 """Every part runs on the CPU with tiny sizes, and gives figures only of what agrees with float64."""
 
+import gc
 import importlib
 import math
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
-from benchmarks.device import recommender, time_attention
+from benchmarks.device import rates, recommender, time_attention, vision_transformer
 from benchmarks.device.part import NEEDS_CUDA, Setting, Sheet
 from benchmarks.device.reference import Outcome
 
@@ -53,6 +54,44 @@ def _without_mask(query, key, value, dropout, relations):
     return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value + 0 * tables
 
 
+def test_no_ratio_to_a_naive_form_that_could_not_run(monkeypatch):
+    real = time_attention.NaiveTimeAttention.forward
+
+    def broken(layer, x, relations):
+        if torch.is_autocast_enabled("cpu"):
+            raise RuntimeError("no memory")
+        return real(layer, x, relations)
+
+    monkeypatch.setattr(time_attention.NaiveTimeAttention, "forward", broken)
+    sheets = [found for found in time_attention.figures(TINY) if isinstance(found, Sheet)]
+    bf16 = next(sheet for sheet in sheets if sheet.failures)
+    (ours,) = bf16.rows
+    assert list(bf16.failures) == ["naive bf16"] and ours.name == "ours bf16" and ours.cells[1] == ""
+
+
+@pytest.mark.parametrize("part", [time_attention, vision_transformer])
+def test_what_is_timed_leaves_no_gradients_behind(part, monkeypatch):
+    """They would not count in the peak of memory above what was there before."""
+    left = []
+
+    def looking(work, device):
+        work()
+        left.append(_gradients())
+        return NEEDS_CUDA
+
+    gc.collect()
+    before = _gradients()
+    monkeypatch.setattr(rates, "memory_of", looking)
+    monkeypatch.setattr(time_attention, "memory_of", looking)
+    assert any(isinstance(found, Sheet) for found in part.figures(TINY))
+    assert left[-1] == before  # when each form was timed
+
+
+def _gradients():
+    leaves = [found for found in gc.get_objects() if issubclass(type(found), torch.Tensor) and found.is_leaf]
+    return sum(leaf.grad is not None for leaf in leaves)
+
+
 def test_a_form_that_cannot_run_is_named_and_the_others_are_measured(monkeypatch):
     def broken(*arguments):
         raise RuntimeError("no such kernel")
@@ -61,7 +100,7 @@ def test_a_form_that_cannot_run_is_named_and_the_others_are_measured(monkeypatch
     step = recommender._step
 
     def captured(*arguments, **options):
-        return step(*arguments, **options, captured=arguments[2] == "bf16")
+        return step(*arguments, **(options | {"for_graph": arguments[2] == "bf16"}))
 
     monkeypatch.setattr(recommender, "_step", captured)
     sheet = [found for found in recommender.figures(TINY) if isinstance(found, Sheet)][0]
@@ -81,7 +120,7 @@ def test_the_loss_of_a_graph_is_the_projects_loss():
     batch = full_batch(SIZES, "cpu")
     assert (batch.targets > 0).all() and (batch.history.times.diff(dim=1) > 0).all()
     outcomes: list[Outcome] = [
-        recommender._step(deepcopy(encoder), batch, "fp32", "cpu", captured=captured).outcome()
-        for captured in (False, True)
+        recommender._step(deepcopy(encoder), batch, "fp32", "cpu", for_graph=for_graph).outcome()
+        for for_graph in (False, True)
     ]
     assert float(outcomes[0].value) == float(outcomes[1].value)

@@ -1,10 +1,13 @@
 """The trainings that are measured: the plain loop trains, and torch.compile reaches both parts of ours."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from benchmarks.engine.turns import Gate
 from benchmarks.vision_language import trainings
-from benchmarks.vision_language.models import TINY, Layout, model_of
+from benchmarks.vision_language.models import TINY, Layout, built, model_of
 from benchmarks.vision_language.plain_llava import PlainLlava
 
 
@@ -31,6 +34,16 @@ def test_the_plain_loop_learns(monkeypatch):
     with pytest.raises(Enough):
         trainings.plain(Counted(), sizes=TINY, layout=Layout(packed=True))
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_plain_loop_has_the_loader_of_a_training(device):
+    _, data = built(TINY, Layout(packed=True), meta=True)
+    loader = trainings.loader_of(data, torch.device(device))
+    strategy = SimpleNamespace(root_device=torch.device(device))
+    data.trainer = SimpleNamespace(strategy=strategy, world_size=1, global_rank=0)
+    engines = data._loader(data.train_set, data._order, "global batch")
+    assert loader.pin_memory == engines.pin_memory == (device == "cuda")
 
 
 def test_settings_to_compile_reach_both_parts():
