@@ -9,8 +9,10 @@
   parquet   opening and reading a Parquet file of a million chats (benchmarks/vision_language/parquet.py); its figures
             go to a file of their own, beside that of --json
 
-Each side runs in a process of its own, and the sides take turns. Ratios of CPU time hold on a busy machine too, wall
-time only on a quiet one. On a GPU: benchmarks/gpu.py.
+Each side runs in a process of its own with one thread. The sides of packing and of trainers take turns; step and
+parquet measure one after the other. Lockstep among the trainers is `train.py fit` with all its guards, elsewhere its
+module in Lightning's Trainer. Ratios of CPU time hold on a busy machine too, wall time only on a quiet one. On a GPU:
+benchmarks/gpu.py.
 """
 
 from benchmarks.command_line import benchmark_parser

@@ -59,30 +59,30 @@ LARGE = Sizes(
 )  # fmt: skip
 
 
-def data_of(sizes: Sizes, layout: Layout, num_workers: int = 0) -> Mixture:
-    """The mixture in such rows."""
-    return Mixture(
-        vocabulary=sizes.vocabulary,
-        batch_size=sizes.batch_size,
-        num_workers=num_workers,
-        row_tokens=sizes.row_tokens if layout.packed else None,
-        length_groups=layout.length_groups,
-    )
+def data_settings(sizes: Sizes, layout: Layout, num_workers: int = 0) -> dict[str, Any]:
+    """Of the mixture in such rows."""
+    return {
+        "vocabulary": sizes.vocabulary,
+        "batch_size": sizes.batch_size,
+        "num_workers": num_workers,
+        "row_tokens": sizes.row_tokens if layout.packed else None,
+        "length_groups": layout.length_groups,
+    }
 
 
-def model_of(
+def model_settings(
     sizes: Sizes, compiled: bool = False, activation_checkpointing: bool = False
-) -> VisionLanguageModel:
+) -> dict[str, Any]:
     """As in the second stage: tower frozen, projector and language model trained."""
-    return VisionLanguageModel(
-        LanguageModelSettings(
+    return {
+        "language_model": LanguageModelSettings(
             config=sizes.language_model, compile=compiled, activation_checkpointing=activation_checkpointing
         ),
-        VisionTowerSettings(config=sizes.tower, compile=compiled),
-        ProjectorSettings(kind="mlp", layer_norm=False),  # as the peers have it
-        learning_rate=1e-4,
-        betas=(0.9, 0.95),
-    )
+        "vision_tower": VisionTowerSettings(config=sizes.tower, compile=compiled),
+        "projector": ProjectorSettings(kind="mlp", layer_norm=False),  # as the peers have it
+        "learning_rate": 1e-4,
+        "betas": (0.9, 0.95),
+    }
 
 
 def amounts_of_turns(sizes: Sizes, layout: Layout, turns: int, steps: int, warm_up: int) -> list[dict[str, float]]:
@@ -101,7 +101,7 @@ def built(
     """Model and data that are not in a training; with `meta` without weights, to count with."""
     quiet()
     seed_everything(1, verbose=False)
-    module, data = model_of(sizes, compiled), data_of(sizes, layout)
+    module, data = VisionLanguageModel(**model_settings(sizes, compiled)), Mixture(**data_settings(sizes, layout))
     trainer = Trainer(
         accelerator="cpu", precision=precision, logger=False, enable_checkpointing=False, enable_model_summary=False
     )

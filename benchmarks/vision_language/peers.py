@@ -1,6 +1,7 @@
 """Others' loops around the plain model: a bare torch loop, Accelerate, and Hugging Face's Trainer.
 
-The samples of every step, the optimizer and its settings, the clipping and the precision (fp32) are those of ours.
+The samples of every step, the optimizer and its settings, the clipping and the precision (fp32) are those of ours; all
+are on the CPU.
 """
 
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ def accelerate(gate: Gate, *, sizes: Sizes) -> None:
     from accelerate import Accelerator
 
     model, chats = parts(sizes)
-    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    accelerator = Accelerator(cpu=True)
     optimizer = torch.optim.AdamW(_trained(model), **_ADAMW)
     model, optimizer, loader = accelerator.prepare(model, optimizer, _loader(chats, sizes))
     for batch in loader:
@@ -74,7 +75,7 @@ def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
             folder, per_device_train_batch_size=sizes.batch_size, max_steps=10**8, learning_rate=_ADAMW["lr"],
             adam_beta2=_ADAMW["betas"][1], weight_decay=0.0, lr_scheduler_type="constant", max_grad_norm=1.0,
             logging_steps=10, save_strategy="no", report_to=[], disable_tqdm=True, remove_unused_columns=False,
-            use_cpu=not torch.cuda.is_available(), seed=_SEED,
+            use_cpu=True, seed=_SEED,
         )  # fmt: skip
         trainer = InOrder(model, arguments, chats.collate, chats, callbacks=[Turns()])
         trainer.remove_callback(transformers.PrinterCallback)

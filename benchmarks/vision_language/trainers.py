@@ -11,7 +11,7 @@ from benchmarks.engine.turns import Body, take_turns
 from benchmarks.surroundings import goals_reached, number, spread
 from benchmarks.vision_language import peers
 from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns
-from benchmarks.vision_language.trainings import ours
+from benchmarks.vision_language.trainings import run
 
 _STEPS, _WARM_UP = 4, 3  # of a turn, and before the first one
 PEER = "Hugging Face Trainer"
@@ -25,10 +25,10 @@ def sides_of(sizes: Sizes) -> dict[str, Body]:
         PEER: partial(peers.hugging_face, sizes=sizes),
         "Accelerate": partial(peers.accelerate, sizes=sizes),
         "bare torch loop": partial(peers.bare, sizes=sizes),
-        "Lockstep, a chat a row": partial(ours, sizes=sizes, layout=Layout()),
-        "Lockstep, packed": partial(ours, sizes=sizes, layout=Layout(packed=True)),
+        "Lockstep, a chat a row": partial(run, sizes=sizes, layout=Layout()),
+        "Lockstep, packed": partial(run, sizes=sizes, layout=Layout(packed=True)),
         "Lockstep, packed, activation checkpointing": partial(
-            ours, sizes=sizes, layout=Layout(packed=True), activation_checkpointing=True
+            run, sizes=sizes, layout=Layout(packed=True), activation_checkpointing=True
         ),
     }
 

@@ -1,18 +1,24 @@
 """The trainings that are measured: ours, and what one writes by hand with transformers."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import count
+from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from torch import nn
 
+from benchmarks.engine.trainings import lockstep
 from benchmarks.engine.turns import Gate
-from benchmarks.vision_language.models import Layout, Sizes, built, data_of, model_of, quiet
+from benchmarks.vision_language.mixture import Mixture
+from benchmarks.vision_language.models import Layout, Sizes, built, data_settings, model_settings, quiet
 from benchmarks.vision_language.plain_llava import PlainLlava
 from callbacks.throughput import Throughput
 from engine.datamodule import LockstepDataModule
 from engine.loading import MeasuredLoader
+from lightning_modules.vision_language.module import VisionLanguageModel
 
 
 class _Turns(Callback):
@@ -30,19 +36,33 @@ def ours(
     layout: Layout,
     precision: str = "32-true",
     compiled: bool = False,
-    activation_checkpointing: bool = False,
     workers: int = 0,
     callbacks: Sequence[Callback] = (),
 ) -> None:
-    """The family's module in the engine, with the callback that tells its speed."""
+    """The family's module in Lightning's Trainer, with the callback that tells its speed; without a run's guards."""
     quiet()
+    model = VisionLanguageModel(**model_settings(sizes, compiled))
     seed_everything(1, verbose=False)
     Trainer(
         accelerator="auto" if torch.cuda.is_available() else "cpu", devices=1, precision=precision, max_epochs=-1,
         gradient_clip_val=1.0, log_every_n_steps=10, logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, limit_val_batches=0,
         callbacks=[Throughput(), *callbacks, _Turns(gate)],
-    ).fit(model_of(sizes, compiled, activation_checkpointing), data_of(sizes, layout, workers))  # fmt: skip
+    ).fit(model, Mixture(**data_settings(sizes, layout, workers)))  # fmt: skip
+
+
+def run(gate: Gate, *, sizes: Sizes, layout: Layout, activation_checkpointing: bool = False) -> None:
+    """The same by `train.py fit`, on the CPU: a run as users have it, with all its guards."""
+    quiet()
+    model = model_settings(sizes, activation_checkpointing=activation_checkpointing)
+    config = {
+        "model": {"class_path": "VisionLanguageModel", "init_args": model},
+        "data": {"class_path": f"{Mixture.__module__}.Mixture", "init_args": data_settings(sizes, layout)},
+        "best_checkpoint": {"monitor": "none"},
+    }
+    path = Path("mixture.yaml")  # of which JSON is a part
+    path.write_text(json.dumps(config, default=asdict))
+    lockstep(gate, options=["--config", str(path)])
 
 
 def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, workers: int = 0) -> None:

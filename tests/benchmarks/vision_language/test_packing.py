@@ -39,4 +39,5 @@ def test_turns_of_all_layouts():
     console = Console(width=140, record=True)
     console.print(packing.table(found))
     text = console.export_text()
-    assert "equal loss to 1e-5: met" in text and "packed at least 1.8 times as fast" in text
+    assert "equal loss to 1e-5, of as many terms: met" in text
+    assert "packed at least 1.8 times as fast" in text and len(found["goals"]) == 2

@@ -1,13 +1,19 @@
 """The peers train the same samples in each step, and all of them are measured."""
 
+from functools import wraps
+from itertools import islice
+
 import pytest
 import torch
 from rich.console import Console
 
+from benchmarks.engine.turns import Gate
 from benchmarks.vision_language import step_parts, trainers
 from benchmarks.vision_language.models import TINY, Layout, built
 from benchmarks.vision_language.peers import parts
+from benchmarks.vision_language.plain_llava import PlainLlava
 from datamodules.multimodal.batch import IGNORE
+from lightning_modules.vision_language.module import VisionLanguageModel
 
 
 def test_the_peers_have_our_samples_and_our_loss():
@@ -39,6 +45,46 @@ def _layers(projector):
     for place, layer in zip((0, 2), linear, strict=True):
         found |= {f"{place}.weight": layer.weight, f"{place}.bias": layer.bias}
     return found
+
+
+@pytest.mark.parametrize("name", trainers.sides_of(TINY))
+def test_every_training_has_our_samples_in_each_step(name, tmp_path, monkeypatch):
+    """The order of the peers is in the hands of their loaders: another one would be other tokens a second."""
+    monkeypatch.chdir(tmp_path)
+    _, data = built(TINY, Layout())
+    expected = [_tokens(examples.rows.tokens, data) for (examples,) in islice(data.train_dataloader(), 4)]
+    trained = []
+
+    class Enough(Exception):
+        pass
+
+    class Counted(Gate):
+        def step(self):
+            if len(trained) == 4:
+                raise Enough
+
+    def keep(kind, method, tokens_of):
+        real = getattr(kind, method)
+
+        @wraps(real)  # whose arguments Hugging Face's Trainer looks up
+        def kept(self, *batch, **named):
+            if self.training:
+                trained.append(_tokens(tokens_of(*batch, **named), data))
+            return real(self, *batch, **named)
+
+        monkeypatch.setattr(kind, method, kept)
+
+    keep(PlainLlava, "forward", lambda tokens, **others: tokens)
+    keep(VisionLanguageModel, "training_loss", lambda batch: batch[0].rows.tokens)
+    with pytest.raises(Enough):
+        trainers.sides_of(TINY)[name](Counted())
+    assert trained == expected
+    assert (tmp_path / "runs/benchmark/config.yaml").exists() == name.startswith("Lockstep")
+
+
+def _tokens(tokens, data):
+    """Of all rows, wherever they lie in them."""
+    return sorted(token for row in _real(tokens, data) for token in row)
 
 
 def test_turns_of_the_peer_and_of_ours():

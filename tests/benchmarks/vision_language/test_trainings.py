@@ -7,8 +7,9 @@ import torch
 
 from benchmarks.engine.turns import Gate
 from benchmarks.vision_language import trainings
-from benchmarks.vision_language.models import TINY, Layout, built, model_of
+from benchmarks.vision_language.models import TINY, Layout, built, model_settings
 from benchmarks.vision_language.plain_llava import PlainLlava
+from lightning_modules.vision_language.module import VisionLanguageModel
 
 
 def test_the_plain_loop_learns(monkeypatch):
@@ -47,5 +48,5 @@ def test_the_plain_loop_has_the_loader_of_a_training(device):
 
 
 def test_settings_to_compile_reach_both_parts():
-    model = model_of(TINY, compiled=True)
+    model = VisionLanguageModel(**model_settings(TINY, compiled=True))
     assert model.language_model_settings.compile and model.vision_tower_settings.compile
