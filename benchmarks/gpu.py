@@ -7,8 +7,8 @@
   language_models     the sizes of Qwen2-0.5B: tokens a second and MFU, all trained, with adapters, frozen
   training            a vision-language model in the Trainer beside a plain torch loop: tokens a second and MFU
 
-It needs torch, numpy, psutil and Lightning; language_models and training also transformers, language_models peft, too.
-Sizes are those of a GPU with 80 GB of memory.
+It needs torch, numpy, psutil and Lightning; language_models also transformers and peft, training transformers and
+Pillow. Sizes are those of a GPU with 80 GB of memory.
 
 Where it says "compiled", the same with torch.compile. Each part first compares what it computes with the same in
 float64, and where the error is too large it gives no figure. Sides take turns in alternating order; times are by the
