@@ -6,7 +6,8 @@ The stall is the time that `save_checkpoint` takes in the training process; `who
 loaded. Lightning's own ways do neither flush the file to the disk nor read it back, and its asynchronous one says
 nothing of when it is done before the run ends; its `whole` is taken by ending it. Bandwidth is the file's size over
 each of the two, and `memory` the most that the first save took beside the checkpoint itself: a copy, where there
-is one, whose memory the engine keeps for the next.
+is one, whose memory the engine keeps for the next. Each way and size has a process of its own: memory that another
+has freed would be used again, and a copy seem to take none.
 
 The figures belong to the file system of the temporary folder, which the table names: TMPDIR chooses another.
 """
@@ -15,9 +16,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import psutil
@@ -28,6 +32,8 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.order import in_order
+from benchmarks.side import SideProcess
 from benchmarks.surroundings import number, spread
 from engine.checkpoint_file import verify
 from engine.checkpoints import DurableCheckpointIO
@@ -66,7 +72,8 @@ def rows(
     From 1,000 MB on at most three turns: a file takes seconds then, and varies little.
 
     Raises:
-        OSError: the folder does not take a checkpoint, or has no room for those that are there at a time.
+        OSError: the folder has no room for a checkpoint.
+        RuntimeError: a checkpoint could not be saved; why is printed.
     """
     measured = []
     with TemporaryDirectory(dir=folder) as place:
@@ -79,20 +86,45 @@ def rows(
 
 def _of_size(place: Path, size: int, repeats: int) -> list[Stall]:
     taken: dict[str, list[tuple[float, float, int]]] = {way: [] for way in WAYS}
-    plugins = {way: make() for way, make in WAYS.items()}
-    for turn in range(repeats + 1):
-        checkpoint = _checkpoint(size, turn)
-        for way, plugin in plugins.items():
-            path = place / "measured.ckpt"
-            figures = _save(plugin, checkpoint, path)
-            path.unlink()
-            taken[way].append(figures)
+    with ExitStack() as stack:
+        sides = {way: stack.enter_context(_Side(way, size, place / "measured.ckpt")) for way in WAYS}
+        for turn in range(repeats + 1):
+            for way, side in in_order(sides.items(), turn):
+                taken[way].append(side.save(turn))
     where = file_system(place)
     stalls = []
     for way, figures in taken.items():
         stall, whole = ([1e3 * turn[column] for turn in figures[1:]] for column in (0, 1))
         stalls.append(Stall(way, size, stall, whole, figures[0][2], where))
     return stalls
+
+
+class _Side(SideProcess):
+    """The process in which one way saves checkpoints of one size."""
+
+    def __init__(self, way: str, megabytes: int, path: Path) -> None:
+        super().__init__(way, _serve, way, megabytes, path, daemon=True)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.process.kill()  # its files are gone, and nothing else is left to be done
+        self.process.join()
+        self.connection.close()
+
+    def save(self, turn: int) -> tuple[float, float, int]:
+        self.connection.send(turn)
+        return self.receive()
+
+
+def _serve(connection: Connection, way: str, megabytes: int, path: Path) -> None:
+    plugin = WAYS[way]()
+    _save(plugin, {"global_step": 0}, path)  # what saving imports is not a checkpoint's memory
+    connection.send(None)
+    while True:
+        try:
+            turn = connection.recv()
+        except EOFError:
+            return
+        connection.send(_save(plugin, _checkpoint(megabytes, turn), path))
 
 
 def _require_room(place: Path, megabytes: int) -> None:
@@ -121,7 +153,10 @@ def _checkpoint(megabytes: int, seed: int) -> dict[str, Any]:
 
 
 def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple[float, float, int]:
-    """Seconds until training goes on, seconds until the file is whole, bytes of memory beside the checkpoint."""
+    """Seconds until training goes on, seconds until the file is whole, bytes of memory beside the checkpoint.
+
+    The file is verified and removed.
+    """
     ground = forget_peak()
     start = time.perf_counter()
     plugin.save_checkpoint(dict(checkpoint), path)
@@ -133,6 +168,7 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
     whole = time.perf_counter() - start
     memory = max(0, peak() - ground)
     verify(path)
+    path.unlink()
     return stall, whole, memory
 
 
