@@ -23,7 +23,7 @@ class GradientCoverage(Callback):
     the others and the run hangs. So DDP's reducer has no part in the first step: gradients stay local, the processes
     compare what they have, and only then they are averaged, here. That is the same mean (to the bit on two
     processes; on more, rings may add in another order, as DDP's own first step does before it rebuilds its buckets)
-    and costs nothing: no rehearsal, no second forward pass.
+    and takes no rehearsal and no second forward pass, but a message for each parameter, once in a start.
 
     A parameter that only some steps use is not found. Parameters that do not require a gradient are left alone. With
     `find_unused_parameters` or `static_graph` DDP copes, and it is only told. Off under FSDP.

@@ -3,7 +3,7 @@
 Three ask for it (torch._dynamo) where nothing is compiled: lightning, for a class to compare modules with, and torch's
 optimizers and DistributedDataParallel, which mark functions as not to be compiled. All get by without as long as nobody
 has imported it; from then on everything is as torch and lightning have it. A version of them that asks for more gets
-the compiler.
+the compiler, and so does activation checkpointing, which reads its settings.
 """
 
 import functools
@@ -64,7 +64,8 @@ _GRAPH_ENDS = _code_made_by(getattr(torch_optimizer, "_use_grad_for_differentiab
 def _unless_imported(marked: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(marked)
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        return (marked if _COMPILER in sys.modules else plain)(*args, **kwargs)
+        imported = _COMPILER in sys.modules and not isinstance(sys.modules[_COMPILER], _StandIn)
+        return (marked if imported else plain)(*args, **kwargs)
 
     return chosen
 
@@ -109,7 +110,12 @@ class _StandIn(ModuleType):
     def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, **how: Any) -> Callable[..., Any]:
         if fn is None or not hasattr(torch, "_disable_dynamo"):
             return _real().disable(fn, recursive, **how)
-        return _unless_imported(torch._disable_dynamo(fn, recursive), fn)
+
+        @functools.wraps(fn)
+        def own(*args: Any, **kwargs: Any) -> Any:  # torch may keep what is returned as the marked form of fn itself
+            return fn(*args, **kwargs)
+
+        return _unless_imported(torch._disable_dynamo(own, recursive), fn)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system's questions: it is no package

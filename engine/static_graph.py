@@ -36,9 +36,9 @@ class StaticGraph:
         lacking = self._promised - uses
         if exchanged and lacking:
             raise RuntimeError(
-                f"static_graph promises that every step uses the same parameters, and this one left out what the first "
-                f"one used: {', '.join(sorted(lacking))}. No step is made of it: its gradients are not those of all processes. "
-                "Without static_graph: --trainer.strategy ddp_find_unused_parameters_true"
+                "static_graph promises that every step uses the same parameters, and this one left out what the first "
+                f"one used: {', '.join(sorted(lacking))}. No step is made of it: its gradients are not those of all "
+                "processes. Without static_graph: --trainer.strategy ddp_find_unused_parameters_true"
             )
 
     def close(self) -> None:

@@ -9,19 +9,33 @@ from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStr
 
 from callbacks.gradient_exchange import GradientExchange
 from engine.gradient_mean import mean_in
+from tests.conftest import REPOSITORY
 
 PLAIN = SimpleNamespace(precision="32-true")
 
 
 def set_up(strategy, precision=PLAIN, processes=2, **settings):
     trainer = SimpleNamespace(strategy=strategy, precision_plugin=precision, world_size=processes)
-    GradientExchange(**settings).setup(trainer, None, "fit")
+    exchange = GradientExchange(**settings)
+    exchange.setup(trainer, None, "fit")
+    exchange.setup(trainer, None, "fit")  # a trainer may fit twice
     return getattr(strategy, "_ddp_kwargs", None)
 
 
 def test_settings_reach_ddp():
     assert set_up(DDPStrategy(), bucket_mb=50, static_graph=True) == {"bucket_cap_mb": 50, "static_graph": True}
     assert set_up(DDPStrategy(), compression="bf16") == set_up(DDPStrategy()) == {}
+
+
+def test_the_command_of_the_guide_sets_up(parser):
+    """A strategy given as a class comes with all of DDP's settings, most of them as they are by default."""
+    text = (REPOSITORY / "docs/tuning.md").read_text(encoding="utf-8")
+    (command,) = [line for line in text.replace("\\\n", " ").splitlines() if "--trainer.strategy DDPStrategy" in line]
+    options = command.split()
+    options = options[options.index("fit") + 1 :]
+    config = parser.parse_args([str(REPOSITORY / one) if one.startswith("configs/") else one for one in options])
+    ddp = set_up(DDPStrategy(**config.trainer.strategy.init_args.as_dict()), **config.gradients.as_dict())
+    assert ddp["bucket_cap_mb"] == 50 and ddp["gradient_as_bucket_view"] is True and ddp["static_graph"] is False
 
 
 @pytest.mark.parametrize("settings", [{"compression": "bf16"}, {"bucket_mb": 1}, {"static_graph": True}])
@@ -39,9 +53,9 @@ def test_one_process_may_have_any(caplog):
 
 
 def test_what_is_said_twice_is_refused():
-    with pytest.raises(ValueError, match="by gradients and by trainer.strategy.bucket_cap_mb: leave one out"):
+    with pytest.raises(ValueError, match=r"by trainer.strategy: bucket_cap_mb \(20 and 10\): leave one out"):
         set_up(DDPStrategy(bucket_cap_mb=10), bucket_mb=20)
-    with pytest.raises(ValueError, match="trainer.strategy.ddp_comm_hook"):
+    with pytest.raises(ValueError, match=r"ddp_comm_hook \(bf16 and <built-in"):
         set_up(DDPStrategy(ddp_comm_hook=print), compression="bf16")
 
 
@@ -56,7 +70,7 @@ def test_gradients_of_16_bits_are_not_rounded_again():
         set_up(DDPStrategy(), HalfPrecision("bf16-true"), compression="bf16")
 
 
-@pytest.mark.parametrize("size", [0, -1.0, float("nan")])
+@pytest.mark.parametrize("size", [0, -1.0, float("nan"), float("inf")])
 def test_a_bucket_has_a_size(size):
     with pytest.raises(ValueError, match="gradients.bucket_mb must be more than 0"):
         GradientExchange(bucket_mb=size)

@@ -81,6 +81,25 @@ print("the same")
 """
 
 
+MARKED_BY_TORCH = """
+import sys, torch
+import commands.cli
+from commands import compiler_on_demand
+
+@torch._disable_dynamo
+def marked(number):
+    return number + 1
+
+with compiler_on_demand._stand_in():
+    assert marked(1) == 2
+assert "torch._dynamo" not in sys.modules
+assert marked(1) == 2
+import torch._dynamo
+assert marked(1) == 2
+print("the same")
+"""
+
+
 def python(program: str, folder: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(folder)))}
     command = [sys.executable, "-W", "ignore", "-c", program]
@@ -108,6 +127,10 @@ def test_training_needs_no_compiler(tmp_path):
 
 def test_optimizers_and_compiled_models_are_as_ever(tmp_path):
     assert python(EAGER, tmp_path) == "the same\n"
+
+
+def test_what_torch_marks_can_be_called_while_the_compiler_is_stood_in_for(tmp_path):
+    assert python(MARKED_BY_TORCH, tmp_path) == "the same\n"
 
 
 @pytest.mark.parametrize("demand", ["from torch._dynamo import config", "import torch._dynamo.config as config"])

@@ -206,16 +206,16 @@ class UlpAt(At):
 
 
 class SideBranch(Callback):
-    """The model has a branch that takes no part in the loss on one process (-1: on all)."""
+    """The model has a branch that takes no part in the loss on one process (-1: on all), after so many steps."""
 
-    def __init__(self, unused_on: int = -1, frozen: bool = False) -> None:
-        self.unused_on, self.frozen = unused_on, frozen
+    def __init__(self, unused_on: int = -1, frozen: bool = False, after: int = 0) -> None:
+        self.unused_on, self.frozen, self.after = unused_on, frozen, after
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         pl_module.branch = torch.nn.Linear(4, 1).requires_grad_(not self.frozen)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        if self.unused_on not in (trainer.global_rank, -1):
+        if self.unused_on not in (trainer.global_rank, -1) or trainer.global_step < self.after:
             change_next_loss(pl_module, lambda total: total + pl_module.branch(torch.ones(1, 4)).sum())
 
 

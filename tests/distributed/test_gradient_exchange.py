@@ -1,5 +1,7 @@
 """Gradients in 16 bits, in other portions, of a static graph: the replicas stay equal, the training nearly the same."""
 
+import re
+
 import pytest
 import torch
 
@@ -34,7 +36,9 @@ def as_sent(gradient):
 def test_bf16_is_as_near_to_one_process_as_its_bits_allow(lockstep, pair, options):
     alone = lockstep("fit", *OPTIONS, name="alone")
     both = pair("both", *BF16, *options)
-    assert "gradients: 0.0 MB a step are sent as 0.0 MB of bf16" in both.output
+    told = re.search(r"gradients: ([\d,]+) bytes a step are sent as ([\d,]+) of bf16", both.output)
+    whole, sent = (int(figure.replace(",", "")) for figure in told.groups())
+    assert whole == 2 * sent > 0
     ours, theirs = gradients(both), gradients(alone)
     # The first step has the same weights; 8 terms a sample at most make parts that are larger than their sum.
     torch.testing.assert_close(ours[0], theirs[0], rtol=0, atol=2 * NEAR * theirs[0].abs().max().item())
@@ -59,7 +63,8 @@ def test_what_is_rounded_is_the_same_after_a_stop(pair):
 def test_portions_and_a_static_graph_change_nothing(lockstep, pair, options):
     alone = lockstep("fit", *OPTIONS, name="alone")
     several = ["--gradients.bucket_mb", "0.00001", "--gradients.static_graph", "true"]
-    same_training(pair("several", *several, *options), alone)
+    views = ["--trainer.strategy", "DDPStrategy", "--trainer.strategy.gradient_as_bucket_view", "true"]
+    same_training(pair("several", *several, *views, *options), alone)
 
 
 def test_a_static_graph_allows_for_a_part_without_gradients(team):
@@ -67,6 +72,14 @@ def test_a_static_graph_allows_for_a_part_without_gradients(team):
     run = team("fit", *options, *fault("SideBranch", unused_on=1), name="a", processes=2)
     assert run.end() == [0, 0], run.output
     assert "branch.weight" in run.output
+
+
+def test_a_step_that_breaks_the_promise_of_a_static_graph_is_not_made(team):
+    """Which DDP would make, of gradients that are each process's own."""
+    options = [*TINY, "--trainer.max_steps", "2", "--gradients.static_graph", "true"]
+    run = team("fit", *options, *fault("SideBranch", unused_on=-1, after=1), name="a", processes=2)
+    assert run.end() != [0, 0], "the second step is the last: no forward pass follows in which DDP would find out"
+    assert "this one left out what the first one used: branch.bias, branch.weight" in run.output
 
 
 def test_one_process_has_nothing_to_round(lockstep):
