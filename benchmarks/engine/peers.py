@@ -3,7 +3,7 @@
 The network is the plain one of benchmarks/recommender/plain_sasrec.py, with the sizes of
 configs/recommender/sasrec.yaml; the loops are those of PyTorch's tutorial ("Getting Started with Distributed Data
 Parallel") and of Accelerate's quick tour. Samples of every global batch, optimizer, warm-up and clipping are those of
-ours; each process takes an equal number of rows, padded on the left to the longest history, and the mean of its own.
+ours; each process takes an equal number of rows, padded on the left to 200 items, and the mean of its own.
 """
 
 import os

@@ -18,14 +18,24 @@ STEPS, BATCH = 3, 8
 PEERS = {"by hand": by_hand, "Accelerate": with_accelerate}
 
 
-@pytest.fixture
-def interactions(tmp_path):
-    """Longer than the model looks back: every row has as many terms, so a mean of means is the mean."""
-    random, path = np.random.default_rng(0), tmp_path / "interactions.csv"
-    items = [random.permutation(300)[:210] + 1 for _ in range(24)]  # three batches, none of them short
+def written(path, lengths):
+    random = np.random.default_rng(0)
+    items = [random.permutation(300)[:length] + 1 for length in lengths]
     lines = [f"{user},{item},{time}" for user, own in enumerate(items) for time, item in enumerate(own)]
     path.write_text("user_id,item_id,timestamp\n" + "\n".join(lines) + "\n")
     return path
+
+
+@pytest.fixture
+def interactions(tmp_path):
+    """Three batches, none of them short, of histories shorter and longer than the model looks back."""
+    return written(tmp_path / "interactions.csv", [210, 40, 120, 250, 75, 203, 60, 299] * 3)
+
+
+@pytest.fixture
+def full_rows(tmp_path):
+    """Every row has as many terms, so a mean of the processes' means is the mean."""
+    return written(tmp_path / "full_rows.csv", [210] * 24)
 
 
 @pytest.fixture
@@ -63,13 +73,13 @@ def test_a_peer_has_the_losses_of_ours(peer, ours, interactions):
 @pytest.mark.distributed
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("peer", PEERS)
-def test_on_two_processes_it_has_them_too(peer, interactions):
+def test_on_two_processes_it_has_them_too(peer, full_rows):
     """Ours has the same on two as on one: tests/distributed/test_exactness.py."""
-    alone = losses_of(peer, interactions)
+    alone = losses_of(peer, full_rows)
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     spawn = get_context("spawn")
     results = spawn.Queue()
-    both = [spawn.Process(target=member, args=(peer, interactions, rank, store.port, results)) for rank in range(2)]
+    both = [spawn.Process(target=member, args=(peer, full_rows, rank, store.port, results)) for rank in range(2)]
     try:
         for process in both:
             process.start()
