@@ -64,6 +64,8 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
             self.trainer.callbacks = [c for c in present if type(c).__name__ not in left_out] + [_Turns(gate)]
 
     quiet_lightning()
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     Measured(
         [
             "fit", "--run_name", "benchmark", *options,
