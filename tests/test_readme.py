@@ -20,6 +20,7 @@ PAGES = {
     "docs/quickstart.md": "configs/recommender/quickstart.yaml",
     "docs/batch-arithmetic.md": "configs/recommender/quickstart.yaml",
     "docs/performance.md": "configs/recommender/quickstart.yaml",
+    "docs/tuning.md": "configs/recommender/quickstart.yaml",
     "docs/monitoring.md": "configs/recommender/quickstart.yaml",
     "docs/recommender.md": "configs/recommender/quickstart.yaml",
     "docs/image-classifier.md": "configs/image_classifier/digits.yaml",

@@ -48,7 +48,7 @@ DELAYS = (
     Network(200 * MEGABIT, 0.0), Network(200 * MEGABIT, 0.005, held_out=True), Network(200 * MEGABIT, 0.02),
 )  # fmt: skip
 SETTINGS: dict[str, Options] = {
-    "as it is: fp32, buckets of 25 MiB": (),
+    "as it is: fp32, buckets of 1 and 25 MiB": (),
     "gradients.compression bf16": ("--gradients.compression", "bf16"),
     "fp16, as on a GPU": ("--trainer.callbacks+", "benchmarks.network.sent_as_fp16.SentAsFp16"),
     "gradients.bucket_mb 1": ("--gradients.bucket_mb", "1"),

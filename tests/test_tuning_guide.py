@@ -1,4 +1,4 @@
-"""docs/performance.md and docs/batch-arithmetic.md name settings, options and figures that there are."""
+"""docs/tuning.md and docs/batch-arithmetic.md name settings, options and figures that there are."""
 
 import inspect
 import re
@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.test_documentation import FAMILIES, KNOWN
 
-PAGES = ("docs/performance.md", "docs/batch-arithmetic.md")
+PAGES = ("docs/tuning.md", "docs/batch-arithmetic.md")
 
 
 def quoted(page: str) -> list[str]:
