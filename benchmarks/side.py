@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +15,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_TH
 class SideProcess:
     """A process with one thread, and the connection to it; it first says when it is prepared.
 
-    It does not hear Ctrl-C, and so has nothing to say to it: whoever started it ends it.
+    Ctrl-C does not reach it, whatever it installs, so it has nothing to say to it: whoever started it ends it.
 
     Args:
         name: of the side, for messages.
@@ -28,12 +28,13 @@ class SideProcess:
         spawn = get_context("spawn")
         self.connection, remote = spawn.Pipe()
         self.process = spawn.Process(target=target, args=(remote, *arguments), daemon=daemon)
-        hears = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a process starts, so it goes on
+        resource_tracker.ensure_running()  # started below, it would unblock the signal
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which the process inherits
         try:
             with one_thread():
                 self.process.start()
         finally:
-            signal.signal(signal.SIGINT, hears)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C that came meanwhile is heard now
         remote.close()
 
     def __enter__(self) -> Any:

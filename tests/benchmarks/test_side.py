@@ -1,7 +1,9 @@
 """Ctrl-C is for the process that measures: its sides stay silent, and are ended."""
 
+import os
 import signal
 import threading
+from multiprocessing.context import SpawnProcess
 
 import pytest
 
@@ -10,7 +12,9 @@ from benchmarks.side import SideProcess
 
 def _say_what_it_hears(connection):
     connection.send(None)
-    connection.send(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: connection.send("heard"))  # as a training does
+    os.kill(os.getpid(), signal.SIGINT)
+    connection.send("nothing")
 
 
 def _prepare_for_ever(connection):
@@ -18,11 +22,26 @@ def _prepare_for_ever(connection):
 
 
 def test_a_side_does_not_hear_ctrl_c():
-    here = signal.getsignal(signal.SIGINT)
     side = SideProcess("deaf", _say_what_it_hears)
-    assert side.__enter__().receive() is True
+    assert side.__enter__().receive() == "nothing"
     side.process.join()
-    assert signal.getsignal(signal.SIGINT) is here
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
+
+
+def test_ctrl_c_while_a_side_starts_is_heard(monkeypatch):
+    start = SpawnProcess.start
+    started = []
+
+    def interrupted(process):
+        start(process)
+        started.append(process)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(SpawnProcess, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SideProcess("slow", _prepare_for_ever)
+    started[0].kill()
+    started[0].join(60)
 
 
 def test_a_side_that_was_still_preparing_itself_is_ended(monkeypatch):
