@@ -109,7 +109,8 @@ class Watch:
             if is_consequence(error):
                 self._await_cause()
             self.verdict = self._line.report(self.verdict or own, GRACE)
-        self._write(own.text, "".join(traceback.format_exception(error)))
+        title = own.text if self.verdict == own else f"{self.verdict.text}; {own.text}"
+        self._write(title, "".join(traceback.format_exception(error)))
         if self.verdict != own and _summary(error) not in self.verdict.text:
             self._say()
         if self._line is not None:
