@@ -64,7 +64,10 @@ def _time_to_quality(root: Path, target: float, json: Path | None) -> None:
     from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     out, around = console(), surroundings(repeats=1)
-    found: dict[str, Any] = time_to_quality.figures(root, target)
+    try:
+        found: dict[str, Any] = time_to_quality.figures(root, target)
+    except time_to_quality.Missed as missed:
+        raise SystemExit(str(missed)) from None
     out.print(time_to_quality.table(found))
     out.print(closing_line(around), highlight=False)
     if json:
