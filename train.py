@@ -1,27 +1,48 @@
-"""The one door: python train.py fit --config configs/FAMILY/X.yaml"""
+"""Entry point of every command: `python train.py fit --config configs/FAMILY/X.yaml`; installed, `lockstep fit ...`."""
 
+import gc
+import os
 import sys
+from collections.abc import Callable
+
+
+def main() -> None:
+    """Run the command of `sys.argv`. Imports depend on the command."""
+    from commands.launch.standard_streams import open_closed_descriptors, tolerate_broken_console
+
+    open_closed_descriptors()  # before the first file is opened
+    from commands.cli.help import is_overview, print_overview
+    from commands.launch.local_rank import after_command, without_local_rank
+
+    sys.argv[1:] = after_command(sys.argv[1:])
+    without_local_rank(sys.argv[1:], os.environ)  # sets the variable, which Lightning reads when it is imported
+    if is_overview(sys.argv[1:]):
+        sys.exit(print_overview(sys.argv[1:]))
+    from commands.launch.openmp_spin import bound_waits
+
+    bound_waits(os.environ)  # OpenMP reads it when torch is imported
+    from commands.launch.early_signal_handlers import install_signal_handlers
+
+    install_signal_handlers()  # the imports take seconds, in which a signal would kill
+
+    # Searching ever more imported objects for garbage takes an eighth of the start. They stay until the process ends.
+    gc.disable()
+    run: Callable[[], object]
+    if sys.argv[1:2] == ["doctor"]:  # must report errors in the imports of torch and lightning
+        from commands.doctor.main import main as run
+    elif sys.argv[1:2] == ["report"]:  # reads files only, without torch
+        from commands.report.main import main as run
+    else:
+        from commands.cli.main import main as run
+    gc.freeze()
+    gc.enable()
+
+    if sys.argv[1:2] in (["doctor"], ["report"]):  # what they print is their result
+        run()
+        return
+    with tolerate_broken_console():
+        run()
+
 
 if __name__ == "__main__":
-    from commands.overview import overview_asked, show_overview
-
-    if overview_asked(sys.argv[1:]):
-        sys.exit(show_overview(sys.argv[1:]))
-    from commands.listening import listen
-
-    listen()  # before the imports, which take seconds: a signal would kill a process that has no handler yet
-    from commands.prepared import nothing_to_do
-
-    if nothing_to_do(sys.argv[1:]):
-        sys.exit()
-    from commands.swift_imports import swift_imports
-
-    with swift_imports():
-        if sys.argv[1:2] == ["doctor"]:  # it must be able to say what is wrong with torch or lightning
-            from commands.doctor.command import main
-        elif sys.argv[1:2] == ["report"]:  # it only reads files: no reason to wait for torch
-            from commands.report.command import main
-        else:
-            from commands.cli import main
-
     main()

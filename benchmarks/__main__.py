@@ -1,4 +1,4 @@
-"""Figures beside those of peers, taken in turns in one run. `python -m benchmarks NAME --help` says what each has."""
+"""Measures Lockstep and its peers in alternating turns. `python -m benchmarks NAME --help` describes a benchmark."""
 
 import argparse
 import importlib
@@ -14,42 +14,43 @@ from rich.table import Table
 
 
 class Benchmark(NamedTuple):
-    """`python -m benchmarks NAME` is `python -m benchmarks.NAME`."""
+    """Describes the benchmark that `python -m benchmarks NAME` runs."""
 
     about: str
-    minutes: int  # about, on two cores
-    options: tuple[str, ...] = ()  # with which it takes so long in `all`
+    minutes: int  # estimated, on two cores
+    options: tuple[str, ...] = ()  # options in `all`, for which `minutes` is estimated
 
 
 BENCHMARKS = {
     "start_up": Benchmark("seconds until --help and until the first step, beside `import torch`; memory", 4),
+    "threads": Benchmark("CPU training by number of threads, on idle cores and beside a busy process", 12),
     "recommender": Benchmark("SASRec, TiSASRec, sampling and evaluation beside plain implementations", 7),
-    "growth": Benchmark("how the recommender's cost grows with lengths, items, users and rows to convert", 8,
+    "growth": Benchmark("cost of the recommender by lengths, items, users and rows to convert", 10,
                         ("--rows", "1000000", "5000000")),
-    "engine": Benchmark("what the guards cost, what a second process brings, how long a checkpoint stalls", 9,
+    "engine": Benchmark("cost of the guards, gain of a second process, time that a checkpoint blocks training", 9,
                         ("--only", "share", "--only", "scaling", "--repeats", "3")),
-    "network": Benchmark("two machines that train together, by bandwidth and delay; what follows for GPUs", 5,
+    "network": Benchmark("training on two machines by bandwidth and delay; prediction for GPUs", 5,
                          ("--repeats", "3")),
-    "temporal": Benchmark("what a sample of the temporal family costs", 2),
-    "vision_language": Benchmark("tokens a second packed and not, beside Hugging Face's Trainer and Accelerate", 8,
+    "temporal": Benchmark("cost of a sample of the temporal family", 2),
+    "vision_language": Benchmark("packing; tokens per second beside Hugging Face's Trainer and Accelerate", 8,
                                  ("--only", "packing", "--only", "trainers", "--repeats", "3")),
     "document_qa": Benchmark("ingestion and retrieval of documents", 6, ("--pages", "1000")),
-    "gpu": Benchmark("a GPU's tokens a second, MFU, share of its memory's speed, formats, compiling, launches", 8,
+    "gpu": Benchmark("tokens per second, MFU, memory bandwidth, number formats, torch.compile, launches on a GPU", 8,
                      ("--optional",)),
-    "packages": Benchmark("SASRec of RecBole and of RecTools, installed apart, beside ours", 7, ("--installed",)),
+    "packages": Benchmark("SASRec of RecBole and of RecTools beside ours", 7, ("--installed",)),
 }  # fmt: skip
 
 
 _INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as in shells."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Hands over to one benchmark, to all that take a few minutes, or says which there are."""
+    """Run a benchmark, run all of them, or list them."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
     parser.add_argument("name", nargs="?", choices=[*BENCHMARKS, "all"], metavar="NAME",
-                        help="a benchmark; its options follow. all: each, as long as the list says")  # fmt: skip
+                        help="a benchmark; its options follow. all: every benchmark")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="of all: also write NAME.json into it")
     if not given:
         Console(width=None if sys.stdout.isatty() else 120).print(_list())
@@ -60,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
             return
         options = parser.parse_args(given)
         if options.name != "all":
-            parser.error(f"NAME is missing, or not first: all, or one of {', '.join(BENCHMARKS)}")
+            parser.error(f"NAME must be the first argument: all, {', '.join(BENCHMARKS)}")
         _all(options.json)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -83,16 +84,16 @@ def _all(folder: Path | None) -> None:
                 print(ended.code, file=sys.stderr)
             if ended.code:
                 failed.append(name)
-        except Exception as error:  # the others can be measured all the same
+        except Exception as error:  # the other benchmarks still run
             traceback.print_exc()
             failed.append(f"{name} ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
     if failed:
-        sys.exit(f"not measured, or not all of it: {', '.join(failed)}; why stands above")
+        sys.exit(f"failed: {', '.join(failed)}; see the errors above")
 
 
 def _main_of(name: str) -> Callable[[list[str]], None]:
     module = importlib.import_module(f"benchmarks.{name}")
-    if hasattr(module, "__path__"):  # a package; gpu.py is one file, which is also started as such
+    if hasattr(module, "__path__"):  # gpu.py is not a package, because it is also started as a file
         module = importlib.import_module(f"benchmarks.{name}.__main__")
     main: Callable[[list[str]], None] = module.main
     return main

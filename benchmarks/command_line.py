@@ -1,4 +1,4 @@
-"""The options that all benchmarks have, and the way of those with one table."""
+"""Options that all benchmarks share, and the command of benchmarks with a single table."""
 
 import argparse
 import importlib
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def benchmark_parser(name: str, description: str | None, repeats: int) -> argparse.ArgumentParser:
-    """Of `python -m benchmarks.NAME`: `--repeats`, of that default, and `--json`."""
+    """Return the parser of `python -m benchmarks.NAME`, with `--repeats` and `--json`."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
         description=description,
@@ -17,19 +17,19 @@ def benchmark_parser(name: str, description: str | None, repeats: int) -> argpar
     parser.add_argument(
         "--repeats", type=count, default=repeats, metavar="N", help=f"turns of each side (default: {repeats})"
     )
-    parser.add_argument("--json", type=_writable, metavar="FILE", help="also write all figures to FILE")
+    parser.add_argument("--json", type=_writable, metavar="FILE", help="also write all measurements to FILE")
     return parser
 
 
 def count(text: str) -> int:
-    """An option's whole number of 1 or more."""
+    """Parse an integer of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, found {text!r}")
     return int(text)
 
 
 def positive(text: str) -> float:
-    """An option's finite number above 0."""
+    """Parse a finite number above 0."""
     try:
         number = float(text)
     except ValueError:
@@ -40,19 +40,21 @@ def positive(text: str) -> float:
 
 
 def one_table(name: str, description: str | None, repeats: int, parts: str, arguments: list[str] | None) -> None:
-    """A whole benchmark of one table.
+    """Run a benchmark that prints a single table.
 
     Args:
-        name, description, repeats: see ``benchmark_parser``.
-        parts: a module with `figures(repeats)`, whose result has a name, and `table(result)`; imported when the options
-            are known to be right, so that --help need not wait for torch.
-        arguments: of the command line.
+        name: see ``benchmark_parser``.
+        description: see ``benchmark_parser``.
+        repeats: see ``benchmark_parser``.
+        parts: module with `measure(repeats)`, whose result has a name, and `table(result)`. It is imported after the
+            options are parsed, so `--help` does not wait for torch.
+        arguments: arguments of the command line.
     """
     options = benchmark_parser(name, description, repeats).parse_args(arguments)
     from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     module, out, around = importlib.import_module(parts), console(), surroundings(options.repeats)
-    result = module.figures(options.repeats)
+    result = module.measure(options.repeats)
     out.print(module.table(result))
     out.print(closing_line(around), highlight=False)
     if options.json:
@@ -62,7 +64,7 @@ def one_table(name: str, description: str | None, repeats: int, parts: str, argu
 def _writable(text: str) -> Path:
     path = Path(text)
     folder = path.absolute().parent
-    if not folder.is_dir():  # known before minutes of measuring
+    if not folder.is_dir():  # reported before minutes of measurement
         raise argparse.ArgumentTypeError(f"the folder {folder} does not exist")
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{path} is a folder; expected a file")

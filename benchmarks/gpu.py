@@ -1,19 +1,19 @@
-"""What a GPU gives: `python benchmarks/gpu.py`, in 8 minutes at most (--minutes).
+"""Measures what a GPU can do: `python benchmarks/gpu.py`, in at most 8 minutes (--minutes).
 
   ceilings            copies of memory and products of large matrices, beside the data sheet
-  time_attention      time-interval attention against the naive form, and both against a copy of the bytes they move
-  recommender         SASRec and TiSASRec at B 128, L 200: wall time a step, time with a kernel at work, CUDA graph
-  vision_transformer  ViT-B/16: images a second and MFU in fp32, TF32, bf16 and fp16
-  language_models     the sizes of Qwen2-0.5B: tokens a second and MFU, all trained, with adapters, frozen
-  training            a vision-language model in the Trainer beside a plain torch loop: tokens a second and MFU
+  time_attention      time-interval attention beside the naive form, both as a share of a copy of the bytes they move
+  recommender         SASRec and TiSASRec at B 128, L 200: wall time per step, time with an active kernel, CUDA graph
+  vision_transformer  ViT-B/16: images per second and MFU in fp32, TF32, bf16 and fp16
+  language_models     the sizes of Qwen2-0.5B: tokens per second and MFU; fully trained, with adapters, frozen
+  training            a vision-language model in the Trainer beside a plain torch loop: tokens per second and MFU
 
-It needs torch, numpy, psutil and Lightning; language_models also transformers and peft, training transformers and
-Pillow. Sizes are those of a GPU with 80 GB of memory.
+It needs torch, numpy, psutil and Lightning. language_models needs transformers and peft, training needs transformers
+and Pillow. The sizes are for a GPU with 80 GB of memory.
 
-Where it says "compiled", the same with torch.compile. Each part first compares what it computes with the same in
-float64, and where the error is too large it gives no figure. Sides take turns in alternating order; times are by the
-GPU's clock (`training`: by the wall's). Each part has a process of its own: when one fails, the others go on, and the
-exit code is 1. `--device cpu --tiny` shows on any machine that the parts run; its figures mean nothing.
+"compiled" is the same computation with torch.compile. Each part first compares its results with float64 and is not
+timed if the error is too large. The sides alternate. Times are measured with the GPU's clock, except in `training`,
+which uses wall time. Each part runs in its own process: if a part fails, the others continue, and the exit code is 1.
+`--device cpu --tiny` runs all parts on any machine as a test; its numbers are meaningless.
 """
 
 import sys
@@ -21,31 +21,29 @@ import time
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # started as a file: the folder it is in has packages with the names of ours
+if not __package__:  # started as a file, whose folder contains packages with the same names as the project's
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.command_line import benchmark_parser  # noqa: E402
-from benchmarks.device.part import Check, Failure, Setting, Sheet, said  # noqa: E402
+from benchmarks.device.part import Check, Failure, Setting, Sheet, part_results  # noqa: E402
 
 PARTS = ("ceilings", "time_attention", "recommender", "vision_transformer", "language_models", "training")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, measure part after part, print and keep what they say.
+    """Parse the command line, measure the parts, and print and store their results.
 
     Raises:
         SystemExit: a part was refused, failed or was stopped, or there is no GPU.
     """
     parser = benchmark_parser("gpu", __doc__, repeats=5)
-    parser.add_argument("--only", action="append", choices=PARTS, help="this part alone; may be given several times")
+    parser.add_argument("--only", action="append", choices=PARTS, help="run this part only; may be given several times")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda")
     parser.add_argument("--tiny", action="store_true", help="sizes that show that it runs; needed with --device cpu")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes half of the time")
-    parser.add_argument("--minutes", type=float, default=8, metavar="M", help="stop then (default: 8)")
-    parser.add_argument(
-        "--peak-tflops", type=float, metavar="X", help="what the GPU can do in 16 bits, dense; by default looked up"
-    )
-    parser.add_argument("--optional", action="store_true", help="where there is no GPU, say so and end with 0")
+    parser.add_argument("--minutes", type=float, default=8, metavar="M", help="time limit (default: 8)")
+    parser.add_argument("--peak-tflops", type=float, metavar="X", help="dense peak in 16 bits; by default looked up")
+    parser.add_argument("--optional", action="store_true", help="without a GPU, exit with 0")
     options = parser.parse_args(arguments)
     if options.device == "cpu" and not options.tiny:
         parser.error("--device cpu needs --tiny: the sizes are those of a GPU")
@@ -70,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
         write_json(options.json, results, around)
     bad = [result["name"] for result in results if result["problems"]]
     if bad:
-        raise SystemExit(f"gpu: not all is well, see FAILED above: {', '.join(bad)}")
+        raise SystemExit(f"gpu: parts failed, see FAILED above: {', '.join(bad)}")
 
 
 def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
@@ -79,7 +77,7 @@ def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
     start = time.monotonic()
     result: dict[str, Any] = {"name": part, "checks": [], "sheets": [], "problems": []}
     print(f"\n== {part}", flush=True)
-    for found in said(part, setting, max(0.0, end - start)):
+    for found in part_results(part, setting, max(0.0, end - start)):
         if isinstance(found, Failure):
             problems = [found.error]
         elif isinstance(found, Sheet):
@@ -101,7 +99,7 @@ def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
 def _wrong(checks: list[Check]) -> list[str]:
     return [
         f"{check.name} is wrong: its error beside float64 is {check.error:.1e}, expected at most {check.bound:.0e}; "
-        "nothing of it is measured"
+        "it is not timed"
         for check in checks
         if not check.passed
     ]

@@ -1,4 +1,4 @@
-"""The most memory that a process has had since it was last asked to forget."""
+"""Peak memory of a process since its last reset."""
 
 import resource
 import sys
@@ -7,22 +7,22 @@ from pathlib import Path
 
 
 def forget_peak(process: int | None = None) -> int:
-    """Start a new peak where the system can (Linux); returns the bytes that are its ground. `process`: see ``peak``."""
-    # Elsewhere, or where /proc is read-only, the ground is the peak of the preparation: far below that of the work.
+    """Reset the peak where the system can (Linux), and return its baseline in bytes. `process`: see ``peak``."""
+    # Elsewhere, or if /proc is read-only, the baseline is the peak of the preparation, far below that of the work.
     with suppress(OSError):
         Path(f"/proc/{process or 'self'}/clear_refs").write_text("5")
     return peak(process)
 
 
 def peak(process: int | None = None) -> int:
-    """Bytes of memory at the process's peak; of this one, or (Linux alone, elsewhere 0) of another by its id.
+    """Return the peak memory in bytes of this process or, on Linux only (elsewhere 0), of another process by its id.
 
-    Linux's own mark if there is one: ``ru_maxrss`` of a process begins at the peak of the one that started it.
+    Linux's own high-water mark is preferred: ``ru_maxrss`` of a process starts at the peak of its parent.
     """
     status = Path(f"/proc/{process or 'self'}/status")
     if status.exists():
         marks = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(marks.get("VmHWM", "0 kB").split()[0]) * 1024  # one that has ended has no mark
+        return int(marks.get("VmHWM", "0 kB").split()[0]) * 1024  # an ended process has no mark
     if process is not None:
         return 0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,4 +1,4 @@
-"""The process of one side of a comparison: sides take turns, each in a process of its own with one thread."""
+"""Process of a side of a comparison. Sides alternate; each has its own process with a single thread."""
 
 import os
 import signal
@@ -9,18 +9,18 @@ from types import TracebackType
 from typing import Any
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
-"""What a process has to find in its environment: torch and pyarrow, MKL, and polars each have threads of their own."""
+"""Variables that limit the threads of torch and pyarrow, of MKL and of polars."""
 
 
 class SideProcess:
-    """A process with one thread, and the connection to it; it first says when it is prepared.
+    """Starts a process with a single thread and a connection to it, and waits until the process is prepared.
 
-    Ctrl-C does not reach it, whatever it installs, so it has nothing to say to it: whoever started it ends it.
+    The process ignores Ctrl-C, whatever handler it installs, so it prints nothing; its parent ends it.
 
     Args:
-        name: of the side, for messages.
-        target: called in the process with its end of the connection and `arguments`; all of them picklable.
-        daemon: whether it ends with this process, and starts no processes itself.
+        name: name of the side, for messages.
+        target: called in the process with one side of the connection and `arguments`; all must be picklable.
+        daemon: whether the process ends with this process and starts no processes.
     """
 
     def __init__(self, name: str, target: Callable[..., None], *arguments: Any, daemon: bool = False) -> None:
@@ -28,28 +28,28 @@ class SideProcess:
         spawn = get_context("spawn")
         self.connection, remote = spawn.Pipe()
         self.process = spawn.Process(target=target, args=(remote, *arguments), daemon=daemon)
-        resource_tracker.ensure_running()  # started below, it would unblock the signal
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which the process inherits
+        resource_tracker.ensure_running()  # a thread started below would unblock the signal
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the process inherits the mask
         try:
             with one_thread():
                 self.process.start()
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C that came meanwhile is heard now
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # delivers a Ctrl-C that arrived meanwhile
         remote.close()
 
     def __enter__(self) -> Any:
         try:
-            self.receive()  # one after the other: a side that prepares itself would disturb the others' turns
+            self.receive()  # sides prepare in sequence, because a preparation would disturb the turns of the others
         except BaseException:
-            kill_all(self.process.pid)  # as nobody calls __exit__ now
+            kill_all(self.process.pid)  # `__exit__` is not called after an error here
             raise
         return self
 
     def receive(self) -> Any:
-        """What the process sends next.
+        """Return the next message of the process.
 
         Raises:
-            RuntimeError: it has ended.
+            RuntimeError: the process has ended.
         """
         try:
             return self.connection.recv()
@@ -62,8 +62,8 @@ class SideProcess:
 
 
 def kill_all(process: int) -> None:
-    """A process and all that it has started: a launcher's own children would outlive it."""
-    import psutil  # not there on every machine with a GPU
+    """Kill a process and all its descendants, because children of a launcher would outlive it."""
+    import psutil  # not installed on every machine with a GPU
 
     with suppress(psutil.NoSuchProcess):
         first = psutil.Process(process)
@@ -73,7 +73,7 @@ def kill_all(process: int) -> None:
 
 
 class one_thread:
-    """Processes started inside have one thread."""
+    """Limit processes that are started inside to a single thread."""
 
     def __enter__(self) -> None:
         self._before = {name: os.environ[name] for name in ONE_THREAD if name in os.environ}

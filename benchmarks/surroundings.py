@@ -1,4 +1,4 @@
-"""What figures belong to (machine, versions, commit), how they are written and where they go."""
+"""Machine, versions and commit of measurements, and how measurements are printed and stored."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def surroundings(repeats: int) -> dict[str, Any]:
-    """The machine, the versions and the commit that the figures belong to."""
+    """Return the machine, the versions and the commit of the measurements."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -33,7 +33,7 @@ def surroundings(repeats: int) -> dict[str, Any]:
 
 
 def closing_line(around: dict[str, Any]) -> str:
-    """What the figures above it are, and what they belong to."""
+    """Return a line that describes the measurements above it and their machine."""
     return (
         f"Median (smallest to largest) of {around['repeats']} turns. {around['processor']}, {around['cores']} cores, "
         f"load {around['load'][0]:.1f} at the start; Python {around['python']}, torch {around['torch']}, "
@@ -42,7 +42,7 @@ def closing_line(around: dict[str, Any]) -> str:
 
 
 def write_json(path: Path, results: list[dict[str, Any]], around: dict[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write the results as JSON, completely or not at all."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with beside.open("w", encoding="utf-8") as file:
@@ -55,14 +55,14 @@ def write_json(path: Path, results: list[dict[str, Any]], around: dict[str, Any]
 
 
 def console() -> "Console":
-    """Wide enough for the table also where there is no terminal."""
-    from rich.console import Console  # the GPU's benchmark runs where it is not installed
+    """Return a console that is wide enough for the tables even without a terminal."""
+    from rich.console import Console  # the GPU benchmark runs where rich is not installed
 
     return Console(width=None if sys.stdout.isatty() else 140)
 
 
 def goals_reached(goals: list[dict[str, Any]]) -> str:
-    """A line a goal, to stand below a table; each has `text`, the figure `found` and whether it is `met`."""
+    """Return a line per goal. A goal has `text`, the number `found`, and whether it is `met`."""
     lines = [
         f"goal: {goal['text']}: {'met' if goal['met'] else '[red]missed[/red]'} ({number(goal['found'])})"
         for goal in goals
@@ -70,14 +70,14 @@ def goals_reached(goals: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def spread(figures: list[float]) -> str:
-    """Median, smallest and largest."""
-    return f"{number(median(figures))} ({number(min(figures))} to {number(max(figures))})"
+def spread(values: list[float]) -> str:
+    """Format the median, minimum and maximum."""
+    return f"{number(median(values))} ({number(min(values))} to {number(max(values))})"
 
 
-def number(figure: float) -> str:
-    """Three digits."""
-    return f"{figure:,.0f}" if figure >= 99.95 else f"{figure:#.3g}"
+def number(value: float) -> str:
+    """Format a number with three digits."""
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def _processor() -> str:

@@ -1,7 +1,7 @@
-"""Downloads that can be broken off anywhere: resumed where they stopped, and named only when they are whole.
+"""Resumable downloads with checksums.
 
-The bytes go to ``NAME.partial``; a later call asks the server for the rest (HTTP Range). Only a file whose checksum is
-right gets its name, so whoever finds the file may use it.
+Bytes are written to ``NAME.partial``; a later call requests the rest (HTTP Range). A file gets its name only after its
+checksum has been verified, so a file that exists is complete.
 """
 
 import contextlib
@@ -22,22 +22,24 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # not on Windows
-    fcntl = None
+
+    _HAS_LOCKS = True
+except ImportError:  # Windows
+    _HAS_LOCKS = False
 
 Progress = Callable[[int, int | None], None]
-"""Told the bytes that are there and the bytes in all (None where the server does not say)."""
+"""Called with the number of bytes received and the total number (None if the server does not report it)."""
 
 _CHUNK = 1 << 18
 _RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
 
 
 class DownloadError(OSError):
-    """A download that did not succeed; the message names the address, what happened and what to do."""
+    """A download failed; the message names the address, the cause and what to do."""
 
 
 class _Broken(Exception):
-    """The connection failed or ended early: another attempt may go on from here."""
+    """The connection failed or ended early; another attempt may resume."""
 
 
 def download(
@@ -50,25 +52,26 @@ def download(
     attempts: int = 4,
     wait: float = 1.0,
 ) -> Path:
-    """Fetch a file, unless it is there already, and check it.
+    """Download a file, unless it exists, and verify its checksum.
 
     Args:
         url: http(s) address.
-        target: where the file goes; its folder is made.
+        target: path of the file; its folder is created.
         checksum: ``algorithm:hex digits``, for example ``md5:c4d9...``; any algorithm of hashlib.
-        timeout: seconds without a byte until a connection counts as broken.
-        attempts: connections tried in all; each goes on where the one before stopped.
-        wait: seconds before the second attempt, doubled with every further one.
+        progress: called after every received block; None for no reports.
+        timeout: seconds without data after which a connection counts as broken.
+        attempts: number of connections; each resumes where the previous one ended.
+        wait: seconds before the second attempt, doubled with every further attempt.
 
     Raises:
-        DownloadError: the server refuses, all attempts broke, or the checksum is wrong (nothing is left then).
+        DownloadError: the server refuses, all attempts fail, or the checksum is wrong (the file is deleted then).
     """
     target = Path(target)
     digest = _digest_of(checksum)
     if target.is_file():
         if _hash(target, checksum) == digest:
             return target
-        raise DownloadError(f"{target}: is there, but its checksum is not {checksum}; move it away and start again")
+        raise DownloadError(f"{target}: exists, but its checksum is not {checksum}; move it away and start again")
     target.parent.mkdir(parents=True, exist_ok=True)
     with _own_partial(target) as file:
         for attempt in range(attempts):
@@ -78,8 +81,8 @@ def download(
             except _Broken as error:
                 if attempt + 1 == attempts:
                     raise DownloadError(
-                        f"{url}: broke off {attempts} times, the last time: {error}. {file.tell()} bytes are kept in "
-                        f"{file.name}; start again to go on from there"
+                        f"{url}: {attempts} attempts failed, the last with: {error}. {file.tell()} bytes are kept in "
+                        f"{file.name}; start again to resume"
                     ) from error
                 time.sleep(wait * 2**attempt)
                 continue
@@ -89,18 +92,18 @@ def download(
             if found == digest:
                 os.replace(file.name, target)
                 return target
-            # What an earlier call left may belong to an older version of the file: once more, from the start.
+            # Bytes of an earlier call may belong to an older version of the file: retry once from the start.
             file.truncate(0)
             if not resumed:
                 break
         raise DownloadError(
-            f"{url}: checksum is {found}, expected {digest}; the file was removed. Either it changed at its source or "
-            "something on the way altered it (a proxy's error page?)"
+            f"{url}: checksum is {found}, expected {digest}; the file was deleted. It has changed at its source, or "
+            "was altered on the way (by a proxy's error page?)"
         )
 
 
 def fetch_text(url: str, *, timeout: float = 30.0, limit: int = 1 << 16) -> str:
-    """A small text file, for example a published checksum."""
+    """Return a small text file, for example a published checksum."""
     try:
         with urllib.request.urlopen(_request(url), timeout=timeout) as response:
             return response.read(limit).decode("utf-8", errors="replace")
@@ -109,7 +112,7 @@ def fetch_text(url: str, *, timeout: float = 30.0, limit: int = 1 << 16) -> str:
 
 
 def _fetch(url: str, file: IO[bytes], progress: Progress | None, timeout: float) -> None:
-    """Append what is missing; returns when the server's last byte is there."""
+    """Append the missing bytes; return after the server's last byte."""
     start = file.seek(0, os.SEEK_END)
     try:
         with urllib.request.urlopen(_request(url, start), timeout=timeout) as response:
@@ -127,29 +130,29 @@ def _fetch(url: str, file: IO[bytes], progress: Progress | None, timeout: float)
                 raise _Broken(f"{file.tell()} of {total} bytes received")
     except urllib.error.HTTPError as error:
         if error.code == 416 and start:
-            # Nothing is left to send: the file is whole, or longer than the server's. The checksum decides.
+            # No bytes are left: the file is complete, or longer than the server's. The checksum decides.
             return
         if error.code in _RETRIED_STATUS:
-            raise _Broken(f"the server answers {error.code} {error.reason}") from error
-        raise DownloadError(f"{url}: the server answers {error.code} {error.reason}; check the address") from error
+            raise _Broken(f"the server returns {error.code} {error.reason}") from error
+        raise DownloadError(f"{url}: the server returns {error.code} {error.reason}; check the address") from error
     except (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, ConnectionError, TimeoutError) as error:
         raise _Broken(str(error) or type(error).__name__) from error
 
 
 def _agreed_start(response: http.client.HTTPResponse, start: int) -> int:
-    """Where the server's bytes belong: at ``start`` if it resumes, else (it ignored the range) at the beginning."""
+    """Return where the received bytes belong: ``start`` if the server resumes, 0 if it ignores the range."""
     if response.status != 206:
         return 0
     sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     if not sent or int(sent.group(1)) != start:
-        raise _Broken(f"asked for bytes from {start}, got {response.headers.get('Content-Range')!r}")
+        raise _Broken(f"requested bytes from {start}, received {response.headers.get('Content-Range')!r}")
     return start
 
 
 def _request(url: str, start: int = 0) -> urllib.request.Request:
     if urllib.parse.urlsplit(url).scheme not in ("https", "http"):
         raise DownloadError(f"{url}: expected an https (or http) address")
-    # A compressed transfer could not be resumed by its bytes.
+    # A compressed transfer cannot be resumed at a byte of the file.
     headers = {"User-Agent": "lockstep", "Accept-Encoding": "identity"}
     return urllib.request.Request(url, headers=headers | ({"Range": f"bytes={start}-"} if start else {}))
 
@@ -157,32 +160,32 @@ def _request(url: str, start: int = 0) -> urllib.request.Request:
 def _check_space(url: str, path: Path, total: int | None, start: int) -> None:
     free = shutil.disk_usage(path.parent).free
     if total is not None and total - start > free:
-        raise DownloadError(f"{url}: needs {total - start} bytes more, but {path.parent} has {free} free; make room")
+        raise DownloadError(f"{url}: needs {total - start} more bytes, but {path.parent} has {free} free; make room")
 
 
 @contextlib.contextmanager
 def _own_partial(target: Path) -> Iterator[IO[bytes]]:
-    """The partial file, for this process alone: two writers would mix their bytes."""
+    """Open the partial file with an exclusive lock: two writers would mix their bytes."""
     path = target.with_name(target.name + ".partial")
     with open(path, "r+b", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666)) as file:
-        busy = f"{path}: another process downloads this file; wait for it, then start again"
+        busy = f"{path}: another process is downloading this file; wait until it ends, then start again"
         try:
-            if fcntl:
+            if _HAS_LOCKS:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise DownloadError(busy) from error
         except OSError as error:
-            # Some network file systems have no locks; there one process must do the downloads.
+            # Some network file systems have no locks; only one process may download there.
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
                 raise
-        # Between our open and our lock another process may have finished and renamed what we hold.
+        # Between open and lock, another process may have finished and renamed the file.
         if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
             raise DownloadError(busy)
         try:
             yield file
         finally:
             file.flush()
-            # Not by our path alone: once renamed, it may be the next process's.
+            # Compare inodes: after the rename, the path may belong to another process.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()) and not path.stat().st_size:
                 path.unlink()
 

@@ -1,0 +1,5 @@
+"""What every family needs to train exactly: the base classes of modules and data modules, and the packages below.
+
+Imports none of the project's other top-level packages. Its packages, from bottom to top: `io`, `system` and
+`determinism`; `distributed` and `export`; `telemetry`; `health`, `optim`, `data` and `checkpointing`; `strategies`.
+"""

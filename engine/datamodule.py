@@ -1,77 +1,77 @@
-"""The base of every DataModule: batch plan, elastic order, exact evaluation, measured loading."""
+"""Base class of all DataModules: batch plan, order of samples, exact evaluation, resumption."""
 
 import logging
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
-from torch.utils.data import Sampler
+from typing_extensions import override
 
-from engine.bad_samples import OnBadSample
-from engine.batch_plan import BatchPlan
-from engine.cores import usable_cores, workers_for
-from engine.exported import DataDescription
-from engine.faults import AgreedFailure
-from engine.intervals import batches_to_evaluate
-from engine.loading import LoadingError, MeasuredLoader, Pending
-from engine.prepared_files import PreparedFiles
-from engine.randomness import global_seed
-from engine.reading import Reader
-from engine.sampling import FILLER, Draw, EvaluationSampler, TrainSampler
-from engine.streaming import AgreedEnd, Stream, StreamBatches, processes_on_cpu
-from engine.workers import Workers, WorkerStart
+from engine.checkpointing.content_rules import declare_part
+from engine.checkpointing.structure import COUNT, POSITIVE, fields
+from engine.data.bad_samples import OnBadSample
+from engine.data.batch_plan import BatchPlan
+from engine.data.batched_dataset import BatchedDataset
+from engine.data.dataloader import LoadingError, TimedDataLoader
+from engine.data.loader_factory import LoaderFactory, auto_num_workers
+from engine.data.resume_point import resume_point
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, TrainSampler
+from engine.data.shared_memory import PREFETCH_FACTOR
+from engine.data.step_limits import batches_to_evaluate
+from engine.data.stream import StreamDataset, require_trained_batches
+from engine.data.worker_process import WorkerStart
+from engine.determinism.stateless_rng import global_seed
+from engine.export.artifacts import DatasetCard
+from engine.number_check import check_numbers
 
 log = logging.getLogger("lockstep")
 
-
-class BatchedDataset(Protocol):
-    """A data set that assembles a whole micro-batch at once; FILLER indices give rows that weigh nothing.
-
-    With an attribute `work`, an integer for each sample, processes get equal shares of it (see TrainSampler). With a
-    method `blocks`, which tells of an epoch which samples are cheap to read together, their order keeps to a window of
-    such blocks at a time. With a method `first`, a limited evaluation is of `first(number)`: of a set that has an
-    order of its own a fair choice.
-
-    A sample that cannot be used is told by engine.bad_samples.BadSample; one that makes its samples one by one says
-    which it begins by engine.workers.at, so that it can be named if the worker dies of it.
-    """
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, draw: Draw) -> Any: ...
+_POSITION = fields({"epoch": COUNT, "batches": COUNT, "accumulation": POSITIVE})
 
 
 class LockstepDataModule(LightningDataModule):
-    """Deals global batches out to the processes of a run. A family fills `train_set`, `validation_set`, ... in `setup`.
+    """Splits global batches over the ranks of a run. A family sets `train_set`, `validation_set`, ... in `setup`.
 
     Args:
-        batch_size: samples of one optimizer step over all processes; exactly one of this and `batch_size_per_device`.
-        batch_size_per_device: samples of one optimizer step on each process.
-        micro_batch_size: the most samples that one device computes at once; accumulation follows from it.
-        evaluation_batch_size: samples that one device evaluates at once; figures do not depend on it.
-        num_workers: loader processes of each training process; 0 loads in the training process itself, `auto` takes what is left of the cores that this process may use, 8 at most (none where loading costs next to nothing).
-        worker_start: how they are started: `fork`, `forkserver` or `spawn`; null: as Python does it on the platform.
-        worker_timeout: seconds after which a batch that has not come ends the run, with the batch and its samples named; 0: the watchdog's timeout alone.
-        on_bad_sample: what becomes of a sample that cannot be used (its file is damaged, its row malformed): `stop` ends the run and names it; `skip` leaves it out on whatever process has it, counts it and lists it in bad_samples.jsonl.
-        max_bad_samples: with `skip`, how many different ones a whole training, or one evaluation, may leave out (a stream's are told by their places and count once an epoch). One more, and the run stops.
-    """  # noqa: E501
+        batch_size: samples of one optimizer step over all ranks. Give exactly one of this and `batch_size_per_device`.
+        batch_size_per_device: samples of one optimizer step on each rank.
+        micro_batch_size: largest number of samples that a device computes at once; accumulation follows from it.
+        evaluation_batch_size: samples that a device evaluates at once; metrics do not depend on it.
+        num_workers: loader processes of each rank, each with one thread. 0 loads in the training process; `auto` uses
+            the CPUs that are left, at most 8 (none if batches come from memory).
+        worker_start: start method of the workers: `fork`, `forkserver` or `spawn`; null for Python's default.
+        worker_timeout: seconds to wait for a batch before the run ends with the batch and its samples named; 0 for
+            the watchdog's timeout.
+        prefetch_factor: micro-batches that each worker loads ahead. Larger values smooth variable loading times and use
+            more memory. It has no effect without workers.
+        pin_memory: on GPUs, put batches into page-locked memory, from which copies are faster. Without GPUs nothing is
+            pinned.
+        on_bad_sample: policy for a sample that cannot be used (its file is corrupt, its row malformed). `stop` ends the
+            run and names it; `skip` skips it, counts it and lists it in bad_samples.jsonl.
+        max_bad_samples: with `skip`, largest number of different samples that a training, or one evaluation, may skip.
+            The run stops if it is exceeded. Samples of a stream are identified by their position, once per epoch.
+    """
 
-    train_set: BatchedDataset | Stream[Any]
-    validation_set: BatchedDataset | Stream[Any]
-    test_set: BatchedDataset | Stream[Any]
-    predict_set: BatchedDataset | Stream[Any]
+    train_set: BatchedDataset | StreamDataset[Any]
+    validation_set: BatchedDataset | StreamDataset[Any]
+    test_set: BatchedDataset | StreamDataset[Any]
+    predict_set: BatchedDataset | StreamDataset[Any]
 
-    loads_at_once = False
-    """Whether a batch is assembled from what is in memory in a few milliseconds: workers would make it slower."""
+    extra: ClassVar[str | None] = None
+    """Extra of setup.cfg whose packages the family needs with any settings."""
 
-    limit_of_bad_samples = "max_bad_samples"
-    """What the setting is called in messages."""
+    is_in_memory = False
+    """Whether a batch comes from memory in a few milliseconds, so that workers would make loading slower."""
 
     same_epoch = False
-    """Whether all epochs are alike; LockstepModule sets it for `trainer.overfit_batches`."""
+    """Whether all epochs are equal. LockstepModule sets it for `trainer.overfit_batches`."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        declare_part(cls.__qualname__, _POSITION)  # the key under which Lightning saves `state_dict`
 
     def __init__(
         self,
@@ -82,6 +82,8 @@ class LockstepDataModule(LightningDataModule):
         num_workers: int | Literal["auto"] = 0,
         worker_start: WorkerStart | None = None,
         worker_timeout: float = 0.0,
+        prefetch_factor: int = PREFETCH_FACTOR,
+        pin_memory: bool = True,
         on_bad_sample: OnBadSample = "stop",
         max_bad_samples: int = 100,
     ) -> None:
@@ -90,44 +92,55 @@ class LockstepDataModule(LightningDataModule):
         self.micro_batch_size, self.evaluation_batch_size = micro_batch_size, evaluation_batch_size
         if num_workers != "auto" and num_workers < 0:
             raise ValueError(f"data.init_args.num_workers must be 0 or more, or auto; got {num_workers}")
-        if worker_timeout < 0:
-            raise ValueError(f"data.init_args.worker_timeout is in seconds, 0 for none; got {worker_timeout}")
-        if max_bad_samples < 0:
-            raise ValueError(f"data.init_args.max_bad_samples is a number of samples, got {max_bad_samples}")
+        sizes = {"batch_size": batch_size, "batch_size_per_device": batch_size_per_device}
+        sizes |= {"micro_batch_size": micro_batch_size, "evaluation_batch_size": evaluation_batch_size}
+        sizes |= {"prefetch_factor": prefetch_factor}
+        check_numbers("data.init_args.", sizes, at_least=1)
+        not_negative = {"worker_timeout": worker_timeout, "max_bad_samples": max_bad_samples}
+        check_numbers("data.init_args.", not_negative, at_least=0)
         self.num_workers, self.worker_start, self.worker_timeout = num_workers, worker_start, worker_timeout
+        self.prefetch_factor, self.pin_memory = prefetch_factor, pin_memory
         self.on_bad_sample, self.max_bad_samples = on_bad_sample, max_bad_samples
-        self._resumed: dict[str, Any] = {}
-        self._loaders: list[MeasuredLoader] = []
+        self._resume_state: dict[str, Any] = {}
+        self._loaders: list[TimedDataLoader] = []
+
+    @classmethod
+    def extra_for(cls, settings: Mapping[str, Any]) -> str | None:
+        """Return the extra of setup.cfg whose packages are needed with these settings (`init_args`)."""
+        return cls.extra
 
     def prepare(self) -> None:
-        """Everything that `train.py prepare` does once: downloads and conversions. Safe to repeat."""
+        """Run the one-off work of `train.py prepare`: downloads and conversions. Safe to repeat."""
         self.prepare_data()
 
-    def unprepared(self) -> str | None:
-        """What a fit would convert as soon as it opens its data, in words; None: nothing. Writes nothing itself.
+    def pending_conversion(self) -> str | None:
+        """Describe the conversion that a fit would run when it opens its data, or None. Writes nothing.
 
-        What `prepare_data` converts, or whoever opens the data asks for, need not be told here.
+        Conversions of `prepare_data` need not be described.
 
         Raises:
-            OSError, ValueError: the data are not there.
+            OSError, ValueError: the data do not exist.
         """
         return None
 
-    def description(self) -> DataDescription:
-        """For the model card of an export."""
+    def description(self) -> DatasetCard:
+        """Return the description of the data for the model card of an export."""
         terms = "Lockstep does not know on what terms these data may be used; state them here before you publish."
-        return DataDescription(type(self).__name__, "See the configuration below.", terms)
+        return DatasetCard(type(self).__name__, "See the configuration below.", terms)
 
-    def prepared_files(self) -> PreparedFiles | None:
-        """What `prepare` has read and written; the same command again then has nothing to do until some of it changes.
-        None: it is to look every time."""
+    @property
+    def predict_input(self) -> str | None:
+        """File whose samples `predict` answers in place of the run's own data, or None.
+
+        Its predictions get a file of their own, see PredictionWriter.
+        """
         return None
 
     @property
     def plan(self) -> BatchPlan:
-        """How the global batch splits over this run's processes."""
+        """Split of the global batch over the ranks of this run."""
         return BatchPlan.derive(
-            processes=self._processes,
+            world_size=self._world_size,
             batch_size=self.batch_size,
             batch_size_per_device=self.batch_size_per_device,
             micro_batch_size=self.micro_batch_size,
@@ -136,186 +149,144 @@ class LockstepDataModule(LightningDataModule):
     @property
     def steps_in_epoch(self) -> int | None:
         """Optimizer steps of a whole epoch; None for a stream."""
-        return None if isinstance(self.train_set, Stream) else -(-len(self.train_set) // self.plan.batch_size)
+        return None if isinstance(self.train_set, StreamDataset) else -(-len(self.train_set) // self.plan.batch_size)
 
     # -- loaders -----------------------------------------------------------------------------------------------------
 
-    def train_dataloader(self) -> MeasuredLoader:
+    @override
+    def train_dataloader(self) -> TimedDataLoader:
         plan, data = self.plan, self.train_set
         self._order = TrainSampler(
-            None if isinstance(data, Stream) else len(data),
+            None if isinstance(data, StreamDataset) else len(data),
             plan.batch_size,
             seed=global_seed(),
-            process=self._process,
-            processes=plan.processes,
+            rank=self._rank,
+            world_size=plan.world_size,
             accumulation=plan.accumulation,
-            resume=self._resume_point(),
+            resume=resume_point(self._resume_state, self._order_identity, self.steps_in_epoch),
             same_epoch=self.same_epoch,
-            work=getattr(data, "work", None),
+            sample_costs=getattr(data, "sample_costs", None),
             blocks=getattr(data, "blocks", lambda epoch: None),
             trained=None if self.trainer is None else self._micro_batches_trained,
         )
-        if not isinstance(data, Stream):
-            return self._loader(data, self._order, "global batch")
-        own = slice(self._process, None, plan.processes)
-        loader = self._loader(StreamBatches(data, plan.batch_size, own), self._order, "global batch")
-        ends = AgreedEnd(processes_on_cpu())
-        loader.ends = lambda draw, count: ends(draw, count) and self._training_may_end(draw)
+        loader = self._keep(self._loader_factory.train_loader(data, self._order))
+        if (epoch_ended := loader.epoch_ended) is not None:
+            loader.epoch_ended = lambda request, records: epoch_ended(request, records) and self._check_end(request)
         return loader
 
-    def val_dataloader(self) -> MeasuredLoader:
+    @override
+    def val_dataloader(self) -> TimedDataLoader:
         return self._evaluation_loader(self.validation_set, "val")
 
-    def test_dataloader(self) -> MeasuredLoader:
+    @override
+    def test_dataloader(self) -> TimedDataLoader:
         return self._evaluation_loader(self.test_set, "test")
 
-    def predict_dataloader(self) -> MeasuredLoader:
+    @override
+    def predict_dataloader(self) -> TimedDataLoader:
         return self._evaluation_loader(self.predict_set, "predict")
 
     def _evaluation_loader(
-        self, data: BatchedDataset | Stream[Any], stage: Literal["val", "test", "predict"]
-    ) -> MeasuredLoader:
-        size, process, processes = self.evaluation_batch_size, self._process, self._processes
-        whole = None if isinstance(data, Stream) else -(-len(data) // size)
-        limit = None if self.trainer is None else batches_to_evaluate(self.trainer, stage, whole)
-        most = None if limit is None else limit * size
-        if not isinstance(data, Stream):
-            samples = len(data) if most is None else min(len(data), most)
-            if samples < len(data) and hasattr(data, "first"):
-                data = data.first(samples)
-            sampler = EvaluationSampler(samples, size, process=process, processes=processes)
-            return self._loader(data, sampler, "evaluation batch")
-        batches = StreamBatches(data, size * processes, slice(process * size, (process + 1) * size), most)
-        sampler = EvaluationSampler(None, size, process=process, processes=processes)
-        loader = self._loader(batches, sampler, "evaluation batch")
-        loader.ends = AgreedEnd(processes_on_cpu())
-        return loader
+        self, data: BatchedDataset | StreamDataset[Any], stage: Literal["val", "test", "predict"]
+    ) -> TimedDataLoader:
+        size = self.evaluation_batch_size
+        batches = None if isinstance(data, StreamDataset) else -(-len(data) // size)
+        limit = None if self.trainer is None else batches_to_evaluate(self.trainer, stage, batches)
+        return self._keep(self._loader_factory.evaluation_loader(data, size, limit))
 
-    def _loader(self, data: BatchedDataset | StreamBatches, sampler: Sampler[Draw], kind: str) -> MeasuredLoader:
-        # batch_size=None: a draw *is* a batch, so loading is one vectorised call instead of one call a sample.
-        number = self.workers
-        workers = Workers(number, self.worker_start, self._processes_here) if number else None
-        loader = MeasuredLoader(
-            Reader(data, self.leaves_out_bad),  # type: ignore[arg-type]
-            sampler=Pending(sampler),
-            batch_size=None,
-            num_workers=number,
-            persistent_workers=number > 0,
-            worker_init_fn=workers,
-            multiprocessing_context=None if workers is None else workers.context,
-            timeout=self.worker_timeout if number else 0,
-            pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
+    @property
+    def _loader_factory(self) -> LoaderFactory:
+        return LoaderFactory(
+            rank=self._rank,
+            world_size=self._world_size,
+            local_world_size=self._local_world_size,
+            num_workers=self.workers,
+            worker_start=self.worker_start,
+            worker_timeout=self.worker_timeout,
+            skip_bad=self.skips_bad_samples,
+            prefetch_factor=self.prefetch_factor,
+            pin_memory=self.pin_memory
+            and self.trainer is not None
+            and self.trainer.strategy.root_device.type == "cuda",
         )
-        loader.kind, loader.started = kind, workers
-        self._loaders.append(loader)
+
+    def _keep(self, loader: TimedDataLoader) -> TimedDataLoader:
+        self._loaders.append(loader)  # for on_exception
         return loader
 
     @property
-    def leaves_out_bad(self) -> bool:
-        """Whether samples that cannot be used are left out."""
+    def skips_bad_samples(self) -> bool:
+        """Whether samples that cannot be used are skipped."""
         return self.on_bad_sample == "skip"
 
     @property
     def workers(self) -> int:
-        """Loader workers of each loader of this process: `num_workers`, or what `auto` makes of it."""
-        return self._workers_left if self.num_workers == "auto" else self.num_workers
+        """Workers of each loader of this rank: `num_workers`, or the number that `auto` stands for."""
+        return self._auto_num_workers if self.num_workers == "auto" else self.num_workers
 
     @cached_property
-    def _workers_left(self) -> int:
-        cores, on_gpu = usable_cores(), self.trainer is not None and self.trainer.strategy.root_device.type != "cpu"
-        if self.loads_at_once:
-            number, why = 0, "a batch is assembled from memory at once"
-        else:
-            computing = 1 if on_gpu else torch.get_num_threads()
-            number = workers_for(cores, self._processes_here, computing)
-            why = f"{cores:g} cores for {self._processes_here} processes here, each computing with {computing}"
-        log.info("data.num_workers auto: %d (%s)", number, why)
-        return number
+    def _auto_num_workers(self) -> int:
+        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type != "cpu"
+        return auto_num_workers(self._local_world_size, on_gpu, self.is_in_memory)
 
     @property
-    def _processes_here(self) -> int:
-        """Training processes of this machine."""
-        return min(self.trainer.num_devices, self._processes) if self.trainer is not None else 1
+    def _local_world_size(self) -> int:
+        return min(self.trainer.num_devices, self._world_size) if self.trainer is not None else 1
 
-    def _training_may_end(self, draw: Draw) -> bool:
-        """An epoch of a stream ends before this draw; on all processes alike.
-
-        Raises:
-            AgreedFailure: it ends where Lightning would train nothing or skip the validation, without a word.
-        """
-        if draw.number == self._order.done:
-            raise AgreedFailure(
-                f"the training stream has no record at position {draw.number * self.plan.batch_size} of epoch "
-                f"{draw.epoch}: it is empty, or shorter than when the checkpoint was written"
-            )
+    def _check_end(self, request: MicroBatchRequest) -> bool:
         limit = self.trainer.limit_train_batches if self.trainer is not None else None
-        found = draw.number * self.plan.accumulation
-        if isinstance(limit, int) and found < limit:
-            raise AgreedFailure(
-                f"trainer.limit_train_batches is {limit}, but epoch {draw.epoch} of the stream has only {found} "
-                "micro-batches; make it smaller, or leave it out"
-            )
+        require_trained_batches(request, self._order.batches_done, self.plan.batch_size, self.plan.accumulation, limit)
         return True
 
+    @override
     def on_exception(self, exception: BaseException) -> None:
-        # The death of a worker is raised wherever the process happens to be, also in the middle of a step.
+        # PyTorch raises the death of a worker at any line of the training process, also in the middle of a step.
         if not isinstance(exception, LoadingError):
-            for place in filter(None, (loader.lost() for loader in self._loaders)):
-                log.error("a loader worker of process %d died while loading %s", self._process, place)
+            for batches in filter(None, (loader.lost_batches() for loader in self._loaders)):
+                log.error("a loader worker of rank %d died while loading %s", self._rank, batches)
 
     @property
-    def _process(self) -> int:
+    def _rank(self) -> int:
         return self.trainer.global_rank if self.trainer is not None else 0
 
     @property
-    def _processes(self) -> int:
+    def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer is not None else 1
 
-    def samples_of_step(self, process: int) -> list[NDArray[np.int64]]:
-        """The samples of the optimizer step under way: of each micro-batch that a process has in it."""
+    def samples_of_step(self, rank: int) -> list[NDArray[np.int64]]:
+        """Return the samples of a rank in the current optimizer step, of each of its micro-batches."""
+        assert self.trainer is not None, "without a trainer there is no step"
         micro_batch = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
-        draws = self._order.draws_of(self._order.epoch, micro_batch // self.plan.accumulation, process)
-        return [draw.indices[draw.indices != FILLER] for draw in draws]
+        requests = self._order.requests_of(self._order.epoch, micro_batch // self.plan.accumulation, rank)
+        return [request.indices[request.indices != PADDING_INDEX] for request in requests]
 
     # -- resume ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the order of the samples stands: the epoch and the global batches trained in it."""
+        """Return the position in the order of the samples: the epoch and its global batches that are trained."""
         if self.trainer is None or self.trainer.state.fn != "fit":
             return {}
         accumulation = self.plan.accumulation
-        processed = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed
-        if self._order.untouched:
-            epoch, batches = self._order.epoch, self._order.done
+        current = self.trainer.fit_loop.epoch_loop.batch_progress.current
+        processed = current.processed  # type: ignore[attr-defined]  # It is a _ProcessedTracker, annotated as its base.
+        if self._order.no_steps_since_resume:
+            epoch, batches = self._order.epoch, self._order.batches_done
         elif self.trainer.is_last_batch or processed >= self.trainer.num_training_batches:
             epoch, batches = self._order.epoch + 1, 0  # the end of the epoch, or of trainer.limit_train_batches
         else:
             epoch, batches = self._order.epoch, processed // accumulation
-        return {"epoch": epoch, "batches": batches, "accumulation": accumulation, **self._what_is_ordered()}
+        return {"epoch": epoch, "batches": batches, "accumulation": accumulation, **self._order_identity()}
 
+    @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._resumed = dict(state_dict)
+        self._resume_state = dict(state_dict)
 
     def _micro_batches_trained(self) -> int:
+        assert self.trainer is not None, "train_dataloader passes this method only with a trainer"
         return self.trainer.fit_loop.epoch_loop.batch_progress.total.ready
 
-    def _what_is_ordered(self) -> dict[str, Any]:
-        """What must be the same for the rest of an epoch to be the same."""
+    def _order_identity(self) -> dict[str, Any]:
+        """Return the settings on which the order of an epoch depends. They must not change in its middle."""
         data = self.train_set
-        size = {"stream": data.identity} if isinstance(data, Stream) else {"num_samples": len(data)}
+        size = {"stream": data.identity} if isinstance(data, StreamDataset) else {"num_samples": len(data)}
         return {"seed": global_seed(), "batch_size": self.plan.batch_size, **size}
-
-    def _resume_point(self) -> tuple[int, int]:
-        state = self._resumed
-        if not state:
-            return 0, 0
-        if state["batches"]:
-            for key, value in self._what_is_ordered().items():
-                written = f"{key} {state[key]}" if key in state else f"no {key}"
-                if state.get(key) != value:
-                    raise ValueError(
-                        f"the checkpoint was written {state['batches']} batches into epoch {state['epoch']} with "
-                        f"{written}, this run has {key} {value}: the samples that are left in the epoch cannot be "
-                        f"told. Resume with {written}, or from a checkpoint at the end of an epoch"
-                    )
-        return state["epoch"], state["batches"]

@@ -1,0 +1,4 @@
+"""LightningModules of the families, and their networks.
+
+Imports `engine`, and the batches and interfaces of `datamodules`.
+"""

@@ -1,4 +1,4 @@
-"""What every test has at hand: the repository, the real data where there are some, a folder to run in."""
+"""Fixtures and constants of all tests: the repository, a tiny config, and runs of the command line."""
 
 import json
 import logging
@@ -9,15 +9,30 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
-# Lightning 2.6 calls jsonargparse by names that the latter has renamed; nothing that a test here could mend.
+if TYPE_CHECKING:
+    from lightning.pytorch.cli import LightningArgumentParser
+
+# An example may take long on a busy machine; the limit of the whole test is the one that counts.
+hypothesis.settings.register_profile("shared-machine", deadline=None)
+hypothesis.settings.load_profile("shared-machine")
+
+# Lightning 2.6 calls jsonargparse by deprecated names, which no test here can fix.
 os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts its background jobs so
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and some tests press Ctrl-C
+
+pytest_plugins = ["tests.tiers"]
+
 REPOSITORY = Path(__file__).resolve().parents[1]
-DISTRIBUTED = "distributed"
 
 # A small marketplace: a run of it takes seconds.
 TINY = [
@@ -25,32 +40,15 @@ TINY = [
     "--data.init_args.marketplace.num_users", "200",
     "--data.init_args.marketplace.num_items", "60",
     "--data.init_args.batch_size", "16",
+    "--data.init_args.length_groups", "2",
     "--model.init_args.attention", "standard",
     "--model.init_args.hidden_size", "16",
+    "--model.init_args.num_blocks", "1",
     "--model.init_args.schedule", "constant",
     "--trainer.log_every_n_steps", "1",
     "--trainer.enable_progress_bar", "false",
     "--trainer.accelerator", "cpu",
 ]  # fmt: skip
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of the half with several processes only its own files are imported, by each of the tests' processes."""
-    if config.option.markexpr == DISTRIBUTED and collection_path.suffix == ".py":
-        return True if f"mark.{DISTRIBUTED}" not in collection_path.read_text(encoding="utf-8") else None
-    return None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files of those that may take longest come first: none is left over when all others are done."""
-    limits: dict[Path, float] = {}
-    for item in items:
-        if item.get_closest_marker(DISTRIBUTED) and f"mark.{DISTRIBUTED}" not in item.path.read_text(encoding="utf-8"):
-            raise pytest.UsageError(f"{item.path}: write pytest.mark.{DISTRIBUTED} out, or `make test` passes it over")
-        limit = item.get_closest_marker("timeout")
-        limits[item.path] = max(limits.get(item.path, 0.0), limit.args[0] if limit else 0.0)
-    items.sort(key=lambda item: -limits[item.path])
 
 
 class Run:
@@ -77,9 +75,9 @@ class Run:
 
 
 @pytest.fixture
-def lockstep(tmp_path, monkeypatch):
-    """Runs the command line in this process, in an empty folder: ``lockstep("fit", *TINY, name="a") -> Run``."""
-    from commands.cli import main
+def lockstep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+    """Run the command line in this process, in an empty folder: ``lockstep("fit", *TINY, name="a") -> Run``."""
+    from commands.cli.main import main
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOCKSTEP_DEBUG", "1")  # errors as they were raised
@@ -95,23 +93,23 @@ def lockstep(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def parser():
-    """The parser of `fit`, built once: that is what takes the time."""
-    from commands.cli import LockstepCLI
+def parser() -> "LightningArgumentParser":
+    """The parser of `fit`, built once for all tests, as it takes seconds."""
+    from commands.cli.main import LockstepCLI
 
     class Parser(LockstepCLI):
         before_instantiate_classes = instantiate_classes = lambda self: None
 
-        def _run_subcommand(self, subcommand):
+        def _run_subcommand(self, subcommand: str) -> None:
             pass
 
     return Parser(["fit", *TINY[:2]])._parser("fit")
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory):
-    """A folder with a finished run of two epochs of 13 steps. To read; `done` copies it."""
-    from commands.cli import main
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run of two epochs of 13 steps, to read only; `done` copies it."""
+    from commands.cli.main import main
 
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
@@ -123,26 +121,26 @@ def trained(tmp_path_factory):
 
 
 @pytest.fixture
-def done(lockstep, trained, tmp_path):
-    """The test's own copy of `trained`, in which `lockstep` runs."""
+def done(lockstep: Callable[..., Run], trained: Path, tmp_path: Path) -> Run:
+    """A copy of `trained` for one test, in the folder in which `lockstep` runs."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     return Run(tmp_path / "runs" / "recommender-quickstart-job1")
 
 
 @pytest.fixture
-def said():
-    """What was said to the user so far: a list of lines."""
+def messages() -> Iterator[list[str]]:
+    """A list that receives every message that Lockstep logs."""
     lines: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())
+    vars(handler)["emit"] = lambda record: lines.append(record.getMessage())
     logging.getLogger("lockstep").addHandler(handler)
     yield lines
     logging.getLogger("lockstep").removeHandler(handler)
 
 
 @pytest.fixture
-def launch(tmp_path):
-    """Runs train.py in processes of its own: ``launch("fit", *TINY, name="a", processes=2) -> Run``; none survives."""
+def launch(tmp_path: Path) -> Callable[..., Run]:
+    """Run train.py in its own processes: ``launch("fit", *TINY, name="a", processes=2) -> Run``. None survives."""
 
     def run(command: str, *options: str, name: str, processes: int = 1, timeout: float = 150) -> Run:
         team = ["--trainer.devices", str(processes), "--trainer.strategy", "ddp"] if processes > 1 else []
@@ -158,10 +156,8 @@ def launch(tmp_path):
         try:
             output, _ = started.communicate(timeout=timeout)
         finally:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         assert started.returncode == 0, output
         return Run(tmp_path / "runs" / name, output)
 
@@ -169,9 +165,9 @@ def launch(tmp_path):
 
 
 @pytest.fixture
-def small_group():
-    """A control group with room for 400 MB, beside this process's own."""
-    from engine import host_memory
+def small_group() -> Iterator[Path]:
+    """The folder of a control group with a memory limit of 400 MB, beside that of this process."""
+    from engine.system import host_memory
 
     own = next(host_memory.memory_groups(), None)
     if own is None or os.geteuid() != 0:

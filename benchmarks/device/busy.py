@@ -1,4 +1,4 @@
-"""How long a GPU works in a step, and how many kernels that takes: from the profiler's trace."""
+"""Active time of a GPU in a step and number of kernels, from the profiler's trace."""
 
 import json
 from collections.abc import Iterable
@@ -15,17 +15,17 @@ _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 class Busy(NamedTuple):
-    """Of one step."""
+    """Activity of a step."""
 
-    seconds: float  # with at least one kernel at work
-    kernels: float  # with copies and fills
+    seconds: float  # seconds with at least one active kernel
+    kernels: float  # including copies and fills
 
 
 def busy(work: Work, steps: int = 10) -> Busy:
-    """Of the mean step of several on a GPU.
+    """Return the mean activity of several steps on a GPU.
 
     Raises:
-        RuntimeError: the profiler has seen no kernel.
+        RuntimeError: the profiler recorded no kernel.
     """
     work()
     torch.cuda.synchronize()
@@ -44,7 +44,7 @@ def busy(work: Work, steps: int = 10) -> Busy:
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """How much at least one of the spans (start, end) covers."""
+    """Return the length of the union of the intervals (start, end)."""
     total, reached = 0.0, float("-inf")
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))

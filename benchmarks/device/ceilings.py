@@ -1,4 +1,4 @@
-"""What the device does at best: copies of memory, and products of large matrices in each format."""
+"""Peak rates of the device: copies of memory, and products of large matrices in each format."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,8 +16,8 @@ _COPIED, _EDGE = 4 << 30, 8192
 _TINY_COPIED, _TINY_EDGE = 1 << 20, 64
 
 
-def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
-    """Bytes a second and floating-point operations a second."""
+def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """Measure bytes per second and floating-point operations per second."""
     torch.manual_seed(1)
     device, edge = setting.device, _TINY_EDGE if setting.tiny else _EDGE
     copy = Copy(device, _TINY_COPIED if setting.tiny else _COPIED)

@@ -1,4 +1,4 @@
-"""Works that are timed in turn, on a GPU by its own clock."""
+"""Times functions in alternating turns, on a GPU with its own clock."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,15 +12,15 @@ Work = Callable[[], object]
 
 _WARM_UP = 3
 _TURN = 0.2
-"""Seconds, about: long beside what starting and stopping the clock costs."""
+"""Approximate seconds per measurement, long compared with starting and stopping the clock."""
 
 
 def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: float = _TURN) -> dict[str, list[float]]:
-    """Seconds of one call of each work, in each of ``repeats`` turns.
+    """Return the seconds of one call of each function, in each of ``repeats`` turns.
 
-    Calls follow each other as in a training, without waiting for the device in between: on a GPU it is the time from
-    the first call's start to the last one's end, whether kernels or the launching of kernels takes it. The order is
-    turned round each time.
+    Calls follow each other as in a training, without waiting for the device. On a GPU the time is that from the start
+    of the first call to the end of the last call, whether kernels or kernel launches take it. The order is reversed in
+    every other turn.
     """
     calls = {}
     for name, work in works.items():
@@ -30,7 +30,7 @@ def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: fl
     found: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(repeats):
         for name in in_order(works, turn):
-            works[name]()  # what the side before it left in caches is gone
+            works[name]()  # evicts what the previous side left in caches
             found[name].append(_seconds(works[name], device, calls[name]))
     return found
 
@@ -52,7 +52,7 @@ def _seconds(work: Work, device: str, calls: int) -> float:
 
 
 def memory_of(work: Work, device: str) -> float | str:
-    """GB at the peak of one call that leaves nothing behind, above what was there before it."""
+    """Return the peak memory in GB of a call that frees all its results, above the memory before the call."""
     if device == "cpu":
         return NEEDS_CUDA
     work()

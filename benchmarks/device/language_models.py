@@ -1,7 +1,7 @@
-"""Training steps of a language model of the sizes of Qwen2-0.5B with random weights: tokens a second and MFU.
+"""Training steps of a language model with the sizes of Qwen2-0.5B and random weights: tokens per second and MFU.
 
-Whole, with adapters, and frozen behind something that trains, whose gradient passes through it. Rows hold one chat of
-full length, all of it supervised.
+The model trains fully, with adapters, or is frozen behind a trained layer, whose gradient passes through it. Each row
+is a chat of full length, all of it supervised.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from benchmarks.device.reference import Format, Outcome, Side, compared
 from benchmarks.device.training_step import TrainingStep
 from datamodules.multimodal.batch import Counts, Rows
 from lightning_modules.multimodal.flops import language_model_flops, products
-from lightning_modules.multimodal.language_model import LanguageModel
-from lightning_modules.multimodal.language_model_settings import AttentionKind, LanguageModelSettings, Trainable
-from lightning_modules.multimodal.loading import choose_trained
-from lightning_modules.multimodal.precision import precision_of
+from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters
+from lightning_modules.multimodal.language.config import AttentionKind, LanguageModelSettings, Trainable
+from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.language.precision import precision_of
 
 
 class Sizes(NamedTuple):
-    """Of the model and of a step's rows, and of the shorter ones that are compared with float64."""
+    """Sizes of the model and of a step's rows, and of the shorter rows that are compared with float64."""
 
     config: dict[str, Any]
     vocabulary: int
@@ -47,8 +47,8 @@ TINY = Sizes(
 KINDS: dict[Trainable, str] = {"full": "all of it trains", "lora": "with adapters (LoRA)", "none": "frozen"}
 
 
-def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
-    """A sheet a kind; fp32 and TF32 of the one that trains whole."""
+def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """Measure a sheet per kind; fp32 and TF32 for the fully trained model."""
     sizes, device = TINY if setting.tiny else REALISTIC, setting.device
     measured, checked = (_tokens(shape, sizes.vocabulary, device) for shape in (sizes.rows, sizes.checked))
     rows, length = sizes.rows
@@ -69,7 +69,7 @@ def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
         name = "tiny language model" if setting.tiny else "language model of the sizes of Qwen2-0.5B"
         yield Sheet(
             f"training step of a {name}, {title}, {rows} rows of {length} tokens",
-            ("ms a step", "tokens/s", *HEADINGS),
+            ("ms per step", "tokens/s", *HEADINGS),
             rate_rows(
                 [side for side in sides if side.name not in failures],
                 rows * length, networks[0].flops(measured), setting, absent,
@@ -83,7 +83,7 @@ def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
 
 
 class _Reader(nn.Module):
-    """The mean loss of rows; a frozen model reads its embeddings through a layer that trains."""
+    """Mean loss of rows. A frozen model gets its embeddings through a trained layer."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class _Reader(nn.Module):
     ) -> None:
         super().__init__()
         torch.manual_seed(1)
-        # Settings refuse a frozen model with random weights, for it would learn nothing. Here it need not.
+        # Settings refuse a frozen model with random weights, because it learns nothing. Here it does not need to.
         settings = LanguageModelSettings(
             config=sizes.config, trainable="full" if trainable == "none" else trainable, compile=compiled,
             attention=attention,
@@ -106,14 +106,14 @@ class _Reader(nn.Module):
             self.before = nn.Linear(model.hidden_size, model.hidden_size) if trainable == "none" else None
         if self.before is not None:
             model.settings = replace(settings, trainable="none")
-            model.network = choose_trained(model.network, model.settings, model.precision)
+            model.network = freeze_and_add_adapters(model.network, model.settings, model.precision)
             self.before.to(model.precision.trained)
         for name, weight in model.named_parameters():
-            if "lora_B" in name:  # which begins with zeros, and then nothing reaches the other factor
+            if "lora_B" in name:  # it is initialised with zeros, which would make the gradient of the other factor zero
                 nn.init.normal_(weight, std=0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens [R, L], each row a chat of which all is supervised."""
+        """Return the loss of tokens [R, L]; each row is a completely supervised chat."""
         embeddings = self.model.embed(tokens)
         if self.before is not None:
             embeddings = self.before(embeddings.detach().to(self.before.weight.dtype))
@@ -122,8 +122,8 @@ class _Reader(nn.Module):
         return total / count
 
     def flops(self, tokens: Tensor) -> int:
-        """Forward and backward, by flops.py."""
-        counted = language_model_flops(self.model.causal, behind_trained=self.before is not None)
+        """Return the FLOPs of forward and backward, by flops.py."""
+        counted = language_model_flops(self.model.causal_lm, behind_trained=self.before is not None)
         if counted is None:
             raise ValueError("a language model with weights outside of layers, whose operations cannot be counted")
         rows, length = tokens.shape
@@ -133,7 +133,7 @@ class _Reader(nn.Module):
 
 
 class _Step:
-    """Training steps of one network in several formats: its weights and the optimizer's state are there once."""
+    """Training steps of a network in several formats, which share weights and optimizer state."""
 
     def __init__(self, network: _Reader, measured: Tensor, checked: Tensor, device: str) -> None:
         self.network, self.measured, self.checked, self.tokens = network, measured, checked, measured
@@ -160,7 +160,7 @@ def _tokens(shape: tuple[int, int], vocabulary: int, device: str) -> Tensor:
 
 
 def _reference(network: _Reader, sizes: Sizes, trainable: Trainable, tokens: Tensor, device: str) -> Outcome:
-    """The same weights, as they are rounded, with attention as it is written; norms and softmax stay in float32."""
+    """Return the same weights, rounded the same, with plain attention; norms and softmax stay in float32."""
     exact = _Reader(sizes, trainable, "64-true", device, attention="eager")
     exact.load_state_dict(network.state_dict())
     return TrainingStep(exact, lambda: exact(tokens), "fp32", device).outcome()

@@ -1,4 +1,4 @@
-"""The machine that the figures belong to."""
+"""Machine of the measurements."""
 
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
@@ -16,8 +16,8 @@ _PACKAGES = ("lightning", "transformers", "peft", "triton")
 
 
 def surroundings(setting: Setting) -> dict[str, Any]:
-    """Device, driver and versions, beside what every benchmark names."""
-    name, memory = _device() if setting.cuda else ("the CPU, tiny sizes: figures without a meaning", None)
+    """Return device, driver and versions, besides what every benchmark records."""
+    name, memory = _device() if setting.cuda else ("the CPU, tiny sizes: meaningless numbers", None)
     return {
         **general.surroundings(setting.repeats),
         "device": name,
@@ -29,7 +29,7 @@ def surroundings(setting: Setting) -> dict[str, Any]:
 
 
 def closing_line(around: dict[str, Any]) -> str:
-    """What the figures above it are, and what they belong to."""
+    """Return a line that describes the measurements above it and their machine."""
     packages = ", ".join(f"{name} {found}" for name, found in around["packages"].items())
     return (
         f"\nMedian (smallest to largest) of {around['repeats']} turns. {around['device']}, driver {around['driver']}, "
@@ -39,7 +39,7 @@ def closing_line(around: dict[str, Any]) -> str:
 
 
 def _device() -> tuple[str, float]:
-    """Asked in a process of its own: this one would hold some of the device's memory while the parts are measured."""
+    """Query the device in a separate process, because a CUDA context in this process would occupy device memory."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
         return alone.submit(_name_and_memory).result()
 

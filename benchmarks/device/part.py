@@ -1,8 +1,8 @@
-"""What a part of the device benchmark says, and the process that it runs in.
+"""Results of a part of the device benchmark, and the process in which it runs.
 
-A part is a module of this package with ``figures(setting)``, a generator: of checks first, then of sheets. When a check
-fails nothing more is asked of the part, so that no figure of a wrong computation is ever taken. Each part has a process
-of its own: what breaks a CUDA context, or needs all memory, ends with it.
+A part is a module of this package with ``measure(setting)``, a generator that yields checks and then sheets. If a check
+fails, the part is not continued, so a wrong computation is never timed. Each part has its own process: a broken CUDA
+context or exhausted memory ends with it.
 """
 
 import importlib
@@ -22,59 +22,61 @@ NEEDS_CUDA = "needs CUDA"
 
 
 class Setting(NamedTuple):
-    """What all parts are asked for."""
+    """Settings for all parts."""
 
     device: str  # cuda or cpu
-    tiny: bool  # sizes that show that a part runs, and mean nothing
+    tiny: bool  # small sizes that only test that a part runs
     repeats: int
-    compiled: bool = True  # also with torch.compile
-    peak_tflops: float | None = None  # of the device in 16 bits, dense; None: as callbacks/peak_flops.py knows it
+    compiled: bool = True  # also measure torch.compile
+    peak_tflops: float | None = None  # dense peak in 16 bits; None: as known to callbacks/performance/throughput.py
 
     @property
     def cuda(self) -> bool:
+        """Whether the device is a GPU."""
         return self.device == "cuda"
 
 
 class Check(NamedTuple):
-    """A computation beside the same in float64."""
+    """Comparison of a computation with float64."""
 
     name: str
-    error: float  # relative, see reference.py; NaN where something was not finite
+    error: float  # relative error, see reference.py; NaN if a value was not finite
     bound: float
 
     @property
     def passed(self) -> bool:
-        return self.error <= self.bound  # never for NaN
+        """Whether the error is within its bound."""
+        return self.error <= self.bound  # False for NaN
 
 
 class Row(NamedTuple):
-    """A line of a sheet."""
+    """Row of a sheet."""
 
     name: str
-    cells: tuple[list[float] | float | str, ...]  # one a heading: of each turn, a single figure, or why there is none
+    cells: tuple[list[float] | float | str, ...]  # per column: a number for each turn, a single number, or an error
 
 
 class Sheet(NamedTuple):
-    """A table of figures."""
+    """Table of measurements."""
 
     title: str
     headings: tuple[str, ...]
     rows: list[Row]
-    failures: dict[str, str] = {}  # rows that could not be measured, and their errors
-    note: str = ""  # to stand below it
+    failures: dict[str, str] = {}  # names of rows that could not be measured, and their errors
+    note: str = ""  # printed below the table
 
 
 class Failure(NamedTuple):
-    """Why a part has no more figures."""
+    """Reason why a part has no more results."""
 
     error: str
 
 
-Said = list[Check] | Sheet | Failure
+PartResult = list[Check] | Sheet | Failure
 
 
-def said(part: str, setting: Setting, seconds: float) -> Iterator[Said]:
-    """What the part says, as it says it; a Failure last when it did not come to its end within ``seconds``."""
+def part_results(part: str, setting: Setting, seconds: float) -> Iterator[PartResult]:
+    """Yield the results of a part as they arrive; a Failure last if the part did not end within ``seconds``."""
     end, process = time.monotonic() + seconds, SideProcess(part, _serve, part, setting)
     try:
         while True:
@@ -95,15 +97,15 @@ def said(part: str, setting: Setting, seconds: float) -> Iterator[Said]:
 
 def _serve(connection: Connection, part: str, setting: Setting) -> None:
     if not setting.cuda:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # also for the processes that a part starts
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the processes that a part starts have it, too
     try:
         module: Any = importlib.import_module(f"benchmarks.device.{part}")
-        for found in module.figures(setting):
+        for found in module.measure(setting):
             connection.send(found)
             if isinstance(found, list) and not all(check.passed for check in found):
                 break
         connection.send(None)
-    except Exception:  # noqa: BLE001 whatever it is, the other parts go on, and it is said
+    except Exception:  # noqa: BLE001 whatever it is, the other parts go on, and it is reported
         connection.send(Failure(traceback.format_exc()))
 
 

@@ -1,4 +1,4 @@
-"""Rows of what is done a second, in the network's own units, in floating-point operations, and as MFU."""
+"""Rows with the rate in the network's units, in floating-point operations per second, and as MFU."""
 
 from collections.abc import Mapping
 
@@ -11,17 +11,19 @@ HEADINGS = ("times the first", "TFLOP/s", "MFU", "GB above weights and AdamW")
 
 WHOLE_ROWS = (
     "TFLOP/s and MFU count attention of each token to all of its row, as PaLM's do (arXiv 2204.02311), "
-    "also to the later ones, which a causal mask leaves out"
+    "also to later positions, which a causal mask excludes"
 )
 
 
 def rate_rows(sides: list[Side], amount: int, flops: int, setting: Setting, absent: Mapping[str, str]) -> list[Row]:
-    """A row a side, measured in turn; ratios to the first are taken within a turn.
+    """Measure a row per side in turns; ratios to the first side are computed within a turn.
 
     Args:
-        amount: of what a step reads: tokens, images.
-        flops: of a step, as the model needs them.
-        absent: names of rows that there are not here, and why.
+        sides: sides to compare.
+        amount: units that a step processes, such as tokens or images.
+        flops: model FLOPs of a step.
+        setting: the device, its peak, and the number of turns.
+        absent: names of rows that cannot be measured, and the reasons.
     """
     if not sides:
         return []

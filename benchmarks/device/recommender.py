@@ -1,9 +1,8 @@
-"""Training steps of the small recommenders, SASRec and TiSASRec: how much of them is work, and how much launching it.
+"""Training steps of the small recommenders SASRec and TiSASRec: kernel time and launch time.
 
-Their kernels are short, so what a step takes on a fast GPU may be the time that Python takes to launch them. The wall
-time of a step stands beside the time in which the GPU has a kernel at work. A CUDA graph stands beside the same step
-without one: with a loss that does not look for padding, for which the host would wait, and the optimizer's count of
-steps on the GPU.
+Their kernels are short, so on a fast GPU the duration of a step may be the time that Python takes to launch them. The
+sheet has the wall time of a step, the time with an active kernel, and the same step as a CUDA graph. The graph's loss
+does not test for padding, for which the host would wait, and its optimizer counts steps on the GPU.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,16 +20,16 @@ from benchmarks.device.training_step import CapturedStep, TrainingStep
 from benchmarks.recommender.naive_time_attention import with_naive_attention
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
-from lightning_modules.recommender.linear_cross_entropy import linear_cross_entropy
-from lightning_modules.recommender.losses import cross_entropy
-from lightning_modules.recommender.network import Attention, SequenceEncoder
+from lightning_modules.recommender.losses.linear_cross_entropy import linear_cross_entropy
+from lightning_modules.recommender.losses.next_item import cross_entropy
+from lightning_modules.recommender.networks.sequence_encoder import Attention, SequenceEncoder
 
 _DROPOUT = 0.2
 _GRAPHS: tuple[Format, ...] = ("fp32", "bf16")
 
 
-def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
-    """A sheet a model; then the same as CUDA graphs, last because a capture that fails may leave a broken context."""
+def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """Measure a sheet per model, then the CUDA graphs, because a failed capture may break the CUDA context."""
     sizes = TINY if setting.tiny else REALISTIC
     batch = full_batch(sizes, setting.device)
     models: dict[str, Attention] = {"SASRec": "standard", "TiSASRec": "time_interval"}
@@ -51,7 +50,7 @@ def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
 def _sides(
     encoder: SequenceEncoder, batch: TrainBatch, setting: Setting, graphs: bool
 ) -> tuple[list[Side], dict[str, str]]:
-    """All that could be built, and why the others could not."""
+    """Return the sides that could be built, and the errors of the others."""
     makers: dict[str, Callable[[], TrainingStep | CapturedStep]] = {}
     for format in _GRAPHS if graphs else formats(setting.device):
         makers[f"eager {format}" + ", as in the graph" * graphs] = lambda format=format: _step(
@@ -68,7 +67,7 @@ def _sides(
     for name, make in makers.items():
         try:
             sides.append(make().side(name))
-        except Exception as error:  # noqa: BLE001 the other sides are measured all the same, and this is said
+        except Exception as error:  # noqa: BLE001 the other sides are measured anyway, and this is reported
             failures[name] = f"{type(error).__name__}: {error}"
     return sides, failures
 
@@ -88,7 +87,7 @@ def _step(
 
     def loss() -> Tensor:
         states = network(batch.history)
-        if for_graph:  # the project's loss looks for padding, which a graph cannot; there is none here
+        if for_graph:  # the project's loss tests for padding, which a graph cannot; these rows have none
             total = linear_cross_entropy(states.flatten(0, 1), weight[1:], batch.targets.flatten() - 1)
         else:
             total = cross_entropy(states, weight[1:], batch.targets)
@@ -98,9 +97,9 @@ def _step(
 
 
 def _reference(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Outcome:
-    """Of the plain implementations of both models, in float64."""
+    """Return the plain implementations of both models in float64."""
     exact = deepcopy(encoder).double()
-    weights = list(exact.parameters())  # in this order, which the plain implementations share, but do not keep
+    weights = list(exact.parameters())  # the plain implementations have the same order of parameters but other names
     network: nn.Module = PlainSASRec(exact) if exact.positions is not None else with_naive_attention(exact)
 
     def loss() -> Tensor:
@@ -129,7 +128,7 @@ def _sheet(model: str, sides: list[Side], failures: dict[str, str], sizes: Sizes
     return Sheet(
         f"training step of {model}, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, 2 blocks, "
         f"{sizes.num_items} items, dropout {_DROPOUT}",
-        ("ms a step", "sequences/s", "ms of it GPU at work", "share", "kernels"),
+        ("ms per step", "sequences/s", "ms of it GPU at work", "share", "kernels"),
         rows,
         failures,
     )

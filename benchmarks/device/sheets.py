@@ -1,4 +1,4 @@
-"""How checks and sheets are written, without anything that a bare machine may lack."""
+"""Formats checks and sheets with the standard library only."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from benchmarks.surroundings import number, spread
 
 
 def text_of_checks(checks: list[Check]) -> str:
-    """A line a check."""
+    """Return a line per check."""
     width = max((len(check.name) for check in checks), default=0)
     lines = [f"  {check.name:{width}}  {check.error:.1e} (at most {check.bound:.0e})" for check in checks]
     return "\n".join(["relative error beside float64:", *lines])
 
 
 def text_of_sheet(sheet: Sheet) -> str:
-    """Columns that stand below each other."""
+    """Return the sheet with aligned columns."""
     lines = [("", *sheet.headings), *((row.name, *map(_text, row.cells)) for row in sheet.rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
     body = ["  ".join(_aligned(line, widths)).rstrip() for line in lines]
@@ -22,7 +22,7 @@ def text_of_sheet(sheet: Sheet) -> str:
 
 
 def as_json(sheet: Sheet) -> dict[str, Any]:
-    """Cells by their headings."""
+    """Return each row's cells by column name."""
     rows = [{"name": row.name, **dict(zip(sheet.headings, row.cells, strict=True))} for row in sheet.rows]
     return {"title": sheet.title, "rows": rows, "failures": sheet.failures, "note": sheet.note}
 

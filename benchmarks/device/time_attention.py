@@ -1,7 +1,7 @@
-"""Time-interval attention against the naive form with a vector a pair, and both against a copy of their bytes.
+"""Time-interval attention beside the naive form with a vector per pair, both as a share of a copy of their bytes.
 
-One layer with its tables, forward and backward. At C 64 it is bound by memory: a form's share is the time that copying
-the bytes its operations read and write takes, over its own.
+A single layer with its tables, forward and backward. At C 64 it is limited by memory. The share of a form is the time
+of copying the bytes that its operations read and write, over its own time.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
 from benchmarks.device.reference import Format, Outcome, Side, autocast, compared, formats, products_in
 from benchmarks.device.traffic import Copy, bytes_of
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables
-from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
 
 _DROPOUT = 0.2
 
 
 class _Layer(nn.Module):
-    """Tables and attention in one of the two forms, which share their weights."""
+    """Tables and attention in one of the two forms, which have the same weights."""
 
     def __init__(self, tables: TimeTables, attention: TimeIntervalAttention, naive: bool) -> None:
         super().__init__()
@@ -34,8 +34,8 @@ class _Layer(nn.Module):
         return self.attention(x, self.tables(places, times, scale))
 
 
-def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
-    """A sheet a format; in fp32 also with dropout and compiled."""
+def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """Measure a sheet per format; in fp32 also with dropout and with torch.compile."""
     sizes, device = TINY if setting.tiny else REALISTIC, setting.device
     torch.manual_seed(1)
     history = full_batch(sizes, device).history
@@ -73,7 +73,7 @@ def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
     for format, group in sides.items():
         works = {side.name: side.work for side in group if side.name not in failures}
         failed = {side.name: failures[side.name] for side in group if side.name in failures}
-        if format == "fp32":  # dropout has no reference, and more to write
+        if format == "fp32":  # dropout has no reference, and moves more bytes
             for form, layer in (("naive", naive), ("ours", ours)):
                 name, dropped = f"{form} {format}, dropout {_DROPOUT}", deepcopy(layer).train()
                 works[name] = side(name, dropped, format).work
@@ -127,7 +127,7 @@ def _pass(
 
 
 def _forget(layer: nn.Module, x: Tensor) -> None:
-    """The gradients, which count in a pass's peak of memory."""
+    """Drop the gradients, which would count in a pass's peak memory."""
     x.grad = None
     layer.zero_grad(set_to_none=True)
 

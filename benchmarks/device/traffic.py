@@ -1,4 +1,4 @@
-"""Bytes that a computation's operations read and write, and a copy of as many."""
+"""Counts the bytes that operations read and write, and copies as many."""
 
 import math
 from typing import Any
@@ -10,16 +10,16 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.device.clock import Work
 
-_BUFFER = 1 << 30  # far more than caches hold
+_BUFFER = 1 << 30  # far more than the caches hold
 _OVERWRITE = {"copy_", "fill_", "zero_", "random_", "bernoulli_", "uniform_", "normal_", "exponential_"}
-"""Do not read what they write to."""
+"""Operations that do not read their output tensor."""
 
 
 class Traffic(TorchDispatchMode):
-    """Counts, while it is entered, for each operation its arguments once and its results once.
+    """Counts the arguments and results of each operation once, while it is active.
 
-    It is what unfused operations must move at least: nothing stays in a cache between two of them. Views move nothing,
-    and of an expanded tensor counts what is there.
+    This is the least that unfused operations move if no result stays in a cache. Views move nothing, and an expanded
+    tensor counts with its stored size.
     """
 
     def __init__(self) -> None:
@@ -41,19 +41,19 @@ class Traffic(TorchDispatchMode):
         if "empty" in func._schema.name:
             return True
         there = {part.untyped_storage().data_ptr() for part in given}
-        # Also reshapes that are not declared as views.
+        # Includes reshapes that are not declared as views.
         return not func._schema.is_mutable and any(part.untyped_storage().data_ptr() in there for part in written)
 
 
 def bytes_of(work: Work) -> int:
-    """Of one call."""
+    """Return the bytes of a call."""
     with Traffic() as traffic:
         work()
     return traffic.bytes
 
 
 class Copy:
-    """Copies until so many bytes are read and written, through memory."""
+    """Copies through memory until so many bytes are read and written."""
 
     def __init__(self, device: str, moved: int, buffer: int = _BUFFER) -> None:
         size = min(max(1, moved // 2), buffer)
@@ -62,6 +62,7 @@ class Copy:
         self.whole, self.rest = divmod(moved // 2, size)
 
     def __call__(self) -> None:
+        """Copy once."""
         for _ in range(self.whole):
             self.target.copy_(self.source)
         if self.rest:

@@ -1,9 +1,9 @@
-"""A vision-language model of the sizes of SigLIP-B/16 and Qwen2.5-0.5B in the Trainer, beside a plain torch loop.
+"""A vision-language model with the sizes of SigLIP-B/16 and Qwen2.5-0.5B in the Trainer, beside a plain torch loop.
 
-Both train the same packed rows in bf16, with loaders, random weights and a frozen tower; each is a process of its own.
-Ours is the family's module without the guards of a run. Times are by the wall's clock, from step to step, with all that
-a training does; only the batches that the loaders hold ready, 8 of a turn's 40, were made while the other side trained.
-What is compared with float64 is the same code in tiny sizes, as it is measured and ours in fp32.
+Both train the same packed rows in bf16, with loaders, random weights and a frozen tower, each in its own process.
+Lockstep's side is the family's module without the guards of a run. Times are wall times from step to step and include
+everything that a training does. Only the batches that the loaders hold ready, 8 of a turn's 40, were prepared while the
+other side trained. The same code in tiny sizes is compared with float64: as it is measured, and Lockstep's in fp32.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,11 +30,11 @@ _PACKED = Layout(packed=True)
 _PLAIN, _OURS = "plain torch loop", "Lockstep's module in the Trainer"
 
 
-def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
-    """A sheet as it is written, and one with torch.compile."""
+def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """Measure a sheet without and a sheet with torch.compile."""
     sizes, steps = (TINY, _TINY_STEPS) if setting.tiny else (LARGE, _STEPS)
     amounts = amounts_of_turns(sizes, _PACKED, setting.repeats, steps, _WARM_UP)
-    # In pairs: the plain loop's scores of all tokens leave no room on the device for more.
+    # In pairs, because the plain loop's scores of all tokens fill the device.
     for compiled in (False, True) if setting.compiled else (False,):
         checks, failures = _compared(setting.device, compiled)
         if failures:
@@ -48,7 +48,7 @@ def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
 
 
 def _sheet(turns: dict[str, list[Turn]], amounts: list[dict[str, float]], steps: int, setting: Setting) -> Sheet:
-    """Ratios are to the first side, turn by turn."""
+    """Return a sheet with ratios to the first side, computed within a turn."""
     seconds = {name: [turn.wall * steps for turn in measured] for name, measured in turns.items()}
     first, best, rows = next(iter(seconds.values())), peak(setting, "bf16"), []
     for name, own in seconds.items():
@@ -75,7 +75,7 @@ def _pair(sizes: Sizes, compiled: bool, workers: int) -> dict[str, Body]:
 
 
 def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]:
-    """Loss and gradients of both, tiny, beside those of the plain model in float64; all have the same weights."""
+    """Compare loss and gradients of both sides in tiny sizes with the plain model in float64."""
     from lightning.fabric.utilities import move_data_to_device
 
     module, data = built(TINY, _PACKED)
@@ -116,7 +116,7 @@ def _of_plain(model: PlainLlava, examples: Examples, format: Format, device: str
 def _of_ours(module: VisionLanguageModel, examples: Examples, format: Format, device: str) -> Outcome:
     with autocast(format, device):
         found = module.training_loss((examples,))
-        loss = found.total / found.count
+        loss = found.total / found.terms
     return _differentiated(loss, module.language_model.network, module.projector)
 
 

@@ -1,4 +1,4 @@
-"""A training step of a network that can be timed, compared with float64, and put into a CUDA graph."""
+"""Training step of a network that can be timed, compared with float64, and captured in a CUDA graph."""
 
 from collections.abc import Callable
 
@@ -7,17 +7,17 @@ from torch import Tensor, nn
 
 from benchmarks.device.reference import Format, Outcome, Side, autocast, products_in
 
-_BEFORE_CAPTURE = 3  # steps in which libraries and optimizer make what must not be made while capturing
+_BEFORE_CAPTURE = 3  # steps in which libraries and the optimizer allocate what must exist before the capture
 
 
 class TrainingStep:
-    """Forward, backward and AdamW, on one batch.
+    """Forward, backward and AdamW on a batch.
 
     Args:
-        network: trains what requires a gradient.
-        loss: of a forward pass.
-        has_dropout: it is switched off to compare; for others switching would only have them compiled twice.
-        capturable: the optimizer keeps its count of steps on the device, as a graph needs it.
+        network: trains the parameters that require a gradient.
+        loss: returns the loss of a forward pass.
+        has_dropout: disable dropout for the comparison. Otherwise the mode is not switched, which would compile twice.
+        capturable: the optimizer counts its steps on the device, as a graph needs.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TrainingStep:
         self.scaler = torch.amp.GradScaler(device, enabled=scaled, init_scale=2.0**12)
 
     def __call__(self) -> Tensor:
-        """A step, which leaves no gradients behind: they count in its peak of memory. The loss, on the device."""
+        """Run a step and return the loss on the device. Gradients are freed, because they count in the peak memory."""
         value = self.differentiate()
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -45,7 +45,7 @@ class TrainingStep:
         return value
 
     def differentiate(self) -> Tensor:
-        """Loss and gradients, which are scaled in fp16."""
+        """Compute loss and gradients; gradients are scaled in fp16."""
         self.optimizer.zero_grad(set_to_none=True)
         with products_in(self.format):
             with autocast(self.format, self.device):
@@ -54,7 +54,7 @@ class TrainingStep:
         return value.detach()
 
     def outcome(self) -> Outcome:
-        """Without dropout; weights stay as they are."""
+        """Return the result without dropout; weights do not change."""
         if self.has_dropout:
             self.network.eval()
         value = self.differentiate()
@@ -63,13 +63,14 @@ class TrainingStep:
         return Outcome(value.clone(), [weight.grad / scale for weight in self.trained])
 
     def side(self, name: str) -> Side:
+        """Return the step as a side of a comparison."""
         return Side(name, self.format, self, self.outcome)
 
 
 class CapturedStep:
-    """The same step as a CUDA graph: one launch instead of one a kernel; shapes and batch stay where they are.
+    """The same step as a CUDA graph: a single launch instead of a launch per kernel; shapes and addresses are fixed.
 
-    Two are captured: the whole step as it trains, and, to be compared, loss and gradients without dropout.
+    Two graphs are captured: the training step and, for the comparison, loss and gradients without dropout.
     """
 
     def __init__(self, step: TrainingStep) -> None:
@@ -80,18 +81,21 @@ class CapturedStep:
         first = [weight.detach().clone() for weight in step.trained]
         step.network.train()
         self._whole, _ = self._captured(step)
-        with torch.no_grad():  # the steps before the capture have trained
+        with torch.no_grad():  # the steps before the capture have changed the weights
             for weight, before in zip(step.trained, first, strict=True):
                 weight.copy_(before)
 
     def __call__(self) -> None:
+        """Train one step."""
         self._whole.replay()
 
     def outcome(self) -> Outcome:
+        """Return loss and gradients of the captured step without dropout; weights do not change."""
         self._checked.replay()
         return Outcome(self._value.clone(), [gradient.clone() for gradient in self._gradients])
 
     def side(self, name: str) -> Side:
+        """Return the step as a side of a comparison."""
         return Side(name, self.step.format, self, self.outcome)
 
     @staticmethod

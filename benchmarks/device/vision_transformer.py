@@ -1,4 +1,4 @@
-"""Training steps of a Vision Transformer of the size of ViT-B/16: images a second and MFU, in each format."""
+"""Training steps of a Vision Transformer of the size of ViT-B/16: images per second and MFU, in each format."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -11,18 +11,18 @@ from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, rate_rows
 from benchmarks.device.reference import Format, Outcome, Side, compared, formats
 from benchmarks.device.training_step import TrainingStep
-from lightning_modules.image_classifier.vit import VisionTransformer
+from lightning_modules.image_classifier.networks.vit import VisionTransformer
 from lightning_modules.multimodal.flops import attention, products
 
 _REALISTIC = {"size": 224, "classes": 1000, "patch": 16, "width": 768, "depth": 12, "heads": 12}
 _TINY = {"size": 16, "classes": 10, "patch": 4, "width": 32, "depth": 2, "heads": 2}
 _BATCH, _TINY_BATCH = 64, 4
 _AT_ONCE = 8
-"""Images of the reference, whose float64 states and scores would not all have room."""
+"""Number of images of the reference; float64 states and scores of all images would not fit the memory."""
 
 
-def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
-    """One sheet."""
+def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+    """Measure the sheet."""
     torch.manual_seed(1)
     sizes, batch = (_TINY, _TINY_BATCH) if setting.tiny else (_REALISTIC, _BATCH)
     network = VisionTransformer(3, **sizes).to(setting.device)
@@ -49,14 +49,14 @@ def figures(setting: Setting) -> Iterator[list[Check] | Sheet]:
     yield Sheet(
         f"training step of a Vision Transformer, width {sizes['width']}, depth {sizes['depth']}, patches of "
         f"{sizes['patch']} x {sizes['patch']}, {batch} images of {sizes['size']} x {sizes['size']}",
-        ("ms a step", "images/s", *HEADINGS),
+        ("ms per step", "images/s", *HEADINGS),
         rows,
         failures,
     )
 
 
 def flops_of_an_image(network: VisionTransformer, sizes: dict[str, int]) -> int:
-    """Forward and backward, counted as in lightning_modules/multimodal/flops.py; all weights train."""
+    """Return the FLOPs of forward and backward, as in lightning_modules/multimodal/flops.py; all weights train."""
     tokens = (sizes["size"] // sizes["patch"]) ** 2
     layers = tokens * products(network.blocks, back=True)
     pairs = tokens**2 * sizes["depth"] * attention(sizes["width"], back=True)

@@ -1,4 +1,4 @@
-"""Real manuals are ingested, and their pages looked for by sentences that have lost words."""
+"""Ingestion of real manuals, and retrieval of their pages by sentences with dropped words."""
 
 import re
 import tempfile
@@ -10,37 +10,37 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from datamodules.document_qa.document import KINDS, Page
+from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
-from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import find_documents
 from datamodules.document_qa.retrieval.bm25 import Bm25
-from engine.randomness import hash_permutation, hash_uniform
+from datamodules.document_qa.types.document import KINDS, Page
+from engine.determinism.stateless_rng import hash_permutation, hash_uniform
 
 _SEED = 0
 _DROPPED = 0.4
-_WORDS = range(10, 41)  # of a sentence that is asked for
+_WORDS = range(10, 41)  # share of the words of a query that is dropped
 _QUERIES = 300
 
 
 class _AllPages(NamedTuple):
-    """The pages of several documents as those of one."""
+    """The pages of several documents as a single document."""
 
     pages: tuple[Page, ...]
     name: str = "all manuals"
 
 
-def figures(folder: Path, settings: IngestionSettings | None = None) -> dict[str, Any]:
-    """Of all PDFs of a folder: counts, pages a second, recall of pages.
+def measure(folder: Path, settings: IngestionSettings | None = None) -> dict[str, Any]:
+    """Measure all PDFs of a folder: counts, pages per second, recall of pages.
 
     Raises:
-        ValueError: one is broken.
+        ValueError: a document is corrupt.
     """
     paths = [path for path in find_documents(folder) if path.suffix.lower() == ".pdf"]
     with tempfile.TemporaryDirectory() as cache:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         found = ingest(paths, Path(cache), settings or IngestionSettings())
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         pages = tuple(page for document in found.documents.values() for page in document.pages)
     chunks = [chunk.kind for page in pages for chunk in page.chunks]
     ranks, query_seconds = _ranks(pages)
@@ -57,14 +57,14 @@ def figures(folder: Path, settings: IngestionSettings | None = None) -> dict[str
 
 
 def table(found: dict[str, Any]) -> Table:
-    """The figures."""
+    """Return a table of the measurements."""
     table = Table(title="real manuals", title_justify="left")
     for heading in ("", "found"):
         table.add_column(heading, justify="right" if heading else "left")
     chunks = ", ".join(f"{found[kind]:,} {kind}" for kind in KINDS)
     rows = (
         ("PDFs, pages", f"{found['documents']}, {found['pages']:,}"),
-        ("pages ingested a second", f"{found['rate']:.1f}"),
+        ("pages ingested per second", f"{found['rate']:.1f}"),
         ("chunks", chunks),
         (f"bm25 R@1, R@4 of {found['queries']} pseudo-queries", f"{found['recall@1']:.3f}, {found['recall@4']:.3f}"),
         ("a query, milliseconds", f"{found['milliseconds']:.2f}"),
@@ -75,7 +75,7 @@ def table(found: dict[str, Any]) -> Table:
 
 
 def pseudo_queries(pages: Sequence[Page]) -> Iterator[tuple[int, str]]:
-    """(place of a page, one of its sentences without 40 % of its words), of at most 300 pages drawn by a seed."""
+    """Return (index of a page, a sentence of it without 40 % of its words), for at most 300 pages chosen by a seed."""
     queries = 0
     for place in hash_permutation(len(pages), _SEED).tolist():
         sentences = [
@@ -98,11 +98,11 @@ def pseudo_queries(pages: Sequence[Page]) -> Iterator[tuple[int, str]]:
 
 
 def _ranks(pages: tuple[Page, ...]) -> tuple[list[int], float]:
-    """The rank of each query's page among all of them, and the seconds that it took, without the index."""
+    """Return the rank of each query's page among all pages, and the seconds without building the index."""
     document, bm25, ranks = _AllPages(pages), Bm25(), []
     bm25.scores(document, "")  # type: ignore[arg-type]
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for place, text in pseudo_queries(pages):
         scores = bm25.scores(document, text)  # type: ignore[arg-type]
         ranks.append(1 + int((scores > scores[place]).sum()))
-    return ranks, time.perf_counter() - begun
+    return ranks, time.perf_counter() - start

@@ -1,18 +1,18 @@
-"""The memory of a process and of those that it has started, while it works."""
+"""Peak memory of a process and its descendants while they run."""
 
 import threading
 from types import TracebackType
 
 import psutil
 
-_PERIOD = 0.3  # seconds; looking takes milliseconds
+_PERIOD = 0.3  # seconds between samples; a sample takes milliseconds
 
 
 class PeakMemory:
-    """The most that is resident at once, in bytes; to be used in a with-block.
+    """Context manager that records the largest resident memory, in bytes.
 
     Args:
-        process: the identity of the process.
+        process: id of the process.
     """
 
     def __init__(self, process: int) -> None:

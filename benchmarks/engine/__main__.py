@@ -1,15 +1,15 @@
-"""What the engine and its guards cost, and what a second process brings.
+"""Measures what the engine and its guards cost, and the gain of a second process.
 
-  step       a step of about 5 ms: a bare torch loop, plain Lightning, the engine, each guard apart; one process
-  step-2     the same on two processes
-  share      a step of about 20 ms: all guards on must cost at most 3 % of the engine's step; one process and two
-  scaling    SASRec on one process and on two, beside a DDP loop by hand and Accelerate: at least 1.85 times the
+  step       a step of about 5 ms: a bare torch loop, plain Lightning, the engine, each guard alone; one process
+  step-2     the same with two processes
+  share      a step of about 20 ms: all guards together may cost at most 3 % of the engine's step; one and two processes
+  scaling    SASRec with one process and with two, beside a plain DDP loop and Accelerate: at least 1.85 times the
              samples per second, on two idle cores
-  checkpoint how long a checkpoint stops the training, by its size: Lightning's, ours, ours in the
-             background; MB/s and memory
+  checkpoint how long a checkpoint blocks training, by size: Lightning's, Lockstep's, Lockstep's asynchronous one; MB/s
+             and memory
 
-Each side runs in processes of its own with one thread each, and the sides take turns. CPU time is that of all processes
-of a side; it holds on a busy machine too, wall time only on a quiet one.
+Each side runs in its own processes with a single thread each, and the sides alternate. CPU time includes all processes
+of a side. It is reliable on a busy machine, too; wall time only on an idle machine.
 """
 
 from benchmarks.command_line import benchmark_parser
@@ -18,12 +18,12 @@ NAMES = ("step", "step-2", "share", "scaling", "checkpoint")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, measure, print the tables."""
+    """Parse the command line, measure, and print the tables."""
     parser = benchmark_parser("engine", __doc__, repeats=7)
     parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
     options = parser.parse_args(arguments)
 
-    # Imported only now, so that --help and wrong options need not wait for torch.
+    # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.engine import checkpoint_stall, measurements, scaling
     from benchmarks.surroundings import closing_line, console, surroundings, write_json
 

@@ -1,15 +1,15 @@
-"""How long training stands still for a checkpoint: Lightning's two ways and the engine's two, in one run, in turns.
+"""Measures how long a checkpoint blocks training: Lightning and Lockstep, synchronous and asynchronous, in turns.
 
     python -m benchmarks.engine --only checkpoint
 
-The stall is the time that `save_checkpoint` takes in the training process; `whole` is when the file is whole and can be
-loaded. Lightning's own ways do neither flush the file to the disk nor read it back, and its asynchronous one says
-nothing of when it is done before the run ends; its `whole` is taken by ending it. Bandwidth is the file's size over
-each of the two, and `memory` the most that the first save took beside the checkpoint itself: a copy, where there
-is one, whose memory the engine keeps for the next. Each way and size has a process of its own: memory that another
-has freed would be used again, and a copy seem to take none.
+The stall is the duration of `save_checkpoint` in the training process. `whole` is the time until the file is complete
+and can be loaded. Lightning neither flushes the file to the disk nor reads it back. Its asynchronous mode does not
+report completion before the run ends, so `whole` is measured by ending it. Bandwidth is the file's size over each of
+the two times. `memory` is the most that the first save allocates besides the checkpoint itself: a copy, if there is
+one, whose memory the engine keeps for the next save. Each mode and size has its own process. Otherwise a copy could
+reuse memory that another save has freed, and would seem to need none.
 
-The figures belong to the file system of the temporary folder, which the table names: TMPDIR chooses another.
+The results depend on the file system of the temporary folder, which the table names. TMPDIR selects another folder.
 """
 
 import shutil
@@ -35,20 +35,20 @@ from benchmarks.memory_peak import forget_peak, peak
 from benchmarks.order import in_order
 from benchmarks.side import SideProcess
 from benchmarks.surroundings import number, spread
-from engine.checkpoint_file import verify
-from engine.checkpoints import DurableCheckpointIO
+from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
+from engine.checkpointing.verification import verify
 
-_TENSORS = 40  # as many as a small transformer with its optimizer has
+_TENSORS = 40  # as many as in a small transformer with its optimizer
 
 
 class Stall(NamedTuple):
-    """Milliseconds, one figure a turn."""
+    """Measurements in milliseconds, one per turn."""
 
     way: str
     megabytes: int
     stall: list[float]
     whole: list[float]
-    memory: int  # bytes, of the first save: a copy's memory is kept for the next
+    memory: int  # in bytes, of the first save; the memory of a copy is kept for the next save
     file_system: str
 
 
@@ -59,21 +59,19 @@ def _lightning_asynchronous() -> CheckpointIO:
 WAYS: dict[str, Callable[[], CheckpointIO]] = {
     "Lightning": TorchCheckpointIO,
     "Lightning, asynchronous": _lightning_asynchronous,
-    "engine": DurableCheckpointIO,
-    "engine, asynchronous": lambda: DurableCheckpointIO(asynchronous=True),
+    "engine": VerifiedCheckpointIO,
+    "engine, asynchronous": lambda: VerifiedCheckpointIO(asynchronous=True),
 }
 
 
-def rows(
-    megabytes: Sequence[int] = (10, 100, 500, 2000), repeats: int = 5, folder: Path | None = None
-) -> list[Stall]:
-    """Measures in `folder` (default: a temporary one, removed afterwards); each way once a turn, after one to warm up.
+def rows(megabytes: Sequence[int] = (10, 100, 500, 2000), repeats: int = 5, folder: Path | None = None) -> list[Stall]:
+    """Measure in `folder` (default: a temporary folder, removed afterwards), each mode once per turn after a warm-up.
 
-    From 1,000 MB on at most three turns: a file takes seconds then, and varies little.
+    From 1,000 MB on there are at most three turns, because a file takes seconds and varies little.
 
     Raises:
-        OSError: the folder has no room for a checkpoint.
-        RuntimeError: a checkpoint could not be saved; why is printed.
+        OSError: the folder has no space for a checkpoint.
+        RuntimeError: a checkpoint could not be saved; the reason is printed.
     """
     measured = []
     with TemporaryDirectory(dir=folder) as place:
@@ -93,20 +91,20 @@ def _of_size(place: Path, size: int, repeats: int) -> list[Stall]:
                 taken[way].append(side.save(turn))
     where = file_system(place)
     stalls = []
-    for way, figures in taken.items():
-        stall, whole = ([1e3 * turn[column] for turn in figures[1:]] for column in (0, 1))
-        stalls.append(Stall(way, size, stall, whole, figures[0][2], where))
+    for way, measured in taken.items():
+        stall, whole = ([1e3 * turn[column] for turn in measured[1:]] for column in (0, 1))
+        stalls.append(Stall(way, size, stall, whole, measured[0][2], where))
     return stalls
 
 
 class _Side(SideProcess):
-    """The process in which one way saves checkpoints of one size."""
+    """The process in which a mode saves checkpoints of one size."""
 
     def __init__(self, way: str, megabytes: int, path: Path) -> None:
         super().__init__(way, _serve, way, megabytes, path, daemon=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.process.kill()  # its files are gone, and nothing else is left to be done
+        self.process.kill()  # its files are removed, and nothing else needs cleaning up
         self.process.join()
         self.connection.close()
 
@@ -117,7 +115,7 @@ class _Side(SideProcess):
 
 def _serve(connection: Connection, way: str, megabytes: int, path: Path) -> None:
     plugin = WAYS[way]()
-    _save(plugin, {"global_step": 0}, path)  # what saving imports is not a checkpoint's memory
+    _save(plugin, {"global_step": 0}, path)  # memory of the modules that saving imports is not the checkpoint's
     connection.send(None)
     while True:
         try:
@@ -137,7 +135,7 @@ def _require_room(place: Path, megabytes: int) -> None:
 
 
 def file_system(place: Path) -> str:
-    """What a folder is on, such as `ext4 on /dev/vda`; `tmpfs` is memory, not a disk."""
+    """Return the file system of a folder, such as `ext4 on /dev/vda`; `tmpfs` is memory and not a disk."""
     mounts = [one for one in psutil.disk_partitions(all=True) if place.resolve().is_relative_to(one.mountpoint)]
     if not mounts:
         return sys.platform
@@ -153,7 +151,7 @@ def _checkpoint(megabytes: int, seed: int) -> dict[str, Any]:
 
 
 def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple[float, float, int]:
-    """Seconds until training goes on, seconds until the file is whole, bytes of memory beside the checkpoint.
+    """Return seconds until training continues, seconds until the file is complete, and bytes besides the checkpoint.
 
     The file is verified and removed.
     """
@@ -161,7 +159,7 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
     start = time.perf_counter()
     plugin.save_checkpoint(dict(checkpoint), path)
     stall = time.perf_counter() - start
-    if isinstance(plugin, DurableCheckpointIO):
+    if isinstance(plugin, VerifiedCheckpointIO):
         plugin.finish()
     else:
         plugin.teardown()
@@ -173,10 +171,10 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
 
 
 def table(stalls: Sequence[Stall]) -> Table:
-    """A line for each size and way."""
+    """Return a table with a row per size and mode."""
     title = f"A checkpoint ({', '.join(sorted({one.file_system for one in stalls}))})"
     sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
-    for heading in ("MB", "way", "stands still, ms", "MB/s", "whole after, ms", "MB/s", "memory, MB"):
+    for heading in ("MB", "way", "blocked, ms", "MB/s", "whole after, ms", "MB/s", "memory, MB"):
         sheet.add_column(heading, justify="left" if heading == "way" else "right", no_wrap=True)
     for one in stalls:
         still, whole = (

@@ -1,4 +1,4 @@
-"""The parts of the benchmark, each a table of sides."""
+"""Parts of the benchmark; each is a table of sides."""
 
 from functools import partial
 from statistics import median
@@ -12,14 +12,14 @@ from benchmarks.engine.turns import Body, Turn, take_turns
 from benchmarks.surroundings import spread
 
 Result = dict[str, Any]
-"""A part's figures, ready for JSON: name, title, and for each side its turns in seconds for a step."""
+"""Measurements of a part, ready for JSON: name, title, and the seconds per step of each side's turns."""
 
 _BATCH = {"small": 8, "20 ms": 120}
-"""Samples of a step of the tower, chosen for its length on one core."""
+"""Samples in a step of the tower, chosen for the duration of the step on a single core."""
 
 
 def step(repeats: int, processes: int = 1) -> Result:
-    """Every guard apart, in microseconds a step more than the engine without guards."""
+    """Measure each guard alone, in microseconds per step above the engine without guards."""
     batch = _BATCH["small"]
     sides: dict[str, Body] = {
         "bare torch loop": partial(bare, batch_size=batch),
@@ -35,12 +35,12 @@ def step(repeats: int, processes: int = 1) -> Result:
 
 
 def step_2(repeats: int) -> Result:
-    """On two processes, where the guards have something to agree on."""
+    """Measure the guards with two processes, where they communicate."""
     return step(repeats, processes=2) | {"name": "step-2"}
 
 
 def share(repeats: int) -> Result:
-    """The share of the guards in a step of 20 ms."""
+    """Measure the share of the guards in a step of 20 ms."""
     batch = _BATCH["20 ms"]
     sides: dict[str, Body] = {}
     processes = {}
@@ -69,22 +69,22 @@ def _result(name: str, title: str, turns: dict[str, list[Turn]], compared_with: 
 
 
 def table(result: Result) -> Table:
-    """A line a side; differences and ratios are taken turn by turn."""
+    """Return a table with a row per side; differences and ratios are computed within a turn."""
     sheet = Table(box=box.SIMPLE_HEAD, title=result["title"], title_justify="left", title_style="bold")
     sheet.add_column("")
-    headings = ["CPU ms a step", "wall ms a step"]
+    headings = ["CPU ms per step", "wall ms per step"]
     base = next((side for side in result["sides"] if side["name"] == result["compared_with"]), None)
     if base:
         headings += ["CPU us more", "times as fast (wall)"]
     for heading in headings:
         sheet.add_column(heading, justify="right", no_wrap=True)
     for side in result["sides"]:
-        figures = [spread([1e3 * seconds for seconds in side[clock]]) for clock in ("cpu", "wall")]
+        cells = [spread([1e3 * seconds for seconds in side[clock]]) for clock in ("cpu", "wall")]
         if base and side is not base:
             more = [1e6 * (ours - theirs) for ours, theirs in zip(side["cpu"], base["cpu"], strict=True)]
-            figures.append(f"{median(more):+.0f} ({min(more):+.0f} to {max(more):+.0f})")
-            figures.append(spread([theirs / ours for ours, theirs in zip(side["wall"], base["wall"], strict=True)]))
-        sheet.add_row(side["name"], *figures)
+            cells.append(f"{median(more):+.0f} ({min(more):+.0f} to {max(more):+.0f})")
+            cells.append(spread([theirs / ours for ours, theirs in zip(side["wall"], base["wall"], strict=True)]))
+        sheet.add_row(side["name"], *cells)
     for goal in result["goals"]:
         state = "met" if goal["met"] else "[red]missed[/red]"
         sheet.add_row(f"goal: {goal['text']}: {state} ({goal['found']:.4g})")

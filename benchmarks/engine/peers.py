@@ -1,9 +1,9 @@
-"""Peers: SASRec in a DDP loop written by hand, and in the same loop with Accelerate in it, on one process or several.
+"""Peers: SASRec in a plain DDP loop, and in the same loop with Accelerate, with one or several processes.
 
-The network is the plain one of benchmarks/recommender/plain_sasrec.py, with the sizes of
-configs/recommender/sasrec.yaml; the loops are those of PyTorch's tutorial ("Getting Started with Distributed Data
-Parallel") and of Accelerate's quick tour. Samples of every global batch, optimizer, warm-up and clipping are those of
-ours; each process takes an equal number of rows, padded on the left to 200 items, and the mean of its own.
+The network is that of benchmarks/recommender/plain_sasrec.py, with the sizes of configs/recommender/sasrec.yaml. The
+loops follow PyTorch's tutorial ("Getting Started with Distributed Data Parallel") and Accelerate's quick tour. The
+samples of each global batch, optimizer, warm-up and clipping are those of Lockstep. Each process gets an equal number
+of rows, padded on the left to 200 items, and computes the mean of its own rows.
 """
 
 import os
@@ -19,19 +19,19 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.engine.turns import Gate
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.datamodule import InteractionSequences
-from engine.sampling import global_batches
-from lightning_modules.recommender.network import SequenceEncoder
+from engine.data.samplers import global_batches
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 _SEED, _WARM_UP, _LENGTH = 1, 100, 200
 _SIZES = {"hidden_size": 64, "num_blocks": 2, "num_heads": 2, "feed_forward_size": 256}
 _ADAMW = {"lr": 2e-3, "betas": (0.9, 0.98), "weight_decay": 0.0}
 
 Losses = Iterator[float]
-"""Of this process's share of each global batch, after the step that it was for; without end."""
+"""Yields the loss of this process's share of each global batch, after its step; endless."""
 
 
 class _Loss(nn.Module):
-    """What DDP wraps: its forward is the loss."""
+    """Module that DDP wraps; its forward pass returns the loss."""
 
     def __init__(self, model: PlainSASRec) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Loss(nn.Module):
 
 
 class _Batches:
-    """The global batches of one epoch after another, without those that are short."""
+    """Yields the global batches of one epoch after another, without incomplete batches."""
 
     def __init__(self, num_rows: int, batch_size: int) -> None:
         self.num_rows, self.batch_size, self.epoch = num_rows, batch_size, -1
@@ -57,7 +57,7 @@ class _Batches:
 
 
 def by_hand(interactions: Path, batch_size: int = 128, dropout: float = 0.15) -> Losses:
-    """Each process indexes its rows of the batch; DDP where there are several."""
+    """Train in a plain loop: each process indexes its rows of the batch, with DDP for several processes."""
     rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     rows, network = _rows_and_network(interactions, dropout)
     if processes > 1:
@@ -78,7 +78,7 @@ def by_hand(interactions: Path, batch_size: int = 128, dropout: float = 0.15) ->
 
 
 def with_accelerate(interactions: Path, batch_size: int = 128, dropout: float = 0.15) -> Losses:
-    """Accelerate deals out the loader's batches, wraps the model and steps the optimizer."""
+    """Train with Accelerate, which distributes the batches, wraps the model and steps the optimizer."""
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration
 
@@ -99,13 +99,13 @@ def with_accelerate(interactions: Path, batch_size: int = 128, dropout: float = 
 
 
 def ddp_loop(gate: Gate, *, interactions: Path) -> None:
-    """`by_hand`, to be measured."""
+    """Run `by_hand` under a gate."""
     for _ in by_hand(interactions):
         gate.step()
 
 
 def accelerate_loop(gate: Gate, *, interactions: Path) -> None:
-    """`with_accelerate`, to be measured."""
+    """Run `with_accelerate` under a gate."""
     for _ in with_accelerate(interactions):
         gate.step()
 
@@ -114,7 +114,7 @@ def _rows_and_network(interactions: Path, dropout: float) -> tuple[TensorDataset
     events = InteractionSequences("files", str(interactions), max_length=_LENGTH).events
     inputs, targets = (np.zeros((events.num_users, _LENGTH), dtype=np.int64) for _ in range(2))
     for user, (start, end) in enumerate(zip(events.offsets[:-1], events.offsets[1:] - 2, strict=True)):
-        own = np.asarray(events.items[max(start, end - 1 - _LENGTH) : end])  # all but the two that are evaluated
+        own = np.asarray(events.items[max(start, end - 1 - _LENGTH) : end])  # without the two for evaluation
         inputs[user, _LENGTH + 1 - len(own) :], targets[user, _LENGTH + 1 - len(own) :] = own[:-1], own[1:]
     torch.manual_seed(_SEED)
     encoder = SequenceEncoder(events.num_items, _LENGTH, dropout=dropout, **_SIZES)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The same global batch on one core and on two: ours, and peers that do the same (see `peers`)."""
+"""Measures the same global batch on one core and on two, with Lockstep and with its peers (see `peers`)."""
 
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ _OURS, _BY_HAND, _ACCELERATE = "ours", "torch DDP loop by hand", "Accelerate"
 
 
 def scaling(repeats: int, steps: int = 4) -> dict[str, Any]:
-    """The part's figures, ready for JSON: for each side its turns in seconds for a step of the global batch."""
+    """Return the measurements of the part, ready for JSON: the seconds per global batch of each side's turns."""
     with TemporaryDirectory() as folder:
         interactions = write_interactions(Path(folder))
         bodies: dict[str, Body] = {
@@ -35,7 +35,7 @@ def scaling(repeats: int, steps: int = 4) -> dict[str, Any]:
 
 
 def result_of(turns: dict[str, list[Turn]]) -> dict[str, Any]:
-    """`scaling` from what was measured of every side."""
+    """Return the result of `scaling` from the turns of every side."""
     sides = []
     for name, measured in turns.items():
         way = _OURS if name == _LIMIT else name.rsplit(",", 1)[0]
@@ -57,7 +57,7 @@ def result_of(turns: dict[str, list[Turn]]) -> dict[str, Any]:
 
 
 def _ours_per_cpu_second(turns: dict[str, list[Turn]], name: str, measured: list[Turn]) -> list[float]:
-    """Samples of ours in a CPU second over the side's, at as many processes."""
+    """Return Lockstep's samples per CPU second over the side's, with the same number of processes."""
     number = 2 if name.endswith("2 processes") else 1
     return [turn.cpu / ours.cpu for ours, turn in zip(turns[_side(_OURS, number)], measured, strict=True)]
 
@@ -67,12 +67,12 @@ def _side(way: str, processes: int) -> str:
 
 
 def table(result: dict[str, Any]) -> Table:
-    """A line a side; ratios are taken turn by turn."""
+    """Return a table with a row per side; ratios are computed within a turn."""
     title, goals = result["title"], goals_reached(result["goals"])
     sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", caption=goals,
                   caption_justify="left")  # fmt: skip
     sheet.add_column("", no_wrap=True)
-    for heading in ("CPU ms a step", "samples/s (wall)", "x its 1 process", "ours: samples per CPU s, x"):
+    for heading in ("CPU ms per step", "samples/s (wall)", "x of 1 process", "ours: samples per CPU s, x"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     for side in result["sides"]:
         sheet.add_row(

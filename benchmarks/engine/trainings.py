@@ -1,4 +1,4 @@
-"""The trainings that are compared: the same tower, optimizer and data, in a bare torch loop and in the engine."""
+"""Trainings to compare: the same tower, optimizer and data in a bare torch loop, in Lightning and in the engine."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ from benchmarks.recommender.movielens_like import movielens_like
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
-GUARDS = ("FiniteGuard", "GradientCoverage", "ReplicaParity", "Preemption", "Watchdog", "Stragglers")
-"""Callbacks that are on in every run and can be left out here."""
+GUARDS = ("FiniteGuard", "UnusedParameterCheck", "ReplicaConsistencyCheck", "Preemption", "Watchdog", "Stragglers")
+"""Callbacks of every run that a side can disable."""
 
 
 def bare(gate: Gate, *, batch_size: int) -> None:
-    """What one writes by hand: loader left out, DDP where there are two, mean loss, clipping, AdamW, a schedule."""
+    """Train in a plain loop without a loader: DDP for two processes, mean loss, clipping, AdamW, a schedule."""
     rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     network: nn.Module = tower()
     if processes > 1:
@@ -53,9 +53,9 @@ class _Turns(Callback):
 
 
 def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUARDS) -> None:
-    """`train.py fit` with these options, and of the guards with these alone."""
-    from commands.cli import LockstepCLI
-    from commands.console import quiet_lightning
+    """Run `train.py fit` with these options and only these guards."""
+    from commands.cli.console_logging import filter_lightning_noise
+    from commands.cli.main import LockstepCLI
 
     class Measured(LockstepCLI):
         def before_fit(self) -> None:
@@ -63,7 +63,7 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
             left_out = [guard for guard in GUARDS if guard not in guards]
             self.trainer.callbacks = [c for c in present if type(c).__name__ not in left_out] + [_Turns(gate)]
 
-    quiet_lightning()
+    filter_lightning_noise()
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     Measured(
@@ -73,13 +73,13 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
             "--trainer.limit_val_batches", "0", "--trainer.gradient_clip_val", "1.0",
             "--trainer.enable_progress_bar", "false", "--trainer.logger", "false",
             "--last_checkpoint.every_n_steps", "100000000", "--log.level", "error",
-            "--watchdog.timeout", "3600",  # a side stands still while others have their turns
+            "--watchdog.timeout", "3600",  # a side waits while others have their turns
         ]
     )  # fmt: skip
 
 
 def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS) -> None:
-    """The tower in the engine."""
+    """Train the tower in the engine."""
     options = [
         "--model", "benchmarks.engine.tower.Tower", "--data", "benchmarks.engine.tower.TowerData",
         "--data.init_args.batch_size", str(batch_size), "--best_checkpoint.monitor", "none",
@@ -88,7 +88,7 @@ def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS) -> No
 
 
 def recommender(gate: Gate, *, interactions: Path) -> None:
-    """SASRec of configs/recommender/sasrec.yaml on a file of interactions."""
+    """Train SASRec of configs/recommender/sasrec.yaml on a file of interactions."""
     options = [
         "--config", str(CONFIGS / "recommender/sasrec.yaml"), "--data.init_args.dataset", "files",
         "--data.init_args.root", str(interactions), "--model.init_args.baselines", "false",
@@ -97,7 +97,7 @@ def recommender(gate: Gate, *, interactions: Path) -> None:
 
 
 def write_interactions(folder: Path, num_users: int = 6040) -> Path:
-    """A file with lengths as in ML-1M."""
+    """Write a file of interactions with lengths as in ML-1M."""
     events = movielens_like(num_users)
     users = np.repeat(np.arange(num_users), np.diff(events.offsets))
     rows = np.stack([users, events.items, events.times], axis=1)
@@ -107,7 +107,7 @@ def write_interactions(folder: Path, num_users: int = 6040) -> Path:
 
 
 def plain_lightning(gate: Gate, *, batch_size: int) -> None:
-    """The same as a LightningModule that logs its loss, with a DataLoader on the same batches and Lightning's DDP."""
+    """Train a LightningModule that logs its loss, with a DataLoader of the same batches and Lightning's DDP."""
     processes = int(os.environ.get("WORLD_SIZE", 1))
     inputs, targets = samples()
 

@@ -1,8 +1,8 @@
-"""Trainings that are measured in turn: each goes on for some steps when it is asked, and stands still in between.
+"""Trainings that are measured in turns: each runs some steps on request and waits in between.
 
-A training is a body of code with a loop of its own (a Trainer's `fit`, a bare loop) that calls `gate.step()` after each
-optimizer step. It runs in a process of its own with one thread, or in two that share the work. The sides take turns,
-so whatever else the machine does meets all of them alike, and ratios and differences are taken within a turn.
+A training is a function with its own loop (a Trainer's `fit`, a bare loop) that calls `gate.step()` after each
+optimizer step. It runs in its own process with a single thread, or in two processes that share the work. The sides
+alternate, so other load on the machine affects all of them, and ratios and differences are computed within a turn.
 """
 
 import os
@@ -25,27 +25,27 @@ from benchmarks.order import in_order
 from benchmarks.side import SideProcess, kill_all
 
 WARM_UP = 20
-"""Steps before the first turn: what is done once (optimizer state, buckets, first log) is not a step's cost."""
+"""Steps before the first turn; one-time work (optimizer state, buckets, first log) is not part of a step's cost."""
 
 
 class Turn(NamedTuple):
-    """What one step took, in seconds, and what it needed."""
+    """Seconds and memory of a step."""
 
     cpu: float  # of all processes of the side
     wall: float
     memory: int = 0
-    """Bytes that the side's first process had at most in the turn, of which much is libraries."""
+    """Peak memory in bytes of the side's first process in the turn, much of which is libraries."""
 
 
 class Gate:
-    """Lets a training do so many steps at a time; only the first process of a side has one that ever closes."""
+    """Lets a training run a number of steps; only the first process of a side has a gate that closes."""
 
     def __init__(self, always_open: bool = False) -> None:
         self._always_open = always_open
         self._left, self._change = 0, threading.Condition()
 
     def step(self) -> None:
-        """Called by the training after each step; returns when it may go on."""
+        """Wait until the training may continue. The training calls it after each step."""
         if self._always_open:
             return
         with self._change:
@@ -55,11 +55,11 @@ class Gate:
 
     @property
     def closing(self) -> bool:
-        """Whether the training is to stand still after the step under way: work on a device must be done by then."""
+        """Whether the training will wait after the current step, so that work on a device must be complete by then."""
         return not self._always_open and self._left == 1
 
     def run(self, steps: int) -> None:
-        """Let the training do `steps` steps; returns when they are done."""
+        """Let the training run `steps` steps, and wait for them."""
         with self._change:
             self._left += steps
             self._change.notify_all()
@@ -67,7 +67,7 @@ class Gate:
 
 
 Body = Callable[[Gate], None]
-"""A training without end; picklable, called in the side's own process(es), in an empty folder."""
+"""Endless training. It must be picklable and is called in the side's own processes, in an empty folder."""
 
 
 def take_turns(
@@ -79,10 +79,10 @@ def take_turns(
     apart: str | None = None,
     warm_up: int = WARM_UP,
 ) -> dict[str, list[Turn]]:
-    """`repeats` turns of `steps` steps of every side, after `warm_up` steps that are not measured.
+    """Return `repeats` turns of `steps` steps of every side, after `warm_up` steps that are not measured.
 
-    With `apart`, the name of another side: the first one twice at the same time, in two trainings that know nothing of
-    each other. What they do together is what the machine has to give.
+    With `apart`, the name of an additional side, the first training also runs twice at the same time in independent
+    processes. Their joint speed is the limit of the machine.
     """
     with ExitStack() as stack:
         running: dict[str, Side | Apart] = {
@@ -99,7 +99,7 @@ def take_turns(
 
 
 class Side(SideProcess):
-    """The process (or two) of a training."""
+    """The one or two processes of a training."""
 
     def __init__(self, name: str, body: Body, processes: int, warm_up: int) -> None:
         super().__init__(name, _first, body, processes, warm_up)
@@ -110,25 +110,27 @@ class Side(SideProcess):
         self.connection.close()
 
     def turn(self, steps: int) -> Turn:
+        """Train a number of steps, and return their measurements."""
         self.begin(steps)
         return self.finish()
 
     def begin(self, steps: int) -> None:
-        """A turn's start; `finish` is its end."""
+        """Start a turn; `finish` waits for it."""
         self.connection.send(steps)
 
     def finish(self) -> Turn:
-        """Waits for the turn that was begun."""
+        """Wait for the turn that was started."""
         return self.receive()
 
 
 class Apart:
-    """Independent trainings at the same time; a step is what one of them does, at the pace of all."""
+    """Independent trainings at the same time. A step is a step of one training, at the joint rate."""
 
     def __init__(self, sides: list[Side]) -> None:
         self.sides = sides
 
     def turn(self, steps: int) -> Turn:
+        """Train a number of steps on each side at the same time."""
         for side in self.sides:
             side.begin(steps)
         turns = [side.finish() for side in self.sides]
@@ -154,7 +156,7 @@ def _member(body: Body, folder: str, rank: int, processes: int, port: int) -> No
 def _train(body: Body, gate: Gate, folder: str, rank: int, processes: int, port: int) -> None:
     os.chdir(folder)
     torch.set_num_threads(1)
-    if processes > 1:  # as torchrun starts them
+    if processes > 1:  # the variables of torchrun
         os.environ |= {
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": Path(folder).name,
             "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
@@ -170,7 +172,7 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
     while True:
         try:
             steps = connection.recv()
-        except EOFError:  # the benchmark was killed, and nobody else would end this training
+        except EOFError:  # the benchmark was killed, and no other process ends this training
             os._exit(1)
         forget_peak()
         cpu, wall = _cpu_seconds(), time.perf_counter()
@@ -180,7 +182,7 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and those it has started."""
+    """Return the CPU seconds of this process and its descendants."""
     spent = time.process_time()
     for process in psutil.Process().children(recursive=True):
         times = process.cpu_times()

@@ -1,11 +1,11 @@
-"""How the recommender's cost grows with its data: events of a history, items, users, rows to convert.
+"""Measures how the recommender's cost grows with events of a history, items, users and rows to convert.
 
   length      a training step of SASRec and TiSASRec by the length of the histories, 50 to 1,000 events
-  items       a training step by the number of items, 3,000 to 1,000,000: sampled softmax and all items' scores
+  items       a training step by the number of items, 3,000 to 1,000,000: sampled softmax and scores of all items
   users       start-up until the first batch, training and evaluation by the number of users, 6,000 to 1,000,000
-  conversion  making a store of a Parquet file of so many interactions
+  conversion  conversion of a Parquet file of so many interactions into a store
 
-Each size runs in a process of its own with one thread, and the sizes take turns. CPU time holds on a busy machine too.
+Each size runs in its own process with a single thread, and the sizes alternate. CPU time is reliable on a busy machine.
 """
 
 from benchmarks.command_line import benchmark_parser
@@ -14,7 +14,7 @@ NAMES = ("length", "items", "users", "conversion")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, measure, print the tables."""
+    """Parse the command line, measure, and print the tables."""
     parser = benchmark_parser("growth", __doc__, repeats=3)
     parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
     parser.add_argument(
@@ -25,14 +25,14 @@ def main(arguments: list[str] | None = None) -> None:
     if min(options.rows) < 1000:
         parser.error("--rows must be at least 1000")
 
-    # Imported only now, so that --help and wrong options need not wait for torch.
+    # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.growth import sizes
     from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
     for name in options.only or NAMES:
         out.print(f"measuring {name} ...", highlight=False)
-        results.append(sizes.figures(name, options.repeats, options.rows))
+        results.append(sizes.measure(name, options.repeats, options.rows))
         out.print(sizes.table(results[-1]))
     out.print(closing_line(around), highlight=False)
     if options.json:

@@ -1,4 +1,4 @@
-"""Making a store of a file of interactions, as `train.py prepare` does."""
+"""Conversion of a file of interactions into a store, as `train.py prepare` does it."""
 
 import shutil
 import tempfile
@@ -12,23 +12,23 @@ import numpy as np
 import polars as pl
 
 from benchmarks.recommender.measure import Done, Maker, Work
-from datamodules.recommender.store import prepare_store
+from datamodules.recommender.store.prepare import prepare_store
 
 _USERS_TO_ROWS = 150
-"""Interactions of a user, about as many as in MovieLens-25M."""
+"""Interactions per user, about as many as in MovieLens-25M."""
 
 _ITEMS = 60_000
 
 
 @contextmanager
 def conversion_makers(sizes: list[int]) -> Iterator[dict[str, Maker]]:
-    """A side for every size, around a folder for their files: it goes even where a side is killed."""
+    """Yield a side for every size. Their files are in a folder that is removed even if a side is killed."""
     with tempfile.TemporaryDirectory(prefix="lockstep-growth-", ignore_cleanup_errors=True) as folder:
         yield {f"{rows:,} rows": partial(convert, Path(folder) / f"{rows}", rows) for rows in sizes}
 
 
 def convert(folder: Path, rows: int) -> Work:
-    """Reads, filters, sorts and writes in a new folder; the amount is the number of rows."""
+    """Read, filter, sort and write in a new folder; the amount is the number of rows."""
     folder.mkdir()
     path = write_interactions(folder / "interactions.parquet", rows)
     turn = count()
@@ -46,7 +46,7 @@ def convert(folder: Path, rows: int) -> Work:
 
 
 def write_interactions(path: Path, rows: int) -> Path:
-    """Users and items in no order; few items have most of the interactions, as in real catalogues."""
+    """Write users and items in random order; a few items have most of the interactions, as in real catalogues."""
     random = np.random.default_rng(1)
     users = random.integers(0, max(rows // _USERS_TO_ROWS, 1), rows)
     items = (_ITEMS * random.random(rows) ** 3).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The sizes of each part, measured in turns, as a table."""
+"""Measures the sizes of each part in turns, and prints them as a table."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,26 +10,28 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.growth.conversion import conversion_makers
-from benchmarks.growth.steps import item_step, length_step
+from benchmarks.growth.steps import item_step, length_step, row_step
 from benchmarks.growth.users import user_makers
 from benchmarks.recommender.measure import Maker, take_turns
 from benchmarks.surroundings import number, spread
 
 LENGTHS = (50, 100, 200, 500, 1000)
 ITEMS = (3_000, 30_000, 300_000, 1_000_000)
+_MOST_ITEMS = 10_000_000
+"""Items of a further side that is trained by rows; the dense optimizer would take 10 GB and minutes."""
 _ALL_ITEMS = 30_000
-"""The most items whose scores of every event are computed: with more they take gigabytes."""
+"""Largest number of items for which all scores of every event are computed; more would need gigabytes."""
 
 _TITLES = {
-    "length": ("Training by the length of histories, 16 a step, C 64, 2 blocks", "event"),
-    "items": ("Training by the number of items, SASRec, 32 histories of 50 events a step", "event"),
+    "length": ("Training by the length of histories, 16 per step, C 64, 2 blocks", "event"),
+    "items": ("Training by the number of items, SASRec, 32 histories of 50 events per step, 128 negatives", "event"),
     "users": ("By the number of users, SASRec, 20 events each, 3,416 items, C 64, 2 blocks", "user"),
     "conversion": ("Making a store of a Parquet file", "row"),
 }
 
 
-def figures(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
-    """Of each size seconds for one event or row in each turn, and bytes at the peak, all but the libraries'."""
+def measure(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
+    """Return, for each size, seconds per event or row of each turn and peak bytes without libraries."""
     title, unit = _TITLES[part]
     with _makers(part, rows) as makers:
         measured = take_turns(makers, repeats)
@@ -64,21 +66,26 @@ def _steps(part: str) -> dict[str, Maker]:
             for attention, name in (("standard", "SASRec"), ("time_interval", "TiSASRec"))
             for length in LENGTHS
         }
-    sampled = {f"128 negatives, {items:,} items": partial(item_step, "sampled_softmax", items) for items in ITEMS}
+    sampled = {f"dense, {items:,} items": partial(row_step, "dense", items) for items in ITEMS}
+    by_rows = {
+        f"{name}, {items:,} items": partial(row_step, name, items)
+        for name in ("rowwise_adagrad", "lazy_adamw")
+        for items in (*ITEMS, *([_MOST_ITEMS] if name == "rowwise_adagrad" else []))
+    }
     every = {
         f"all items' scores, {items:,} items": partial(item_step, "cross_entropy", items)
         for items in ITEMS
         if items <= _ALL_ITEMS
     }
-    return {**sampled, **every}
+    return {**sampled, **by_rows, **every}
 
 
 def table(found: dict[str, Any]) -> Table:
-    """A line a size."""
+    """Return a table with a row per size."""
     sheet = Table(box=box.SIMPLE_HEAD, title=found["title"], title_justify="left", title_style="bold")
     sheet.add_column("")
     unit = found["unit"]
-    for heading in (f"CPU us for one {unit}", f"wall us for one {unit}", f"{unit}s a second", "peak memory*"):
+    for heading in (f"CPU us for one {unit}", f"wall us for one {unit}", f"{unit}s per second", "peak memory*"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     for side in found["sides"]:
         cpu, wall = ([1e6 * seconds for seconds in side[clock]] for clock in ("cpu", "wall"))

@@ -1,4 +1,4 @@
-"""Start-up, training and evaluation of SASRec by the number of users, on stores as `train.py prepare` makes them."""
+"""Start-up, training and evaluation of SASRec by the number of users, on stores as `train.py prepare` writes them."""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ import torch
 from benchmarks.recommender.measure import Done, Maker, Work
 from benchmarks.recommender.training_steps import HIDDEN_SIZE, ModuleAlone, optimizer_step
 from datamodules.recommender.datamodule import InteractionSequences
-from engine.sampling import EvaluationSampler, TrainSampler
-from lightning_modules.recommender.last_states import last_states
-from lightning_modules.recommender.network import SequenceEncoder
-from lightning_modules.recommender.ranking import ranks
+from engine.data.samplers import EvaluationSampler, TrainSampler
+from lightning_modules.recommender.metrics import ranks
+from lightning_modules.recommender.networks.last_position import encode_last_position
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 USERS = (6_000, 60_000, 1_000_000)
 _EVENTS, _ITEMS, _BATCH_SIZE = 20, 3416, 128
@@ -25,7 +25,7 @@ _EVENTS, _ITEMS, _BATCH_SIZE = 20, 3416, 128
 
 @contextmanager
 def user_makers(sizes: tuple[int, ...] = USERS) -> Iterator[dict[str, Maker]]:
-    """Sides for every size, around stores that are made before anything is measured and removed afterwards."""
+    """Yield sides for every size. Their stores are created before the measurement and removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="lockstep-growth-") as folder:
         makers: dict[str, Maker] = {}
         files = {users: write_users(Path(folder) / f"{users}" / "interactions.parquet", users) for users in sizes}
@@ -35,11 +35,11 @@ def user_makers(sizes: tuple[int, ...] = USERS) -> Iterator[dict[str, Maker]]:
 
 
 def start_up(file: Path) -> Work:
-    """From the converted file to the first batch of an epoch; counts the users."""
+    """Measure from the converted file to the first batch of an epoch; counts the users."""
 
     def work() -> Done:
         data = _data(file)
-        order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, work=data.train_set.work)
+        order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, sample_costs=data.train_set.sample_costs)
         data.train_set[next(iter(order))]
         return Done(data.events.num_users)
 
@@ -47,10 +47,10 @@ def start_up(file: Path) -> Work:
 
 
 def training(file: Path, batches: int = 8) -> Work:
-    """The next steps of an epoch, or of the epoch after it; counts the users that they train on."""
+    """Measure the next steps of the current or the next epoch; counts the users in them."""
     data, module = _data(file), ModuleAlone(_encoder(dropout=0.2))
-    order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, work=data.train_set.work)
-    # From turn to turn the epoch goes on: a few steps do not pay for the order of all users.
+    order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, sample_costs=data.train_set.sample_costs)
+    # The epoch continues from turn to turn: a few steps do not amortize the order of all users.
     draws = chain.from_iterable(repeat(order))
     step = optimizer_step(module, module.mean_loss)
 
@@ -65,7 +65,7 @@ def training(file: Path, batches: int = 8) -> Work:
 
 
 def evaluation(file: Path, batches: int = 8, batch_size: int = 256) -> Work:
-    """Full ranking of the first validation items; counts the users."""
+    """Measure the full ranking of the first validation items; counts the users."""
     data, encoder = _data(file), _encoder().eval()
     order = EvaluationSampler(len(data.validation_set), batch_size)
 
@@ -74,7 +74,7 @@ def evaluation(file: Path, batches: int = 8, batch_size: int = 256) -> Work:
         users = 0
         for draw in islice(order, batches):
             batch = data.validation_set[draw]
-            ranks(encoder.scores(last_states(encoder, batch.history)), batch.target, batch.seen)
+            ranks(encoder.scores(encode_last_position(encoder, batch.history)), batch.target, batch.seen)
             users += len(draw.indices)
         return Done(users)
 
@@ -82,7 +82,7 @@ def evaluation(file: Path, batches: int = 8, batch_size: int = 256) -> Work:
 
 
 def write_users(file: Path, users: int) -> Path:
-    """Users with so many events each, and their store beside it."""
+    """Write users with an equal number of events, and their store beside the file."""
     random = np.random.default_rng(1)
     rows = users * _EVENTS
     columns = {

@@ -1,12 +1,13 @@
-"""Two machines that train together: steps against the bandwidth and the delay between them, and what follows for GPUs.
+"""Measures training on two machines by the bandwidth and delay between them, and predicts larger clusters.
 
   bandwidth  the engine on two machines of one core: step, efficiency, bytes sent; t = compute + bytes / bandwidth, less
-             what does not lengthen the step, fitted to some bandwidths and held against others
-  delay      the same with a delay, of which the model counts how often a step waits for it
+             what does not lengthen the step, fitted to some bandwidths and tested on others
+  delay      the same with a delay; the model counts how often a step waits for it
   settings   DDP's settings for slow networks: compression of the gradients, buckets, static graph
-  predicted  no measurement: the arithmetic for 4, 8 and 16 GPUs and 2 and 4 nodes beside what the guides report
+  predicted  no measurement: the arithmetic for 4, 8 and 16 GPUs and 2 and 4 nodes beside the guides' results
 
-The machines are network namespaces of this one (Linux, root, iproute2), which are removed again; predicted needs none.
+The machines are network namespaces of this machine (Linux, root, iproute2), which are removed afterwards. `predicted`
+needs none.
 """
 
 import sys
@@ -17,17 +18,17 @@ NAMES = ("bandwidth", "delay", "settings", "predicted")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, measure, print the tables."""
+    """Parse the command line, measure, and print the tables."""
     parser = benchmark_parser("network", __doc__, repeats=7)
     parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
     group = parser.add_argument_group("of another cluster, for predicted")
     group.add_argument("--step", type=positive, metavar="SECONDS", help="of a step on one GPU")
     group.add_argument("--gradients", type=positive, action="append", metavar="MB", help="4 bytes a trained parameter")
-    group.add_argument("--inside", type=positive, metavar="GBIT", help="a second, between two GPUs of a node")
-    group.add_argument("--between", type=positive, action="append", metavar="GBIT", help="a second, between nodes")
+    group.add_argument("--inside", type=positive, metavar="GBIT", help="per second, between two GPUs of a node")
+    group.add_argument("--between", type=positive, action="append", metavar="GBIT", help="per second, between nodes")
     options = parser.parse_args(arguments)
 
-    # Imported only now, so that --help and wrong options need not wait for torch.
+    # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.network import measurements, prediction, tables
     from benchmarks.network.machines import Impossible
     from benchmarks.surroundings import closing_line, console, surroundings, write_json
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     assumed = prediction.Assumptions(**{name: value for name, value in given.items() if value})
     out, around, results = console(), surroundings(options.repeats), []
-    impossible: dict[str, list[str]] = {}  # why, and the parts
+    impossible: dict[str, list[str]] = {}  # the reason, and the parts
     try:
         for name in options.only or NAMES:
             if name == "predicted":

@@ -1,7 +1,7 @@
-"""A cable with a delay: a process that carries frames between the `eth0` of two network namespaces.
+"""Cable with a delay: a process that carries frames between the `eth0` of two network namespaces.
 
-Each `eth0` is a TAP device of Linux (Documentation/networking/tuntap.rst): what its namespace sends can be read from a
-file, and what is written to the file arrives in the namespace.
+Each `eth0` is a TAP device of Linux (Documentation/networking/tuntap.rst): frames that its namespace sends are read
+from a file, and frames that are written to the file arrive in the namespace.
 """
 
 import fcntl
@@ -19,18 +19,18 @@ from benchmarks.network.machines import enter
 
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # of linux/if_tun.h
 _ROOM = 1 << 17
-"""Bytes to read at a time; a read gives one frame."""
+"""Bytes per read; a read returns a single frame."""
 
 
 def carry(connection: Connection, names: Sequence[str]) -> None:
-    """Makes `eth0` in both namespaces, says so through `connection`, and carries frames until it is closed.
+    """Create `eth0` in both namespaces, report it through `connection`, and carry frames until it is closed.
 
     Args:
-        connection: sends None when the cable is there, or why it cannot be; receives how many seconds each frame is
-            under way from then on.
-        names: of the two namespaces.
+        connection: sends None when the cable exists, or the reason why it cannot; then receives the delay of frames in
+            seconds.
+        names: names of the two namespaces.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends it when the trainings have ended
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends this process after the trainings
     try:
         ends = [_tap(name) for name in names]
     except OSError as error:
@@ -38,7 +38,7 @@ def carry(connection: Connection, names: Sequence[str]) -> None:
         return
     connection.send(None)
     delay = 0.0
-    under_way: deque[tuple[float, int, bytes]] = deque()  # when it arrives, at which end, and the frame
+    under_way: deque[tuple[float, int, bytes]] = deque()  # arrival time, end of the cable, frame
     while True:
         wait = max(0.0, under_way[0][0] - time.monotonic()) if under_way else None
         readable, _, _ = select.select([*ends, connection], [], [], wait)
@@ -52,7 +52,7 @@ def carry(connection: Connection, names: Sequence[str]) -> None:
                 return
         while under_way and under_way[0][0] <= time.monotonic():
             _, end, frame = under_way.popleft()
-            with suppress(OSError):  # that end is down: what arrives there is lost, as it is with any cable
+            with suppress(OSError):  # that end is down, and its frames are lost, as with any cable
                 os.write(end, frame)
 
 

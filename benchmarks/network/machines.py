@@ -1,7 +1,7 @@
-"""Two machines on one: network namespaces with a cable between them whose bandwidth and delay are set.
+"""Two machines on this machine: network namespaces and a cable between them with a given bandwidth and delay.
 
-It takes Linux, root and iproute2. A cable with a delay is a process that carries frames (delayed_cable.py), because
-Linux's own delay, `tc netem`, is left out of many kernels.
+It needs Linux, root and iproute2. A cable with a delay is a process that carries frames (delayed_cable.py), because
+many kernels do not have Linux's own delay, `tc netem`.
 """
 
 import ctypes
@@ -18,42 +18,43 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from engine.cores import usable_cores
+from engine.system.cpu_count import available_cpus
 
 _NAMESPACES = Path("/run/netns")
 _PREFIX = "lockstep-"
 _CLONE_NEWNET = 0x40000000  # of linux/sched.h
 BURST = 72_000
-"""Bytes that a limited machine which was silent sends at once: one of TCP's largest segments with the headers of its
-frames, as less would have the limiter take segments apart. They are 2 % of the gradients that a step here sends."""
+"""Bytes that an idle machine with a limit sends at once: one of TCP's largest segments with the headers of its frames,
+because with less the limiter would split segments. They are 2 % of the gradients of a step.
+"""
 _LARGEST_FRAME = 65000
-"""Bytes of a frame on the cable that is a process, so that there are few to carry."""
+"""Bytes of a frame on the delayed cable, large so that there are few frames to carry."""
 
 
 class Impossible(RuntimeError):
-    """There can be no such machines here; says why."""
+    """Raised if such machines cannot be created here, with the reason."""
 
 
 @contextmanager
 def connected(delayed: bool = False) -> Iterator["Machines"]:
-    """Two machines that are gone afterwards, also when this process is asked to end (SIGINT, SIGTERM).
+    """Yield two machines, and remove them afterwards, also after SIGINT or SIGTERM.
 
     Raises:
-        Impossible: not on this system, not for this user, or not at two machines' speed.
+        Impossible: not on this system, not for this user, or too few cores.
     """
     machines, before = Machines(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if why := machines.connect(delayed) or too_few_cores():
             raise Impossible(why)
-        try:  # known before minutes of measuring
+        try:  # reported before minutes of measurement
             machines.limit(1e9)
             machines.limit(None)
         except RuntimeError as error:
             raise Impossible(f"no limit of the bandwidth here: {error}") from error
         yield machines
     finally:
-        for number in before:  # impatience must not leave half of them
+        for number in before:  # a second signal must not interrupt the removal
             signal.signal(number, signal.SIG_IGN)
         machines.close()
         for number, handler in before.items():
@@ -61,7 +62,7 @@ def connected(delayed: bool = False) -> Iterator["Machines"]:
 
 
 class Machines:
-    """Two network namespaces, each with an `eth0` that leads to the other."""
+    """Two network namespaces, each with an `eth0` that is connected to the other."""
 
     def __init__(self) -> None:
         self.names = [f"{_PREFIX}{os.getpid()}-{number}" for number in (0, 1)]
@@ -70,10 +71,10 @@ class Machines:
         self._cable: tuple[BaseProcess, Connection] | None = None
 
     def connect(self, delayed: bool = False) -> str | None:
-        """Returns why it is not possible here, or None.
+        """Connect the machines. Return the reason if it is not possible, or None.
 
         Args:
-            delayed: with a cable that has a delay, which `delay` sets; it is 0 until then.
+            delayed: use a cable whose delay is set by `delay`; it is 0 until then.
         """
         if why := impossible(delayed):
             return why
@@ -122,43 +123,47 @@ class Machines:
             return "the process that is the cable has ended; its error is above"
 
     def link(self, state: str) -> None:
-        """`down` cuts the cable, `up` mends it."""
+        """Set the cable `up` or `down`."""
         _checked("ip", "-n", self.names[1], "link", "set", "eth0", state)
 
     def limit(self, bandwidth: float | None) -> None:
-        """Bits a second that either machine can send, headers included; None: what the machine can do."""
+        """Limit the bits per second that each machine can send, including headers; None: no limit."""
         for name in self.names:
             if "tbf" in _checked("tc", "-n", name, "qdisc", "show", "dev", "eth0"):
                 _checked("tc", "-n", name, "qdisc", "del", "dev", "eth0", "root")
             if bandwidth:
-                # Late timers cost no bandwidth if a burst lasts 0.2 ms; so long a queue that TCP's window fits.
+                # Late timers cost no bandwidth if a burst lasts 0.2 ms. The queue is long enough for TCP's window.
                 burst = max(BURST, int(bandwidth / 8 * 0.0002))
                 rate = ["rate", f"{bandwidth:.0f}bit", "burst", str(burst), "limit", str(burst + (16 << 20))]
                 _checked("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", *rate)
 
     def delay(self, seconds: float) -> None:
-        """How long each frame is under way from now on, in either direction, on a cable that is `delayed`."""
+        """Set the delay in seconds of each frame, in both directions, on a cable that is `delayed`."""
         assert self._cable, "this cable has no delay: connect(delayed=True)"
         self._cable[1].send(seconds)
 
     def sent(self, machine: int) -> int:
-        """Bytes that machine 0 or 1 has put on the cable."""
+        """Return the bytes that machine 0 or 1 has sent."""
         shown = json.loads(_checked("ip", "-n", self.names[machine], "-s", "-j", "link", "show", "dev", "eth0"))
         return int(shown[0]["stats64"]["tx"]["bytes"])
 
     def start(self, machine: int, command: Sequence[str], folder: Path, log: Path, **more: str) -> None:
-        """A process on machine 0 or 1, in `folder`, that writes to `log`; `more` environment variables."""
+        """Start a process on machine 0 or 1 in `folder`; it writes to `log`. `more` are environment variables."""
         environment: Mapping[str, str] = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", **more}
         with log.open("w") as output:
             self.processes.append(
                 subprocess.Popen(
                     ["ip", "netns", "exec", self.names[machine], *command],
-                    cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True,
+                    cwd=folder,
+                    env=environment,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
                 )  # fmt: skip
             )
 
     def close(self) -> None:
-        """Ends all processes on both machines and removes the machines; also after half a `connect`."""
+        """End all processes on both machines and remove the machines, also after an incomplete `connect`."""
         if shutil.which("ip") is None:
             return
         for name in self.names:
@@ -176,7 +181,7 @@ class Machines:
 
 
 def impossible(delayed: bool = False) -> str | None:
-    """Why there can be no machines here, or None."""
+    """Return the reason why machines cannot be created here, or None."""
     if not sys.platform.startswith("linux") or os.geteuid() or shutil.which("ip") is None or shutil.which("tc") is None:
         return "network namespaces take Linux, root and iproute2's ip and tc"
     if delayed and not Path("/dev/net/tun").exists():
@@ -185,16 +190,16 @@ def impossible(delayed: bool = False) -> str | None:
 
 
 def too_few_cores() -> str | None:
-    """Why two trainings here would only take each other's time, or None."""
-    usable = usable_cores()
+    """Return the reason why two trainings would compete for the same cores, or None."""
+    usable = available_cpus()
     return None if usable >= 2 else f"two machines take a core each, and this process may use {usable:g}"
 
 
 def enter(name: str) -> None:
-    """This thread, and those that it starts, are on that machine from now on.
+    """Move this thread, and threads that it starts, to a machine.
 
     Raises:
-        OSError: there is no such machine, or this process may not.
+        OSError: the machine does not exist, or this process may not enter it.
     """
     with (_NAMESPACES / name).open() as namespace:
         if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
@@ -203,7 +208,7 @@ def enter(name: str) -> None:
 
 
 def _remove_those_of_the_dead() -> None:
-    """Namespaces outlive a process that was killed with SIGKILL, which could not remove them."""
+    """Remove namespaces of processes that were killed with SIGKILL and could not remove them."""
     for path in _NAMESPACES.glob(f"{_PREFIX}*-[01]"):
         owner = path.name.removeprefix(_PREFIX)[:-2]
         if owner.isdigit() and not Path("/proc", owner).exists():
@@ -215,10 +220,10 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _checked(*words: str) -> str:
-    """What the command printed.
+    """Return the output of a command.
 
     Raises:
-        RuntimeError: with the command and what it said.
+        RuntimeError: it failed; with the command and its output.
     """
     result = _run(*words)
     if result.returncode:

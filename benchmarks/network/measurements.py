@@ -1,4 +1,4 @@
-"""What is measured between two machines: steps against bandwidth, against delay, and with DDP's settings."""
+"""Measurements between two machines: steps by bandwidth, by delay, and with DDP's settings."""
 
 import math
 from collections.abc import Sequence
@@ -14,27 +14,29 @@ from benchmarks.network.training import Alone, Options, Together, Turn, gradient
 from benchmarks.order import in_order
 
 Result = dict[str, Any]
-"""A part's figures, ready for JSON."""
+"""Measurements of a part, ready for JSON."""
 
 GIGABIT, MEGABIT = 1e9, 1e6
 WARM_UP, SETTLING = 20, 3
-"""Steps before the first turn, and before each turn on another network: TCP finds its window again."""
+"""Steps before the first turn, and before each turn on another network, in which TCP adapts its window."""
 
 
 class Network(NamedTuple):
-    """What lies between the machines."""
+    """Network between the machines."""
 
-    bandwidth: float | None  # bits a second; None: what this machine can do
-    delay: float | None = None  # seconds one way; None: the cable has no way to delay
+    bandwidth: float | None  # bits per second; None: no limit
+    delay: float | None = None  # seconds one way; None: a cable without a delay
     held_out: bool = False
-    """Whether the model is not fitted to it, but must predict it."""
+    """Whether the model is not fitted to this network, but must predict it."""
 
     def apply(self, machines: Machines) -> None:
+        """Set the cable between the machines to this network."""
         machines.limit(self.bandwidth)
         if self.delay is not None:
             machines.delay(self.delay)
 
     def observed(self, seconds: float) -> Observed:
+        """Return the observation of a step of so many seconds on this network."""
         return Observed(seconds, self.bandwidth or math.inf, self.delay or 0.0)
 
 
@@ -49,21 +51,20 @@ DELAYS = (
 )  # fmt: skip
 SETTINGS: dict[str, Options] = {
     "as it is: fp32, buckets of 1 and 25 MiB": (),
-    "gradients.compression bf16": ("--gradients.compression", "bf16"),
+    "ddp.compression bf16": ("--ddp.compression", "bf16"),
     "fp16, as on a GPU": ("--trainer.callbacks+", "benchmarks.network.sent_as_fp16.SentAsFp16"),
-    "gradients.bucket_mb 1": ("--gradients.bucket_mb", "1"),
-    "gradients.static_graph true": ("--gradients.static_graph", "true"),
+    "ddp.bucket_mb 1": ("--ddp.bucket_mb", "1"),
 }
 SETTINGS_AT = 200 * MEGABIT
 
 
 def bandwidth(repeats: int, networks: Sequence[Network] = BANDWIDTHS, steps: int = 10) -> Result:
-    """Steps of two machines on each bandwidth, beside those of one machine alone."""
+    """Measure steps of two machines at each bandwidth, beside those of a single machine."""
     return _networks("bandwidth", repeats, networks, steps, delayed=False)
 
 
 def delay(repeats: int, networks: Sequence[Network] = DELAYS, steps: int = 10) -> Result:
-    """The same with each frame under way for a while."""
+    """Measure steps of two machines at each delay of the frames."""
     return _networks("delay", repeats, networks, steps, delayed=True)
 
 
@@ -87,12 +88,12 @@ def _networks(name: str, repeats: int, networks: Sequence[Network], steps: int, 
 
 
 def result(name: str, alone: list[float], rows: list[dict[str, Any]], gradients: int) -> Result:
-    """With what the model says of each row; fitted to the medians of those that are not held out.
+    """Return the measurements with the model's prediction of each row, fitted to the medians of rows not held out.
 
     Args:
-        name: of the part.
-        alone: seconds of a step of one machine, a turn each.
-        rows: a Network's fields, and a turn each of `seconds` of a step and bytes `sent`.
+        name: name of the part.
+        alone: seconds per step of a single machine, one per turn.
+        rows: a Network's fields, `seconds` per step and bytes `sent` per step, one per turn.
         gradients: bytes of a step's gradients.
     """
     networks = [Network(row["bandwidth"], row["delay"], row["held_out"]) for row in rows]
@@ -115,15 +116,18 @@ def result(name: str, alone: list[float], rows: list[dict[str, Any]], gradients:
 
 
 def _bounds(compute: float, sent: float, model: StepModel, point: Observed) -> tuple[float, float]:
-    """Of the efficiency, by arithmetic from one machine's step: if nothing of the communication is hidden, and all
-    that the backward pass can hide. Delay's share is the model's."""
+    """Return bounds of the efficiency, computed from the step of a single machine.
+
+    For the lower bound no communication is hidden; for the upper bound the backward pass hides as much as it can. The
+    share of the delay is the model's.
+    """
     communication = 8 * sent / point.bandwidth + model.waits * point.delay
     none, all_hidden = (compute / step_seconds(compute, communication, share) for share in (0.0, BACKWARD_SHARE))
     return none, all_hidden
 
 
 def settings(repeats: int, sides: dict[str, Options] | None = None, steps: int = 10) -> Result:
-    """Steps with DDP's settings on a slow network; each side is a training of two machines of its own."""
+    """Measure steps with DDP's settings on a slow network; each side is a separate training of two machines."""
     sides = SETTINGS if sides is None else sides
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
     with connected() as machines, ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""What the arithmetic of step_model.py says of GPUs and nodes that are not at hand, beside what the guides report.
+"""Predictions of step_model.py for clusters that are not available, beside the results that the guides report.
 
-Nothing here is measured. The guides give figures without the network, the bytes or the algorithm; what is assumed in
-their place stands below the table.
+Nothing here is measured. The guides report results without the network, the bytes or the algorithm. The table lists the
+assumptions made instead.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,17 @@ from benchmarks.network.step_model import BACKWARD_SHARE, Cluster
 
 
 class Reported(NamedTuple):
-    """Nodes and GPUs, and what a guide says of them."""
+    """Nodes and GPUs, and a guide's result for them."""
 
     nodes: int
     gpus: int  # of each node
     speedup: str = ""
 
 
-# Of the original's guide to distributed training of the temporal family: A100 of 40 GB, 16 samples a GPU and step, 15
-# samples a second on one. The last column is its 96 samples a second on two nodes over 15; over its 54 on one node,
-# they are the 1.78 that it gives. 12.8 is of the guide for document QA (LoRA, 6 h to 28 min), without a step's length.
+# From the original's guide to distributed training of the temporal family: A100 of 40 GB, 16 samples per GPU and step,
+# 15 samples per second on one GPU. The last column is its 96 samples per second on two nodes over 15; 96 over its 54
+# on one node is the 1.78 that it reports. 12.8 is from the guide for document QA (LoRA, 6 h to 28 min), without a step
+# time.
 REPORTED = (
     Reported(1, 2, "1.87x"), Reported(1, 4, "3.6x"), Reported(2, 2), Reported(1, 8, "6.8x"),
     Reported(2, 4, "6.4x: 1.78x of 1 x 4"), Reported(2, 8, "12.8x (document QA)"), Reported(4, 4),
@@ -31,21 +32,22 @@ REPORTED = (
 
 
 class Assumptions(NamedTuple):
-    """What the guides leave open, and what is taken of them."""
+    """Assumptions where the guides state nothing."""
 
     compute: float = 16 / 15
-    """Seconds of a step on one GPU: the guide's 16 samples at 15 a second."""
+    """Seconds of a step on one GPU: the guide's 16 samples at 15 per second."""
     gradients: tuple[float, ...] = (4 * 494e6, 4 * 1e6)
     """Bytes of fp32 gradients: all weights of Qwen2.5-0.5B; an encoder and a projector before a frozen model."""
     inside: float = 200e9
-    """Bits a second between GPUs of a node: the 25 GB/s of PCIe 4.0 x16, which the guide's 1.87x fits. NVLink has ten
-    times as many, and then the time inside a node all but vanishes."""
+    """Bits per second between GPUs of a node: the 25 GB/s of PCIe 4.0 x16, which fit the guide's 1.87x. NVLink has ten
+    times as many, with which the time inside a node is negligible.
+    """
     between: tuple[float, ...] = (100e9, 10e9)
-    """Bits a second of a node's link: InfiniBand EDR or 100 GbE; and 10 GbE, the least that the guide asks for."""
+    """Bits per second of a node's link: InfiniBand EDR or 100 GbE; and 10 GbE, the minimum of the guide."""
 
 
 def predicted(assumed: Assumptions, reported: Sequence[Reported] = REPORTED) -> dict[str, Any]:
-    """Speed-ups over one GPU for each size of gradients and each link: without overlap, and with all there can be."""
+    """Return speed-ups over one GPU for each size of gradients and each link, without and with maximal overlap."""
     rows = []
     for place in reported:
         cells = []
@@ -59,7 +61,7 @@ def predicted(assumed: Assumptions, reported: Sequence[Reported] = REPORTED) -> 
 
 
 def table(result: dict[str, Any]) -> Table:
-    """A line for each number of nodes and GPUs."""
+    """Return a table with a row for each number of nodes and GPUs."""
     from benchmarks.network.tables import rate
 
     assumed = Assumptions(**result["assumptions"])
@@ -68,7 +70,7 @@ def table(result: dict[str, Any]) -> Table:
         title_style="bold", caption_justify="left", caption_style="none",
     )  # fmt: skip
     sheet.add_column("nodes x GPUs", no_wrap=True)
-    sheet.add_column("the guides say")
+    sheet.add_column("the guides")
     for size in assumed.gradients:
         for link in assumed.between:
             sheet.add_column(f"{size / 1e6:,.0f} MB,\n{rate(link)}", justify="right", no_wrap=True)
@@ -77,17 +79,17 @@ def table(result: dict[str, Any]) -> Table:
         sheet.add_row(f"{row['nodes']} x {row['gpus']}", row["speedup"], *cells)
     sheet.caption = "\n".join(
         [
-            "from: no overlap of communication and computing; to: all that the backward pass "
+            "range: from no overlap of communication and computation to the most that the backward pass "
             f"({BACKWARD_SHARE:.0%} of the step) can hide.",
-            f"assumed: a step of {assumed.compute:.3g} s on one GPU and as many samples on each; gradients of "
+            f"assumed: a step of {assumed.compute:.3g} s with the same number of samples on each GPU; gradients of "
             + " or ".join(f"{size / 1e6:,.0f} MB" for size in assumed.gradients)
-            + " a step",
-            f"(fp32; the guides do not say which weights they train); {rate(assumed.inside)} between GPUs of a node "
+            + " per step",
+            f"(fp32; the guides do not state which weights they train); {rate(assumed.inside)} between GPUs of a node "
             "(PCIe 4.0 x16),",
-            "between nodes as the column says; summed inside nodes first, then between them; no time for latency, data "
-            "loading or unlike GPUs.",
-            "a guide's figure that names a family is of that family, whose step is not the one assumed here.",
-            "--help says how to ask for others.",
+            "the column's bandwidth between nodes; summed inside nodes first, then between them; no time for latency, "
+            "data loading or different GPUs.",
+            "a guide's result with the name of a family is for that family, whose step differs from the assumed step.",
+            "--help lists the options for other assumptions.",
         ]
     )
     return sheet

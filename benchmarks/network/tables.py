@@ -1,4 +1,4 @@
-"""Tables of what was measured between two machines."""
+"""Tables of measurements between two machines."""
 
 from statistics import median
 from typing import Any
@@ -18,19 +18,19 @@ TITLES = {
 
 
 def table(result: dict[str, Any]) -> Table:
-    """Of any measured part."""
+    """Return the table of any measured part."""
     return _settings(result) if result["name"] == "settings" else _networks(result)
 
 
 def rate(bandwidth: float | None) -> str:
-    """Bits a second, for people."""
+    """Format bits per second."""
     if bandwidth is None:
         return "no limit"
     return f"{bandwidth / 1e9:g} Gbit/s" if bandwidth >= 1e9 else f"{bandwidth / 1e6:g} Mbit/s"
 
 
 def describe(model: StepModel) -> str:
-    """The model as a formula."""
+    """Format the model as a formula."""
     network = f"{model.bytes / 1e6:.2f} MB / bandwidth"
     if model.waits:
         network += f" + {model.waits:.1f} x delay"
@@ -41,10 +41,10 @@ def describe(model: StepModel) -> str:
 
 def _networks(result: dict[str, Any]) -> Table:
     delayed = result["name"] == "delay"
-    sheet = _sheet(f"{TITLES[result['name']]}; {result['gradient_bytes'] / 1e6:.2f} MB of gradients a step")
+    sheet = _sheet(f"{TITLES[result['name']]}; {result['gradient_bytes'] / 1e6:.2f} MB of gradients per step")
     sheet.add_column("bandwidth")
     headings = ["one way ms"] if delayed else []
-    headings += ["ms a step", "efficiency", "by arithmetic", "model ms", "off by", "sent MB a step"]
+    headings += ["ms per step", "efficiency", "by arithmetic", "model ms", "error", "sent MB per step"]
     for heading in headings:
         sheet.add_column(heading, justify="right", no_wrap=True)
     for row in result["rows"]:
@@ -63,28 +63,28 @@ def _networks(result: dict[str, Any]) -> Table:
     alone = spread([1e3 * seconds for seconds in result["alone"]])
     model = StepModel(**result["model"])
     absorbed = (
-        "absorbed: time of the exchange that does not lengthen the step, which computes meanwhile, or has it in the "
-        f"{1e3 * model.compute:.1f} ms of a free network already."
+        "absorbed: communication that does not lengthen the step, because it overlaps with computation or is part of "
+        f"the {1e3 * model.compute:.1f} ms of an unlimited network."
     )
     burst = (
-        f"limit: a machine that was silent sends {BURST / 1e3:.0f} kB at once ({BURST / result['gradient_bytes']:.1%} "
-        "of the gradients), or 0.2 ms of a fast link; a step is at most so much too short."
+        f"limit: an idle machine sends {BURST / 1e3:.0f} kB at once ({BURST / result['gradient_bytes']:.1%} of the "
+        "gradients), or 0.2 ms of a fast link, so a step may be too short by as much."
     )
     cable = (
         "the cable is a third process on the same two cores: its CPU time is in the step of two machines, and not in "
-        "that of one."
+        "that of a single machine."
     )
     sheet.caption = "\n".join(
         [
-            f"one machine alone: {alone} ms a step. efficiency: samples a second of two over twice those of one.",
-            "by arithmetic: from the step of one and the bytes; nothing of the communication hidden, to all that the "
+            f"one machine alone: {alone} ms per step. efficiency: samples per second of two over twice those of one.",
+            "by arithmetic: from the step of a single machine and the bytes, without overlap to the most that the "
             "backward pass can hide.",
-            f"model: {describe(model)}; fitted to rows without *, held against those with *.",
+            f"model: {describe(model)}; fitted to rows without *, tested on rows with *.",
             *([absorbed] if model.absorbed else []),
             burst,
             *([cable] if delayed else []),
-            f"sent: {result['sent_over_ring']:.3f} times the 2 (n-1)/n x gradients of the ring (headers, votes, signs "
-            "of life).",
+            f"sent: {result['sent_over_ring']:.3f} times the 2 (n-1)/n x gradients of the ring (headers, counters, "
+            "heartbeats).",
             goals_reached(result["goals"]),
         ]
     )
@@ -94,10 +94,10 @@ def _networks(result: dict[str, Any]) -> Table:
 def _settings(result: dict[str, Any]) -> Table:
     sheet = _sheet(
         f"{TITLES['settings']} at {rate(result['bandwidth'])}; two machines, "
-        f"{result['gradient_bytes'] / 1e6:.2f} MB of gradients a step"
+        f"{result['gradient_bytes'] / 1e6:.2f} MB of gradients per step"
     )
     sheet.add_column("")
-    for heading in ("ms a step", "times as fast", "sent MB a step"):
+    for heading in ("ms per step", "times as fast", "sent MB per step"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     base = result["rows"][0]
     for row in result["rows"]:

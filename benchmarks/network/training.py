@@ -1,4 +1,4 @@
-"""The training that two machines share: the tower of benchmarks/engine in the engine, one process a machine."""
+"""The training that two machines share: the tower of benchmarks/engine in the engine, one process per machine."""
 
 import os
 import warnings
@@ -16,41 +16,42 @@ from benchmarks.network.machines import Machines, enter
 from benchmarks.side import SideProcess
 
 SAMPLES_A_MACHINE = 120
-"""Of a step: about 20 ms on one core."""
+"""Batch size of a step of about 20 ms on one core."""
 
 Options = tuple[str, ...]
-"""Of `train.py fit`, as on the command line."""
+"""Options of `train.py fit`."""
 
 
 class Turn(NamedTuple):
-    """One step of a turn, on average."""
+    """Mean of the steps of a turn."""
 
     seconds: float
-    sent: float  # bytes that the first machine put on the cable
+    sent: float  # bytes that the first machine has sent
 
 
 class Alone:
-    """One machine trains, on one core."""
+    """Training of a single machine on one core."""
 
     def __init__(self, stack: ExitStack, warm_up: int) -> None:
-        # Pushed, and not entered: the stack ends it however far it has come.
+        # Pushed and not entered, so that the stack ends the process after an error as well.
         self._side = stack.push(Side("one machine", partial(_train, machines=1, rank=0, options=()), 1, warm_up))
         self._side.receive()
 
     def turn(self, steps: int) -> Turn:
+        """Train a number of steps."""
         return Turn(self._side.turn(steps).wall, 0.0)
 
 
 class Together:
-    """Two machines train together, each on one core of its own.
+    """Training of two machines, each on its own core.
 
     Args:
         stack: ends the training when it is closed.
-        machines: connected.
-        folder: empty, for the run's files.
-        port: on the first machine, of which each training there needs its own.
+        machines: connected machines.
+        folder: empty folder for the run's files.
+        port: port on the first machine, unique to this training.
         warm_up: steps before the first turn.
-        options: more settings of the training.
+        options: further options of the training.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class Together:
                 options=options,
             )  # fmt: skip
             self._sides.append(stack.push(Side(f"machine {rank}", body, 1, warm_up)))
-        received(self._sides)  # now that both have been started, as each waits for the other
+        received(self._sides)  # after both have been started, as each waits for the other
 
     def turn(self, steps: int) -> Turn:
+        """Train a number of steps on both machines."""
         sent = self._machines.sent(0)
         for side in self._sides:
             side.begin(steps)
@@ -75,10 +77,10 @@ class Together:
 
 
 def received(sides: Sequence[SideProcess]) -> list[Any]:
-    """What each sends next, the first one first.
+    """Return the next message of each connection, in order.
 
     Raises:
-        RuntimeError: one has ended; at once, as the other would wait for it until torch's timeout.
+        RuntimeError: a process has ended; raised at once, as the other would wait for it until torch's timeout.
     """
     waiting, answers = {side.connection: side for side in sides}, []
     while waiting:
@@ -88,7 +90,7 @@ def received(sides: Sequence[SideProcess]) -> list[Any]:
 
 
 def gradient_bytes() -> int:
-    """Of a step, in fp32."""
+    """Return the bytes of a step's gradients in fp32."""
     return sum(parameter.numel() * 4 for parameter in tower().parameters())
 
 
@@ -108,14 +110,14 @@ def _train_with_the_other(
 def _train(gate: Gate, *, machines: int, rank: int, options: Options) -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    warnings.filterwarnings("ignore", "The number of training batches")  # so few log entries are meant
+    warnings.filterwarnings("ignore", "The number of training batches")  # so few log entries are intended
     lockstep(
         gate,
         options=[
             "--model", "benchmarks.engine.tower.Tower", "--data", "benchmarks.engine.tower.TowerData",
             "--data.init_args.batch_size", str(SAMPLES_A_MACHINE * machines), "--best_checkpoint.monitor", "none",
             "--trainer.num_nodes", str(machines), "--trainer.log_every_n_steps", "100000000",
-            "--watchdog.timeout", "3600",  # it stands still while others have their turns
+            "--watchdog.timeout", "3600",  # it waits while others have their turns
             *options,
         ],
     )  # fmt: skip

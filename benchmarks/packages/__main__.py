@@ -1,12 +1,12 @@
-"""SASRec of RecBole and of RecTools, as installed packages, beside ours.
+"""Measures SASRec of the installed packages RecBole and RecTools beside Lockstep's.
 
-  learn      that each learns at all with the settings that are compared
-  train      targets and rows in a CPU second, memory
-  evaluate   users in a CPU second, ranked against all items
+  learn      whether each learns with the compared settings
+  train      targets and rows per CPU second, memory
+  evaluate   users per CPU second, ranked against all items
 
-Each package has an environment of its own, made at the first use: about 1.5 GB each from the package index, in
-.benchmarks beside the code. All sides train on the same generated interactions with the same sizes, each by its own
-Trainer and loader in a process with one thread, and take turns. A package that cannot be installed is left out.
+Each package has its own environment, created at the first use: about 1.5 GB each from the package index, in .benchmarks
+beside the code. All sides train on the same generated interactions with the same sizes, each with its own Trainer and
+loader in a process with a single thread, and alternate. A package that cannot be installed is skipped.
 """
 
 import sys
@@ -16,7 +16,7 @@ from benchmarks.command_line import benchmark_parser, count
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, install what is missing, measure, print a table for each part."""
+    """Parse the command line, install missing packages, measure, and print a table for each part."""
     parser = benchmark_parser("packages", __doc__, repeats=3)
     parser.add_argument("--only", action="append", default=[], metavar="PART", choices=("learn", "train", "evaluate"),
                         help="this part alone; may be given several times")  # fmt: skip
@@ -25,10 +25,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--users", type=count, default=1024, metavar="N", help="of the interactions (default: 1024)")
     parser.add_argument("--environments", type=Path, metavar="FOLDER", help="where the packages are installed")
     parser.add_argument("--installed", action="store_true",
-                        help="install nothing; where no package is installed, say so and end")  # fmt: skip
+                        help="install nothing; end if no package is installed")  # fmt: skip
     options = parser.parse_args(arguments)
 
-    # Imported only now, so that --help and wrong options need not wait for torch.
+    # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
     from benchmarks.packages.parts import PARTS, Started
     from benchmarks.packages.report import table
@@ -42,12 +42,12 @@ def main(arguments: list[str] | None = None) -> None:
         if side.package and options.package and side.package not in options.package:
             continue
         if side.package and options.installed and python_of(side.package, environments) is None:
-            print(f"left out: {side.package} is not installed in {environments}", file=sys.stderr)
+            print(f"skipped: {side.package} is not installed in {environments}", file=sys.stderr)
             continue
         try:
             started[side] = side.command(environments)
         except NotInstalled as error:
-            print(f"left out: {error}", file=sys.stderr)
+            print(f"skipped: {error}", file=sys.stderr)
     peers = [side for side in started if side.package]
     if not peers and options.installed:
         out.print("no package is installed; `python -m benchmarks packages` installs them", highlight=False)
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
         if result["goals"]:
             out.print(goals_reached(result["goals"]))
         for side, reason in result["failed"].items():
-            print(f"left out of {name}: {side}: {reason}", file=sys.stderr)
+            print(f"skipped in {name}: {side}: {reason}", file=sys.stderr)
         failed |= set(result["failed"])
         compared |= {side["name"] for side in result["sides"]}
     out.print(closing_line(around), highlight=False)

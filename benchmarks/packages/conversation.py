@@ -1,4 +1,4 @@
-"""A driver's process and the talk with it: lines of JSON, for its Python and its libraries are not this process's."""
+"""Process of a driver and its protocol: lines of JSON, because its Python and libraries differ from this process's."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 from benchmarks.memory_peak import forget_peak, peak
 
 _LINES = 6
-"""Of a driver's output, quoted when it has failed."""
+"""Characters of a driver's output that the error of a failed driver quotes."""
 
 
 class DriverFailed(Exception):
-    """A driver ended, or answered something else than a line of JSON."""
+    """A driver ended, or its answer was not a line of JSON."""
 
 
 class Command(NamedTuple):
-    """How a driver is started."""
+    """Command that starts a driver."""
 
     name: str  # for messages
     python: Path
@@ -29,12 +29,12 @@ class Command(NamedTuple):
 
 
 class Driver:
-    """A driver at work in a folder of its own, from where it is prepared until the end of the `with` block.
+    """A driver that runs in its own folder until the end of the `with` block.
 
     Args:
-        command: how it is started.
-        settings: what it is told first; must fit into JSON.
-        folder: an empty one, for whatever the package writes; its output goes there, too.
+        command: command that starts it.
+        settings: its first message; must be representable in JSON.
+        folder: empty folder for the package's files and its output.
     """
 
     def __init__(self, command: Command, settings: dict[str, Any], folder: Path) -> None:
@@ -56,20 +56,20 @@ class Driver:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # the session that it leads: nothing of it is left behind
+            os.killpg(self._process.pid, signal.SIGKILL)  # with all processes of its session
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(BrokenPipeError):
                 pipe.close()
 
     def turn(self, units: int) -> dict[str, float]:
-        """`units` steps or evaluations: the driver's figures, and `memory`, bytes of its process at the peak."""
+        """Run `units` steps or evaluations. Return the driver's measurements and `memory`, its peak bytes."""
         forget_peak(self._process.pid)
         self._say({"units": units})
         return self._listen() | {"memory": peak(self._process.pid)}
 
     def _say(self, message: dict[str, Any]) -> None:
-        with suppress(BrokenPipeError):  # it has ended: the answer, which does not come, says so with more words
+        with suppress(BrokenPipeError):  # it has ended: reading its answer raises a better error
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
 
@@ -77,10 +77,10 @@ class Driver:
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            said = "\n".join(self._output.read_text(errors="replace").splitlines()[-_LINES:])
+            output = "\n".join(self._output.read_text(errors="replace").splitlines()[-_LINES:])
             name = self.command.name
-            raise DriverFailed(f"the driver of {name} ended with exit code {code}; its last words:\n{said}")
+            raise DriverFailed(f"the driver of {name} ended with exit code {code}; its output ends with:\n{output}")
         try:
             return json.loads(line)
         except ValueError as error:
-            raise DriverFailed(f"the driver of {self.command.name} said {line!r}, expected JSON") from error
+            raise DriverFailed(f"the driver of {self.command.name} sent {line!r}, expected JSON") from error

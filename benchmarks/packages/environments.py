@@ -1,7 +1,7 @@
-"""An environment of its own for each package that is compared: they ask for older libraries than this project's.
+"""An environment for each compared package, because they need older libraries than this project.
 
-What one needs is in requirements/NAME.txt, every version fixed. It is made at the first use and kept; other
-requirements or another Python make another one.
+requirements/NAME.txt pins every version. An environment is created at the first use and kept; other requirements or
+another Python create a new environment.
 """
 
 import os
@@ -17,43 +17,44 @@ from filelock import FileLock
 from benchmarks.side import ONE_THREAD
 
 ENVIRONMENTS = Path(__file__).resolve().parents[2] / ".benchmarks"
-"""Where they are kept unless told otherwise; not in git."""
+"""Default folder of the environments; not in git."""
 
 _REQUIREMENTS = Path(__file__).with_name("requirements")
 
 
 class NotInstalled(Exception):
-    """A package's environment could not be made; says what pip said."""
+    """A package's environment could not be created; with pip's output."""
 
 
 def place_of(package: str, folder: Path) -> Path:
-    """The environment's folder."""
+    """Return the environment's folder."""
     contents = requirements_of(package).read_bytes() + sys.version.encode()
     return folder / f"{package}-{sha256(contents).hexdigest()[:10]}"
 
 
 def requirements_of(package: str) -> Path:
+    """Return the file with the package's requirements."""
     return _REQUIREMENTS / f"{package}.txt"
 
 
 def python_of(package: str, folder: Path) -> Path | None:
-    """The Python of the package's environment, if that is complete."""
+    """Return the Python of the package's environment, or None if it is not complete."""
     place = place_of(package, folder)
     return place / "bin" / "python" if _stamp(place).exists() else None
 
 
 def made(package: str, folder: Path) -> Path:
-    """The Python of the package's environment, which is made first if it is not there.
+    """Return the Python of the package's environment, and create it if it does not exist.
 
     Raises:
-        NotInstalled: no environment could be made, or something in it could not be installed.
+        NotInstalled: the environment could not be created, or a package could not be installed.
     """
     place = place_of(package, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"{package}.lock"):
             if python_of(package, folder) is None:
-                shutil.rmtree(place, ignore_errors=True)  # an attempt that was interrupted
+                shutil.rmtree(place, ignore_errors=True)  # left by an interrupted attempt
                 _run([sys.executable, "-m", "venv", str(place)], package)
                 python = str(place / "bin" / "python")
                 listed = str(requirements_of(package))
@@ -65,7 +66,7 @@ def made(package: str, folder: Path) -> Path:
 
 
 def own_variables(**more: str) -> dict[str, str]:
-    """Of a process in an environment of its own: nothing of this project's is on its path. One thread."""
+    """Return the variables of a process in such an environment: without this project, a single thread."""
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if name not in ours}
     return kept | ONE_THREAD | {"PYTHONNOUSERSITE": "1"} | more

@@ -1,4 +1,4 @@
-"""The interactions that all sides read, as a file with the columns user_id, item_id and timestamp."""
+"""Interactions that all sides read, a file with the columns user_id, item_id and timestamp."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ HELD_OUT = 2
 
 
 def write_ring(folder: Path, num_users: int = 256, num_items: int = 50, length: int = 20) -> Path:
-    """Users who walk round a ring of items from where they happen to be: the next item follows from the last one."""
+    """Write users who walk along a ring of items from a random start: the next item follows from the last item."""
     first = np.random.default_rng(0).integers(num_items, size=(num_users, 1))
     items = (first + np.arange(length)) % num_items + 1
     users, times = np.divmod(np.arange(items.size), length)
@@ -22,11 +22,12 @@ def write_ring(folder: Path, num_users: int = 256, num_items: int = 50, length: 
 
 
 def rows_of_epoch(prefixes: bool, length: int, num_users: int = 6040) -> tuple[int, int]:
-    """Rows and targets of an epoch on interactions of ML-1M's size.
+    """Return the rows and targets of an epoch on interactions of ML-1M's size.
 
     Args:
-        prefixes: a row is a prefix of a history and its last item; otherwise a row is a user's last events.
+        prefixes: a row is a prefix of a history and its last item; otherwise a row has a user's last events.
         length: the longest history, L.
+        num_users: number of users, each with one history.
     """
     after_first = np.diff(movielens_like(num_users).offsets) - HELD_OUT - 1
     if prefixes:

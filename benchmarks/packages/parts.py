@@ -1,4 +1,4 @@
-"""The parts of the benchmark: which sides learn at all, how fast they train, how fast they evaluate."""
+"""Parts of the benchmark: whether the sides learn, how fast they train, how fast they evaluate."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,14 +14,14 @@ from benchmarks.packages.sides import SETTINGS, Side
 
 Started = dict[Side, Command]
 Result = dict[str, Any]
-"""A part's figures, ready for JSON: name, title, `sides` with their turns, `failed` with what went wrong."""
+"""Measurements of a part, ready for JSON: name, title, `sides` with their turns, `failed` with the errors."""
 
 LEARNT = 0.9
-"""NDCG@10 on the ring of items that only a side that works can reach; guessing gives about 0.1."""
+"""NDCG@10 on the ring of items that only a correct side can reach; guessing gives about 0.1."""
 
 
 def learn(started: Started, repeats: int, num_users: int) -> Result:
-    """Each trains so many steps on interactions that can be learnt; not a figure of speed."""
+    """Train each side on interactions that can be learnt; does not measure speed."""
     with TemporaryDirectory() as folder:
         settings = {"interactions": str(write_ring(Path(folder))), "length": 20, "learning_rate": 0.005}
         result = _measure("learn", settings, started, 1, lambda side: 1, warm_up=0)
@@ -35,7 +35,7 @@ def learn(started: Started, repeats: int, num_users: int) -> Result:
 
 
 def train(started: Started, repeats: int, num_users: int) -> Result:
-    """Training steps, each side by its own Trainer and loader."""
+    """Measure training steps, each side with its own Trainer and loader."""
     with TemporaryDirectory() as folder:
         settings = {"interactions": str(write_interactions(Path(folder), num_users))}
         epoch = -(-num_users // SETTINGS["batch_size"])
@@ -48,7 +48,7 @@ def train(started: Started, repeats: int, num_users: int) -> Result:
 
 
 def evaluate(started: Started, repeats: int, num_users: int) -> Result:
-    """The last item of every user ranked against all others."""
+    """Measure the ranking of every user's last item against all others."""
     with TemporaryDirectory() as folder:
         settings = {"interactions": str(write_interactions(Path(folder), num_users)), "users": num_users}
         result = _measure("evaluate", settings, started, repeats, lambda side: 1)
@@ -67,7 +67,7 @@ def _measure(
     units: Callable[[Side], int],
     warm_up: int = 1,
 ) -> Result:
-    """Turns of every side, alternating, after `warm_up` that are not kept; a side that fails is left out."""
+    """Return turns of every side, alternating, after `warm_up` turns that are dropped; a side that fails is skipped."""
     turns: dict[Side, list[dict[str, float]]] = {side: [] for side in started}
     failed: dict[str, str] = {}
     with ExitStack() as stack:
@@ -81,13 +81,13 @@ def _measure(
         for turn in range(-warm_up, repeats):
             for side, driver in in_order(running.items(), turn):
                 try:
-                    figures = driver.turn(units(side))
+                    result = driver.turn(units(side))
                 except DriverFailed as error:
                     failed[side.name] = str(error)
                     del running[side]
                     continue
                 if turn >= 0:
-                    turns[side].append(figures)
+                    turns[side].append(result)
         sides = [
             {"name": side.name, **driver.versions, "prefixes": side.prefixes, "turns": turns[side]}
             for side, driver in running.items()

@@ -1,4 +1,4 @@
-"""What was measured, as tables for people."""
+"""Tables of the measurements."""
 
 from statistics import median
 from typing import Any
@@ -9,23 +9,24 @@ from rich.table import Table
 from benchmarks.surroundings import number, spread
 
 _NOTES = {
-    "learn": "Rows of RecBole have one target each, so the same steps show it fewer of them.",
+    "learn": "A row of RecBole has a single target, so a step trains on fewer targets.",
     "train": (
         "A row of RecBole is a prefix of a history, whose last item is learnt; a row of the others is a user's last "
         "events, all of which are.\nPadding: RecBole and RecTools compute every row at length L; ours computes each "
-        "batch in parts of similar length.\n'ours': how many times more of it ours does in a CPU second, turn by turn. "
+        "batch in parts of similar length.\n'ours': its rate per CPU second over the other's, per turn. "
         "Epoch: CPU minutes at this rate on 6,040 users.\nMemory: the whole process at its peak, with libraries and "
         "data. Ours runs with all its guards, and clips gradients."
     ),
     "evaluate": (
-        "RecBole ranks all items, the seen ones too; RecTools and ours leave out what a user has seen. RecTools makes "
-        "lists of ten, the others ranks.\nMemory: the whole process at its peak, with libraries and data."
+        "RecBole ranks all items, including seen items; RecTools and ours exclude items that the user has seen.\n"
+        "RecTools returns lists of ten items, the others ranks.\nMemory: the whole process at its peak, with libraries "
+        "and data."
     ),
 }
 
 
 def table(result: dict[str, Any]) -> Table:
-    """A line a side."""
+    """Return a table with a row per side."""
     sheet = Table(
         box=box.SIMPLE_HEAD, title=result["title"], title_justify="left", title_style="bold",
         caption=_NOTES[result["name"]], caption_justify="left",
@@ -59,7 +60,7 @@ def _evaluate(sides: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
 
 
 def rates(side: dict[str, Any], amount: str) -> list[float]:
-    """So much in a CPU second, turn by turn."""
+    """Return amounts per CPU second of each turn."""
     return [turn[amount] / turn["cpu"] for turn in side["turns"]]
 
 

@@ -1,4 +1,4 @@
-"""The sides that are compared, and their settings."""
+"""The compared sides and their settings."""
 
 import os
 import sys
@@ -22,10 +22,10 @@ SETTINGS: dict[str, Any] = {
     "batch_size": 128,
     "evaluation_batch_size": 256,
     "learning_rate": 0.001,
-    "steps": 300,  # of `learn`; `train` goes on as long as it is asked to
-    "config": str(_ROOT / "configs/recommender/sasrec.yaml"),  # of ours; what stands here goes before it
+    "steps": 300,  # of `learn`; `train` continues as long as requested
+    "config": str(_ROOT / "configs/recommender/sasrec.yaml"),  # Lockstep's options, before those below
 }
-"""Of all sides alike: the feed-forward layers are as wide as the states, the loss is cross-entropy over all items."""
+"""Settings of all sides: feed-forward layers as wide as the states, cross-entropy over all items."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Side:
     """A package, or this project.
 
     Attributes:
-        name: as in the table.
-        script: of the driver.
-        package: whose environment runs it; None is this process's Python and code.
-        prefixes: whether it trains on every prefix as a row with one target, instead of on a user as a row.
-        steps: of a turn; None is an epoch.
+        name: name in the table.
+        script: script of the driver.
+        package: package whose environment runs it; None is this process's Python and code.
+        prefixes: whether it trains on every prefix as a row with one target, instead of on a row per user.
+        steps: steps of a turn; None is an epoch.
     """
 
     name: str
@@ -47,20 +47,20 @@ class Side:
     steps: int | None = None
 
     def command(self, environments: Path) -> Command:
-        """How its driver is started; makes the package's environment.
+        """Return the command of its driver, and create the package's environment.
 
         Raises:
-            NotInstalled: that failed.
+            NotInstalled: the environment could not be created.
         """
         script = DRIVERS / self.script
         if self.package is None:
-            # The temporary folder of the driver is its working directory, the code is this project's.
+            # The driver's working directory is its temporary folder, and its code is this project's.
             variables = {**os.environ, "PYTHONPATH": str(_ROOT), **ONE_THREAD}
             return Command(self.name, Path(sys.executable), script, variables)
         return Command(self.name, made(self.package, environments), script, own_variables())
 
 
-# The steps of a side that pads every row to L cost alike, so a few will do. Ours cost what their rows are long.
+# All steps of a side that pads every row to L cost the same, so a few suffice. Lockstep's depend on the rows' lengths.
 SIDES = (
     Side("RecBole", "recbole_sasrec.py", "recbole", prefixes=True, steps=8),
     Side("RecTools", "rectools_sasrec.py", "rectools", steps=2),

@@ -1,19 +1,19 @@
-"""Measure the recommender against plain implementations of what the public codes do.
+"""Measures the recommender beside plain implementations of what public codes do.
 
-  attention-50, attention-200   time-interval attention against the naive form with [B, L, L, C] tensors
+  attention-50, attention-200   time-interval attention beside the naive form with [B, L, L, C] tensors
   attention-200-no-dropout      the same without dropout
-  tisasrec-50, tisasrec-200     whole training steps of TiSASRec with either attention
-  sasrec, sasrec-negative       training of SASRec with its loader against rows made one by one and a plain step
-  sasrec-step                   its step alone against padded batches and all logits
+  tisasrec-50, tisasrec-200     complete training steps of TiSASRec with either attention
+  sasrec, sasrec-negative       training of SASRec with its loader beside rows built in Python and a plain step
+  sasrec-step                   its step alone beside padded batches and all logits
   sasrec-bf16                   its step in float32 and under autocast to bfloat16
-  sampler, sampler-times        putting batches together against a row at a time in Python
-  evaluation                    ranking held-out items against a user at a time in Python
+  sampler, sampler-times        construction of batches beside a loop over rows in Python
+  evaluation                    ranking of held-out items beside a loop over users in Python
   waiting-sasrec, waiting-tisasrec   the share of training that waits for the loader
 
-Each side runs in a process of its own with one thread, and the sides take turns. The ratios of CPU seconds hold on a
-busy machine too; wall seconds only on a quiet one. All of it takes about 5 minutes and at most 5 GB of memory.
+Each side runs in its own process with a single thread, and the sides alternate. Ratios of CPU seconds are reliable on a
+busy machine, too; wall seconds only on an idle machine. The benchmark takes about 5 minutes and at most 5 GB of memory.
 
-Alone, with --only time-to-quality --root FOLDER: the real training on MovieLens-1M until validation NDCG@10 reaches
+Separate, with --only time-to-quality --root FOLDER: the real training on MovieLens-1M until validation NDCG@10 reaches
 --target; it may take an hour.
 """
 
@@ -24,7 +24,7 @@ from benchmarks.command_line import benchmark_parser
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, measure, print the table."""
+    """Parse the command line, measure, and print the table."""
     parser = benchmark_parser("recommender", __doc__, repeats=5)
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="this comparison alone; may be given several times"
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         _time_to_quality(options.root, options.target, options.json)
         return
 
-    # Imported only now, so that --help and wrong options need not wait for torch.
+    # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.recommender.comparisons import COMPARISONS
     from benchmarks.recommender.measure import take_turns
     from benchmarks.recommender.report import summary, table
@@ -65,7 +65,7 @@ def _time_to_quality(root: Path, target: float, json: Path | None) -> None:
 
     out, around = console(), surroundings(repeats=1)
     try:
-        found: dict[str, Any] = time_to_quality.figures(root, target)
+        found: dict[str, Any] = time_to_quality.measure(root, target)
     except time_to_quality.Missed as missed:
         raise SystemExit(str(missed)) from None
     out.print(time_to_quality.table(found))

@@ -1,4 +1,4 @@
-"""Whether the CPU computes in bfloat16 itself, and what autocast to it changes in the loss."""
+"""Whether the CPU has instructions for bfloat16, and how autocast to it changes the loss."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ import torch
 
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, ModuleAlone, optimizer_step, train_sequences
-from datamodules.recommender.length_groups import LengthGroups
-from engine.sampling import Draw
-from lightning_modules.recommender.network import SequenceEncoder
+from datamodules.recommender.length_buckets import LengthGroups
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 _INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 
@@ -18,7 +18,7 @@ _STEPS = 30
 
 
 def note() -> str:
-    """Whether the CPU has it, and the loss after some steps with and without."""
+    """Describe the CPU's support, and the loss after some steps with and without autocast."""
     exact, rough = (loss_after(_STEPS, bf16) for bf16 in (False, True))
     return (
         f"this CPU computes in bfloat16 itself: {', '.join(instructions()) or 'no'}; loss of step {_STEPS} "
@@ -27,16 +27,16 @@ def note() -> str:
 
 
 def instructions() -> list[str]:
-    """The CPU's instructions for products in bfloat16, by Linux's names; without them torch converts to float32."""
+    """Return Linux's names of the CPU's instructions for bfloat16 products; without them torch uses float32."""
     information = Path("/proc/cpuinfo")
     flags = information.read_text().split() if information.exists() else []
     return [name for name in _INSTRUCTIONS if name in flags]
 
 
 def loss_after(steps: int, bf16: bool, num_users: int = 64, length: int = 50) -> float:
-    """Of so many steps on one batch, without dropout, in float32 or under autocast."""
+    """Return the loss after so many steps on a batch, without dropout, in float32 or under autocast."""
     rows = LengthGroups(train_sequences(movielens_like(num_users), length), LENGTH_GROUPS)
-    batch = rows[Draw(0, np.arange(num_users))]
+    batch = rows[MicroBatchRequest(0, np.arange(num_users))]
     torch.manual_seed(1)
     module = ModuleAlone(SequenceEncoder(rows.rows.events.num_items, length, dropout=0.0))
     step = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.mean_loss))

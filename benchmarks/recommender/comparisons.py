@@ -1,4 +1,4 @@
-"""What is compared, under which names, and what is promised."""
+"""Comparisons, their names and their goals."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ class Comparison:
     """Sides that do the same work.
 
     Attributes:
-        unit: what one of it is, in the singular.
-        sides: the first is what the others are compared with.
-        goals: what is promised of the last side: at least so many times less ``cpu`` or ``memory`` than the first,
-            or at most such a share ``waiting`` for data.
-        note: finds out what there is to say besides the figures.
+        unit: unit of the work, in the singular.
+        sides: sides to compare; ratios are to the first.
+        goals: goals for the last side: so many times less ``cpu`` or ``memory`` than the first side, or at most such a
+            share ``waiting`` for data.
+        note: returns what else to report besides the measurements.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Evaluating held-out items: the project's batched ranking against one user at a time."""
+"""Evaluation of held-out items: the project's batched ranking beside a loop over users."""
 
 from random import Random
 from typing import Literal
@@ -10,18 +10,19 @@ from benchmarks.recommender.measure import Done, Work
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_user_evaluation import Case, evaluate_each
 from benchmarks.recommender.plain_sasrec import PlainSASRec
-from datamodules.recommender.candidates import sampled_candidates
-from datamodules.recommender.sequences import EventArrays, RankingExamples, personal_time_scale
-from engine.sampling import EvaluationSampler
-from lightning_modules.recommender.last_states import last_states
-from lightning_modules.recommender.network import SequenceEncoder
-from lightning_modules.recommender.ranking import candidate_ranks, ranks
+from datamodules.recommender.dataset import RankingDataset, personal_time_scale
+from datamodules.recommender.events import EventArrays
+from datamodules.recommender.sampled_candidates import sampled_candidates
+from engine.data.samplers import EvaluationSampler
+from lightning_modules.recommender.metrics import candidate_ranks, ranks
+from lightning_modules.recommender.networks.last_position import encode_last_position
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 Protocol = Literal["full", "sampled_100"]
 
 
 def one_by_one(num_users: int = 128, length: int = 200) -> Work:
-    """Each user on its own against 100 negatives."""
+    """Evaluate each user separately against 100 negatives."""
     events = movielens_like(num_users)
     cases = held_out_cases(events)
     model = PlainSASRec(_encoder(length, events.num_items)).eval()
@@ -34,7 +35,7 @@ def one_by_one(num_users: int = 128, length: int = 200) -> Work:
 
 
 def batched(protocol: Protocol, num_users: int = 512, batch_size: int = 256, length: int = 200) -> Work:
-    """Batches of users, against all items or against 100 candidates, whose drawing counts too."""
+    """Evaluate batches of users against all items, or against 100 candidates, whose sampling is included."""
     events = movielens_like(num_users)
     encoder = _encoder(length, events.num_items).eval()
 
@@ -49,13 +50,13 @@ def batched(protocol: Protocol, num_users: int = 512, batch_size: int = 256, len
 def evaluate_batches(
     encoder: SequenceEncoder, events: EventArrays, protocol: Protocol, batch_size: int, length: int
 ) -> list[int]:
-    """The rank of every user's last item, from the project's own parts."""
+    """Return the rank of every user's last item, computed with the project's own parts."""
     candidates = sampled_candidates(events, seed=1) if protocol == "sampled_100" else None
     examples = ranked_examples(events, length, candidates)
     result: list[int] = []
     for draw in EvaluationSampler(len(examples), batch_size):
         batch = examples[draw]
-        scores = encoder.scores(last_states(encoder, batch.history))
+        scores = encoder.scores(encode_last_position(encoder, batch.history))
         if protocol == "full":
             found = ranks(scores, batch.target, batch.seen)
         else:
@@ -64,15 +65,15 @@ def evaluate_batches(
     return result
 
 
-def ranked_examples(events: EventArrays, length: int, candidates: np.ndarray | None) -> RankingExamples:
-    """Every user's last event, after all that came before."""
+def ranked_examples(events: EventArrays, length: int, candidates: np.ndarray | None) -> RankingDataset:
+    """Return every user's last event, after all earlier events."""
     users, ends = np.arange(len(events.offsets) - 1), events.offsets[1:] - 1
     scale = personal_time_scale(events, ends - 1)
-    return RankingExamples(events, (users, ends), max_length=length, time_scale=scale, candidates=candidates)
+    return RankingDataset(events, (users, ends), max_length=length, time_scale=scale, candidates=candidates)
 
 
 def held_out_cases(events: EventArrays) -> list[Case]:
-    """The same as Python lists."""
+    """Return the same as Python lists."""
     users = np.split(events.items, events.offsets[1:-1])
     return [Case(items[:-1].tolist(), int(items[-1])) for items in users]
 

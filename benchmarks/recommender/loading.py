@@ -1,4 +1,4 @@
-"""Putting batches together: the project's vectorised rows against the per-row sampler."""
+"""Construction of batches: the project's vectorised rows beside the per-row sampler."""
 
 import numpy as np
 
@@ -6,16 +6,17 @@ from benchmarks.recommender.measure import Done, Work
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_row_sampler import PerRowSampler, User
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, TIME_SPAN, train_sequences
-from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.sequences import EventArrays, TrainSequences
-from engine.sampling import TrainSampler
-from lightning_modules.recommender.attention import time_intervals
+from datamodules.recommender.dataset import TrainDataset
+from datamodules.recommender.events import EventArrays
+from datamodules.recommender.length_buckets import LengthGroups
+from engine.data.samplers import TrainSampler
+from lightning_modules.recommender.networks.attention import time_intervals
 
 
 def per_row(
     with_times: bool, num_users: int = 1024, batch_size: int = 128, length: int = 200, batches: int = 1
 ) -> Work:
-    """Batches of inputs, targets, a negative each and (``with_times``) the intervals of all pairs, event by event."""
+    """Build batches of inputs, targets, negatives and (``with_times``) intervals of all pairs, event by event."""
     events = movielens_like(num_users)
     users = training_users(events, train_sequences(events, length))
     sampler = PerRowSampler(users, events.num_items, length, TIME_SPAN if with_times else None)
@@ -30,9 +31,9 @@ def per_row(
 
 
 def vectorised(with_times: bool, num_users: int = 1024, batch_size: int = 128, length: int = 200) -> Work:
-    """The same batches from the project's data set, in parts of similar length and an epoch at a time.
+    """Build the same batches with the project's data set, in parts of similar length, an epoch at a time.
 
-    Intervals as the model computes them.
+    Intervals are computed as the model computes them.
     """
     rows = LengthGroups(train_sequences(movielens_like(num_users), length, num_negatives=1), LENGTH_GROUPS)
     order = TrainSampler(len(rows), batch_size, seed=1)
@@ -47,8 +48,8 @@ def vectorised(with_times: bool, num_users: int = 1024, batch_size: int = 128, l
     return work
 
 
-def training_users(events: EventArrays, sequences: TrainSequences) -> list[User]:
-    """The training rows as Python lists."""
+def training_users(events: EventArrays, sequences: TrainDataset) -> list[User]:
+    """Return the training rows as Python lists."""
     parts = [slice(events.offsets[user], end) for user, end in zip(sequences.users, sequences.ends, strict=True)]
     scales = np.asarray(sequences.time_scale)[sequences.users].tolist()
     return [

@@ -1,8 +1,8 @@
-"""Two or more sides of a comparison, measured in turn, each in a process of its own with one thread.
+"""Measures two or more sides of a comparison in turns, each in its own process with a single thread.
 
-Sides take turns (peer, ours, peer, ours, ...), so that whatever else the machine does meets both alike, and the ratio
-is taken within a turn. A process of its own makes the peak memory that of one side alone. CPU seconds are what counts:
-they are nearly the same on a busy machine; wall seconds are not.
+Sides alternate (peer, ours, peer, ours, ...), so other load on the machine affects both, and ratios are computed
+within a turn. Separate processes make the peak memory that of a single side. Use CPU seconds: they are nearly the same
+on a busy machine; wall seconds are not.
 """
 
 import time
@@ -20,19 +20,19 @@ from benchmarks.side import SideProcess
 
 
 class Done(NamedTuple):
-    """What one call of a side's work did."""
+    """Result of a call of a side's work."""
 
     amount: float  # in the comparison's unit: steps, users, batches, ...
-    waited: float = 0.0  # seconds of it (by the wall clock) that training waited for data
+    waited: float = 0.0  # wall seconds that training waited for data
 
 
 Work = Callable[[], Done]
 Maker = Callable[[], Work]
-"""Prepares a side (not measured) and returns its work; called in the side's own process, so it must be picklable."""
+"""Prepares a side (not measured) and returns its work. It is called in the side's process, so it must be picklable."""
 
 
 class Turn(NamedTuple):
-    """One measured call: seconds for one unit of work."""
+    """Seconds per unit of a measured call."""
 
     cpu: float
     wall: float
@@ -40,15 +40,15 @@ class Turn(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One side after all its turns."""
+    """Measurements of a side."""
 
     turns: list[Turn]
-    memory: int  # bytes at the peak of the work, above what the process held before
-    prepared: int  # bytes of that: what was made for the work, above the libraries
+    memory: int  # peak bytes of the work, above what the process held before
+    prepared: int  # part of it that was allocated for the work, without libraries
 
 
 def take_turns(sides: dict[str, Maker], repeats: int) -> dict[str, Measured]:
-    """Measure all sides ``repeats`` times, in turn, after one call each to warm up."""
+    """Measure all sides ``repeats`` times in turns, after a warm-up call each."""
     with ExitStack() as stack:
         running = {name: stack.enter_context(Side(name, make)) for name, make in sides.items()}
         turns: dict[str, list[Turn]] = {name: [] for name in sides}
@@ -59,7 +59,7 @@ def take_turns(sides: dict[str, Maker], repeats: int) -> dict[str, Measured]:
 
 
 class Side(SideProcess):
-    """A process that does a side's work when asked."""
+    """Process that does a side's work on request."""
 
     def __init__(self, name: str, make: Maker) -> None:
         super().__init__(name, _serve, make, daemon=True)
@@ -71,10 +71,11 @@ class Side(SideProcess):
         self.process.join()
 
     def turn(self) -> Turn:
+        """Do the work once, and return its measurements."""
         return self._ask("turn")
 
     def memory(self) -> tuple[int, int]:
-        """See ``Measured``: that of the work, and what was prepared."""
+        """Return the memory of the work, and of what was prepared; see ``Measured``."""
         return self._ask("memory")
 
     def _ask(self, question: str) -> Turn | tuple[int, int]:

@@ -1,17 +1,17 @@
-"""Interactions of the size and shape of MovieLens-1M, made up on the spot: the data may not be passed on."""
+"""Generates interactions of the size and shape of MovieLens-1M, because its license does not allow redistribution."""
 
 import numpy as np
 
-from datamodules.recommender.sequences import EventArrays
+from datamodules.recommender.events import EventArrays
 
 _MEDIAN, _MEAN, _SHORTEST, _LONGEST = 96, 165, 18, 2277
-"""Events of a user of MovieLens-1M (items with five ratings or more)."""
+"""Mean number of events of a user of MovieLens-1M (items with five ratings or more)."""
 
 
 def movielens_like(num_users: int = 6040, num_items: int = 3416, seed: int = 0) -> EventArrays:
-    """Users with log-normal numbers of events, each of an item of its own, some seconds or months apart.
+    """Return users with log-normal numbers of events, each of a different item, seconds to months apart.
 
-    Items are uniform and say nothing of the next one: this is for speed, not for ranking figures.
+    Items are uniform and independent: the data are for measuring speed, not quality.
     """
     random = np.random.default_rng(seed)
     spread = np.sqrt(2 * np.log(_MEAN / _MEDIAN))

@@ -1,9 +1,9 @@
 """Peer: time-interval attention with a vector for every pair of events, [B, L, L, C], for keys and for values.
 
 Written from the description of the method (Li, Wang and McAuley, "Time Interval Aware Self-Attention for Sequential
-Recommendation", WSDM 2020, section 3), which the public codes follow to the letter (JiachengLi1995/TiSASRec,
+Recommendation", WSDM 2020, section 3), which the public codes implement directly (JiachengLi1995/TiSASRec,
 pmixer/TiSASRec.pytorch): look up both interval tables for all pairs, drop out elements of the result, multiply.
-Where there was a choice the peer got the cheaper one: heads are views here, and not copies as in those codes.
+The peer gets the cheaper variant where there are several: heads are views here, and copies in those codes.
 """
 
 import math
@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
-from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables, time_intervals
-from lightning_modules.recommender.network import SequenceEncoder
+from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
 class NaiveTimeContext(NamedTuple):
@@ -26,16 +27,19 @@ class NaiveTimeContext(NamedTuple):
 
 
 class NaiveTimeTables(nn.Module):
-    """Shares the weights of TimeTables."""
+    """Tables with the weights of TimeTables."""
 
     def __init__(self, tables: TimeTables) -> None:
         super().__init__()
         self.position_keys, self.position_values = tables.position_keys, tables.position_values
         self.interval_keys, self.interval_values = tables.interval_keys, tables.interval_values
-        self.time_span, self.dropout = tables.time_span, nn.Dropout(tables.dropout.p)
+        self.intervals, self.dropout = tables.intervals, nn.Dropout(tables.dropout.p)
 
-    def forward(self, places: Tensor, times: Tensor, time_scale: Tensor) -> NaiveTimeContext:
-        intervals = time_intervals(times, time_scale, self.time_span)
+    @override
+    def forward(
+        self, places: Tensor, times: Tensor, time_scale: Tensor, query_times: Tensor | None = None
+    ) -> NaiveTimeContext:
+        intervals = self.intervals(times, time_scale, query_times)
         return NaiveTimeContext(
             self.dropout(self.position_keys(places)),
             self.dropout(self.position_values(places)),
@@ -45,7 +49,7 @@ class NaiveTimeTables(nn.Module):
 
 
 class NaiveTimeAttention(nn.Module):
-    """Shares the weights of TimeIntervalAttention; without dropout the outputs are the same."""
+    """Attention with the weights of TimeIntervalAttention; without dropout the outputs are equal."""
 
     def __init__(self, attention: TimeIntervalAttention) -> None:
         super().__init__()
@@ -53,7 +57,7 @@ class NaiveTimeAttention(nn.Module):
         self.num_heads, self.dropout = attention.num_heads, nn.Dropout(attention.dropout)
 
     def forward(self, x: Tensor, context: NaiveTimeContext) -> Tensor:
-        """[B, L, C] -> [B, L, C]."""
+        """Map [B, L, C] to [B, L, C]."""
         parts = (*self.projection(x).chunk(3, -1), *context)
         query, key, value, place_key, place_value, near_key, near_value = (self._split(part) for part in parts)
         scores = query @ key.mT + query @ place_key.mT + (near_key @ query.unsqueeze(-1)).squeeze(-1)
@@ -64,12 +68,12 @@ class NaiveTimeAttention(nn.Module):
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _split(self, part: Tensor) -> Tensor:
-        """[B, ..., C] -> [B, H, ..., D]."""
+        """Reshape [B, ..., C] to [B, H, ..., D]."""
         return part.unflatten(-1, (self.num_heads, -1)).movedim(-2, 1)
 
 
 def with_naive_attention(encoder: SequenceEncoder) -> SequenceEncoder:
-    """The same TiSASRec with the naive form in all its blocks; changes the encoder itself."""
+    """Replace the attention of all blocks of a TiSASRec by the naive form, in place."""
     assert encoder.time_tables is not None, "an encoder without times"
     encoder.time_tables = NaiveTimeTables(encoder.time_tables)
     for block in encoder.blocks:

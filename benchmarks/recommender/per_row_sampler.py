@@ -1,9 +1,9 @@
-"""Peer: batches put together event by event in Python, as the samplers of the public codes do.
+"""Peer: batches built event by event in Python, as in the samplers of the public codes.
 
-The rows of kang205/SASRec, pmixer/SASRec.pytorch and their descendants: a walk back through the history that fills
-inputs, targets and one negative each, the negative drawn until it is new to the user. With times, the interval of every
-pair of events goes in an L x L matrix by two nested loops (the public codes of TiSASRec do this for all users at the
-start and keep the result; some descendants do it for each batch).
+The rows are those of kang205/SASRec, pmixer/SASRec.pytorch and their descendants: a loop from the end of the history
+fills inputs, targets and a negative each; negatives are redrawn until the user has no event with them. With times, two
+nested loops write the interval of every pair of events into an L x L matrix (the public codes of TiSASRec do this for
+all users at the start and keep the result; some descendants do it for each batch).
 """
 
 from random import Random
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class Row(NamedTuple):
-    """One user, padded with 0 on the left."""
+    """A user, padded with 0 on the left."""
 
     items: NDArray[np.int64]  # [L]
     targets: NDArray[np.int64]  # [L]
@@ -31,12 +31,12 @@ class User(NamedTuple):
 
 
 class PerRowSampler:
-    """Rows of L events at most.
+    """Builds rows of at most L events.
 
     Args:
         length: L.
-        time_span: longest interval told apart, or None for rows without intervals.
-        negatives: False draws none: they stay 0.
+        time_span: intervals are clipped to this, or None for rows without intervals.
+        negatives: with False negatives stay 0.
     """
 
     def __init__(
@@ -52,12 +52,13 @@ class PerRowSampler:
         self.random, self.negatives = Random(seed), negatives
 
     def batch(self, rows: list[int]) -> Row:
-        """The rows' users as arrays [B, L], intervals [B, L, L]."""
+        """Return the rows' users as arrays [B, L], intervals [B, L, L]."""
         items, targets, negatives, intervals = zip(*(self.row(self.users[row]) for row in rows), strict=True)
         stacked = None if self.time_span is None else np.stack(intervals)
         return Row(np.stack(items), np.stack(targets), np.stack(negatives), stacked)
 
     def row(self, user: User) -> Row:
+        """Return a user as arrays [L], intervals [L, L]."""
         items, targets, negatives = (np.zeros(self.length, np.int64) for _ in range(3))
         times = np.zeros(self.length, np.int64)
         known = set(user.items)

@@ -1,7 +1,8 @@
-"""Peer: evaluation one user at a time, as the public codes do (kang205/SASRec, pmixer/SASRec.pytorch).
+"""Peer: evaluation of a user at a time, as in the public codes (kang205/SASRec, pmixer/SASRec.pytorch).
 
-For each user Python fills the padded history, draws 100 negatives that the user does not know, asks the model for 101
-scores and sorts them. The public codes do this with gradients on; here they are off, which is in the peer's favour.
+For each user Python fills the padded history, draws 100 negatives that the user has no event with, asks the model for
+101 scores and sorts them. The public codes do this with gradients enabled; here they are disabled, which favours the
+peer.
 """
 
 from random import Random
@@ -23,7 +24,7 @@ class Case(NamedTuple):
 def evaluate_each(
     model: PlainSASRec, cases: list[Case], num_items: int, length: int, random: Random
 ) -> list[tuple[int, list[int]]]:
-    """(rank of the target from 1, its 100 competitors) of each case."""
+    """Return (rank of the target from 1, its 100 competitors) of each case."""
     return [_evaluate(model, case, num_items, length, random) for case in cases]
 
 

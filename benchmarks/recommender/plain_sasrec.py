@@ -1,12 +1,12 @@
-"""Peer: SASRec as it is usually written in PyTorch.
+"""Peer: SASRec as it is usually implemented in PyTorch.
 
-Histories are padded on the left to the longest that the model allows, whatever the batch holds; attention is torch's
-MultiheadAttention under a boolean mask; the loss makes the logits of all positions, real or padded. So do, up to the
-loss, pmixer/SASRec.pytorch and its many descendants (Kang and McAuley, ICDM 2018, is the model); cross-entropy over
-all items as in Klenitskiy and Vasilev, RecSys 2023.
+Histories are padded on the left to the model's largest length, whatever the batch contains. Attention is torch's
+MultiheadAttention with a boolean mask. The loss computes the logits of all positions, including padding. Up to the
+loss, pmixer/SASRec.pytorch and its many descendants do the same (the model is Kang and McAuley, ICDM 2018);
+cross-entropy over all items is as in Klenitskiy and Vasilev, RecSys 2023.
 
-Its mask hides the padding, too, as equal losses need, and so has a part for each row and head; the public codes' is
-causal alone, [L, L], and makes this peer's step about a tenth cheaper: ratios to it are so much too high.
+The mask also hides padding, which equal losses require, so it has a part for each row and head. The public codes' mask
+is only causal, [L, L], which would make this peer's step about a tenth cheaper: ratios to it are too large by as much.
 """
 
 import math
@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lightning_modules.recommender.network import Block, SequenceEncoder
+from lightning_modules.recommender.networks.blocks import Block
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
 class PlainSASRec(nn.Module):
-    """Shares the weights of an encoder with standard attention, plain residuals and ``norm: pre``.
+    """SASRec with the weights of an encoder with standard attention, plain residuals and ``norm: pre``.
 
-    Without dropout the states of the real positions are the same.
+    Without dropout the states of the positions with events are equal.
     """
 
     def __init__(self, encoder: SequenceEncoder) -> None:
@@ -32,24 +33,24 @@ class PlainSASRec(nn.Module):
         self.blocks = nn.ModuleList(PlainBlock(block) for block in encoder.blocks)
 
     def forward(self, items: Tensor) -> Tensor:
-        """items [B, L], padded with 0 on the left -> states [B, L, C]."""
+        """Map items [B, L], padded with 0 on the left, to states [B, L, C]."""
         length = items.shape[1]
         places = torch.arange(length, device=items.device)
         x = self.dropout(self.items(items) * math.sqrt(self.items.embedding_dim) + self.positions(places))
         hidden = (places > places.unsqueeze(1)) | (items == 0).unsqueeze(1)  # [B, queries, keys]
-        # A padded position sees itself: a row without any key would be NaN.
+        # A padded position attends to itself: a row without any key would be NaN.
         hidden &= places != places.unsqueeze(1)
         for block in self.blocks:
             x = block(x, hidden)
         return self.norm(x)
 
     def loss(self, items: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy over all items; items and targets [B, L], 0 where padded."""
+        """Return the mean cross-entropy over all items; items and targets [B, L], 0 for padding."""
         logits = self(items) @ self.items.weight[1:].T
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten() - 1, ignore_index=-1)
 
     def binary_loss(self, items: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
-        """Mean over the real positions of the paper's loss, equation 11, of a negative each; all [B, L]."""
+        """Return the mean of the paper's loss, equation 11, over events, with a negative each; all [B, L]."""
         states, real = self(items), targets > 0
         positive, negative = ((states * self.items(chosen)).sum(-1)[real] for chosen in (targets, negatives))
         apart = F.binary_cross_entropy_with_logits
@@ -57,7 +58,7 @@ class PlainSASRec(nn.Module):
 
 
 class PlainBlock(nn.Module):
-    """Shares the weights of a Block."""
+    """Block with the weights of a Block."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class PlainBlock(nn.Module):
         self.dropout = nn.Dropout(block.attention.dropout.p)
 
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """x [B, L, C], hidden [B, L, L] true where a query must not look -> [B, L, C]."""
+        """Map X [B, L, C] to [B, L, C]; hidden [B, L, L] is true where a query must not attend."""
         normed = self.attention_norm(x)
         mask = hidden.repeat_interleave(self.attention.num_heads, 0)
         x = x + self.dropout(self.attention(normed, normed, normed, attn_mask=mask)[0])

@@ -1,4 +1,4 @@
-"""What was measured, as a table for people; `summary` is also what goes into the JSON."""
+"""Formats measurements as a table; `summary` is also written as JSON."""
 
 from statistics import median
 from typing import Any
@@ -11,14 +11,14 @@ from benchmarks.recommender.measure import Measured
 from benchmarks.surroundings import number, spread
 
 _SMALLEST = 4 << 20
-"""Bytes; memory below is the noise of the allocator: no ratio is made of it, and none is made larger by it."""
+"""Bytes. Smaller values are noise of the allocator: they have no ratio and are raised to this value in others."""
 
 Result = dict[str, Any]
-"""A comparison's figures, ready for JSON; see ``summary``."""
+"""Measurements of a comparison, ready for JSON; see ``summary``."""
 
 
 def summary(comparison: Comparison, measured: dict[str, Measured]) -> Result:
-    """All turns of all sides, seconds for one unit; ``times_less`` is the first side's figure by this side's."""
+    """Return all turns of all sides in seconds per unit; ``times_less`` is the first side's value over this side's."""
     first = next(iter(measured.values()))
     sides = [_side(name, side, first if side is not first else None) for name, side in measured.items()]
     result = {"name": comparison.name, "title": comparison.title, "unit": comparison.unit, "sides": sides}
@@ -27,7 +27,7 @@ def summary(comparison: Comparison, measured: dict[str, Measured]) -> Result:
 
 
 def table(results: list[Result], around: dict[str, Any]) -> Table:
-    """Medians with the smallest and the largest turn."""
+    """Return a table of medians with minimum and maximum."""
     caption = (
         f"Median (smallest to largest) of {around['repeats']} turns. Memory: peak above what the process held before. "
         f"'x': how many times less than the line that it is compared with.\n{around['processor']}, {around['cores']} "
@@ -84,7 +84,7 @@ def _goals(goals: dict[str, float], side: Result) -> list[Result]:
 def _add_side(sheet: Table, side: Result) -> None:
     rates = [1 / seconds for seconds in side["cpu"]]
     milliseconds = ([1000 * seconds for seconds in side[clock]] for clock in ("cpu", "wall"))
-    cpu, wall = (spread(figures) for figures in milliseconds)
+    cpu, wall = (spread(values) for values in milliseconds)
     sheet.add_row(f"  {side['name']}", cpu, number(median(rates)), wall, f"{side['memory'] / 2**20:,.0f} MiB")
     if "times_less" in side:
         less = side["times_less"]

@@ -1,9 +1,9 @@
-"""How much time the real training of SASRec on MovieLens-1M takes until validation NDCG@10 is what was asked for.
+"""Time that the real training of SASRec on MovieLens-1M takes to reach a validation NDCG@10.
 
-`train.py fit` runs in a process group of its own with one thread; its metrics.jsonl is followed from outside. What can
-be watched is validation: the run ends at the first one that reaches the target, and `train.py test` says what that
-checkpoint is worth on the test items. The figures hold everything from the start of the process on: imports, conversion
-of the files, baselines, validations and checkpoints.
+`train.py fit` runs in its own process group with a single thread, and its metrics.jsonl is read from outside. The run
+is stopped at the first validation that reaches the target, and `train.py test` evaluates its checkpoint on the test
+items. The measurements include everything since the start of the process: imports, conversion of the files, baselines,
+validations and checkpoints.
 """
 
 import json
@@ -30,38 +30,39 @@ _ENDING = 600  # seconds
 
 
 class Validation(NamedTuple):
-    """One validation, and what the run has taken until it was written."""
+    """A validation, and the cost of the run until it was written."""
 
     epoch: int
     step: int
     value: float
     cpu: float  # seconds, of the run's processes
     wall: float  # seconds
-    memory: int  # bytes of the run's processes together, the most of all looks until then
+    memory: int  # peak bytes of all the run's processes together, as sampled until then
 
 
 class Missed(RuntimeError):
     """The run has ended without reaching the target."""
 
 
-def figures(root: Path, target: float, config: Path = CONFIG, options: Sequence[str] = ()) -> dict[str, Any]:
-    """Trains until the target, then tests; nothing of it is left behind.
+def measure(root: Path, target: float, config: Path = CONFIG, options: Sequence[str] = ()) -> dict[str, Any]:
+    """Train until the target, then test; remove all files.
 
     Args:
         root: folder with the files of MovieLens-1M.
-        target: of the validation metric.
-        config, options: of `train.py fit`, and of `train.py test`.
+        target: target of the validation metric.
+        config: config of `train.py fit` and `train.py test`.
+        options: further options of both commands.
 
     Raises:
-        Missed: the training has ended before; with what it reached.
-        RuntimeError: a command has failed; with what it said.
+        Missed: the training has ended before it; with the best value.
+        RuntimeError: a command has failed; with its output.
     """
     given = ["--config", str(config), "--data.init_args.root", str(root.absolute()), *options]
     with TemporaryDirectory(prefix="time-to-quality-") as folder:
         run = "--run_name", "run"
         with _started("fit", [*given, *run], Path(folder)) as process:
             course = _until(process, Path(folder), target)
-            # As a scheduler stops a run: what the validation was best with is in best.ckpt, or is just being written.
+            # Stopped as a scheduler stops a run: best.ckpt of the validation exists or is being written.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             process.wait(_ENDING)
@@ -79,7 +80,7 @@ def figures(root: Path, target: float, config: Path = CONFIG, options: Sequence[
 
 
 def table(found: dict[str, Any]) -> Group:
-    """A line a validation; the last one has reached the target."""
+    """Return a table with a row per validation; the last has reached the target."""
     title = f"{found['config']}: time to {METRIC} {found['target']:g} on MovieLens-1M, from the start of train.py fit"
     sheet = Table(box=box.SIMPLE_HEAD)
     for heading in ("epoch", "optimizer steps", METRIC, "CPU s", "wall s", "memory at most"):
@@ -89,13 +90,13 @@ def table(found: dict[str, Any]) -> Group:
             str(line["epoch"]), f"{line['step']:,}", f"{line['value']:.4f}", f"{line['cpu']:,.0f}",
             f"{line['wall']:,.0f}", f"{line['memory'] / 2**20:,.0f} MiB",
         )  # fmt: skip
-    figures = ", ".join(f"{name.removeprefix('test/')} {value:.4f}" for name, value in found["test"].items())
-    return Group(title, sheet, f"train.py test of that checkpoint: {figures}")
+    metrics = ", ".join(f"{name.removeprefix('test/')} {value:.4f}" for name, value in found["test"].items())
+    return Group(title, sheet, f"train.py test of that checkpoint: {metrics}")
 
 
 @contextmanager
 def _started(command: str, arguments: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`train.py COMMAND` in a process group of its own, of which nothing is left afterwards; what it says is kept."""
+    """Start `train.py COMMAND` in its own process group, which is killed afterwards; its output is kept."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
     with (folder / "said").open("wb") as said:
         process = subprocess.Popen(
@@ -111,7 +112,7 @@ def _started(command: str, arguments: list[str], folder: Path) -> Iterator[subpr
 
 
 def _until(process: subprocess.Popen[bytes], folder: Path, target: float) -> list[Validation]:
-    """Every validation up to the first that reaches the target."""
+    """Yield every validation up to the first that reaches the target."""
     run, begin, memory, course = psutil.Process(process.pid), time.perf_counter(), 0, list[Validation]()
     while True:
         ended = process.poll() is not None
@@ -130,11 +131,11 @@ def _until(process: subprocess.Popen[bytes], folder: Path, target: float) -> lis
 
 
 def _spent(run: psutil.Process) -> tuple[float, int]:
-    """CPU seconds and bytes of a process and all that it has started."""
+    """Return CPU seconds and bytes of a process and its descendants."""
     cpu, memory = 0.0, 0
     with suppress(psutil.NoSuchProcess):
         times = run.cpu_times()
-        cpu += times.children_user + times.children_system  # of those that have ended
+        cpu += times.children_user + times.children_system  # of ended processes
         for process in (run, *run.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
@@ -144,7 +145,7 @@ def _spent(run: psutil.Process) -> tuple[float, int]:
 
 
 def _records(folder: Path) -> Iterator[dict[str, Any]]:
-    """Of the run's metrics.jsonl, those that are written to their end."""
+    """Return the complete lines of the run's metrics.jsonl."""
     path = folder / "runs/run/metrics.jsonl"
     for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
         if line.endswith("\n"):

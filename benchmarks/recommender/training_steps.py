@@ -1,6 +1,6 @@
-"""The training steps that are compared: time-interval attention, TiSASRec, SASRec; and how long they wait for data.
+"""Training steps to compare: time-interval attention, TiSASRec, SASRec; and how long they wait for data.
 
-Every maker returns work for ``measure``: all that is made before the work function is not measured.
+Every maker returns work for ``measure``; what it creates before is not measured.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +16,17 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables, with_naive_attention
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
-from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.sequences import EventArrays, TrainSequences, personal_time_scale
-from engine.loading import MeasuredLoader, Pending
-from engine.sampling import Draw, TrainSampler
-from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables
-from lightning_modules.recommender.losses import LossName
+from datamodules.recommender.dataset import TrainDataset, personal_time_scale
+from datamodules.recommender.events import EventArrays
+from datamodules.recommender.length_buckets import LengthGroups
+from engine.data.dataloader import PendingSampler, TimedDataLoader
+from engine.data.samplers import MicroBatchRequest, TrainSampler
+from engine.optim.optimizers import build_optimizer
+from lightning_modules.recommender.item_rows import ItemOptimizer, item_tables
+from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.module import SequentialRecommender
-from lightning_modules.recommender.network import Attention, SequenceEncoder
+from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.sequence_encoder import Attention, SequenceEncoder
 
 HIDDEN_SIZE, TIME_SPAN, LENGTH_GROUPS = 64, 256, 8
 
@@ -32,7 +35,7 @@ Batch = TypeVar("Batch")
 
 
 def attention_alone(form: Form, length: int, batch_size: int = 32, dropout: float = 0.2, passes: int = 1) -> Work:
-    """Forward and backward through the looked-up tables and one layer of time-interval attention."""
+    """Measure forward and backward through the looked-up tables and a layer of time-interval attention."""
     torch.manual_seed(1)
     history = full_batch(length, batch_size).history
     tables: nn.Module = TimeTables(length, TIME_SPAN, HIDDEN_SIZE, 1, dropout)
@@ -56,9 +59,9 @@ def attention_alone(form: Form, length: int, batch_size: int = 32, dropout: floa
 
 
 def tisasrec_step(form: Form, length: int, batch_size: int = 32, dropout: float = 0.2, steps: int = 1) -> Work:
-    """Whole training steps of TiSASRec on rows of ``length`` events; the forms differ in their attention alone.
+    """Measure complete training steps of TiSASRec on rows of ``length`` events; the forms differ in attention only.
 
-    With rows all of one length there is no padding to save, and the batch is computed in one part.
+    All rows have the same length, so there is no padding to avoid, and the batch is computed in a single part.
     """
     batch = (full_batch(length, batch_size),)
     encoder = _encoder("time_interval", length, dropout)
@@ -83,13 +86,18 @@ def sasrec_step(
     batches: int = 8,
     bf16: bool = False,
 ) -> Work:
-    """Training steps of SASRec on sequences as long as those of ML-1M; the amount is the number of sequences.
+    """Measure training steps of SASRec on sequences as long as those of ML-1M; the amount is the number of sequences.
 
-    Both draw the same batches; ours computes each in parts of similar length. The plain one's steps all cost the same,
-    so a few will do.
+    Both sides have the same batches; ours computes each in parts of similar length. All steps of the plain side cost
+    the same, so a few suffice.
 
     Args:
-        bf16: forward and loss under autocast, as `trainer.precision: bf16-mixed` does it.
+        form: side to measure.
+        num_users: sequences from which the batches are sampled.
+        batch_size: sequences per step.
+        length: length of the longest sequence.
+        batches: steps per turn.
+        bf16: forward and loss under autocast, as with `trainer.precision: bf16-mixed`.
     """
     sequences = train_sequences(movielens_like(num_users), length)
     draws = list(islice(TrainSampler(len(sequences), batch_size, seed=1), batches))
@@ -114,10 +122,10 @@ def sasrec_step(
 def step_with_loader(
     attention: Attention, num_users: int = 512, batch_size: int = 128, length: int = 200, dropout: float = 0.2
 ) -> Work:
-    """An epoch of training with the project's own loader in the same process, waiting measured."""
+    """Measure an epoch of training with the project's own loader in the same process, and the time that it waits."""
     sequences = train_sequences(movielens_like(num_users), length)
     order = TrainSampler(len(sequences), batch_size, seed=1)
-    loader = MeasuredLoader(LengthGroups(sequences, LENGTH_GROUPS), sampler=Pending(order), batch_size=None)
+    loader = TimedDataLoader(LengthGroups(sequences, LENGTH_GROUPS), sampler=PendingSampler(order), batch_size=None)
     module = ModuleAlone(_encoder(attention, length, dropout))
     step = optimizer_step(module, module.mean_loss)
 
@@ -132,23 +140,26 @@ def step_with_loader(
 
 
 class ModuleAlone(SequentialRecommender):
-    """The project's module around a given encoder, without a trainer: its own `training_loss` is what is measured."""
+    """The project's module around a given encoder, without a trainer; its own `training_loss` is measured."""
 
-    def __init__(self, encoder: SequenceEncoder, loss: LossName = "cross_entropy") -> None:
-        super().__init__(loss=loss)
+    def __init__(
+        self, encoder: SequenceEncoder, loss: LossName = "cross_entropy", item_optimizer: ItemOptimizer = "dense"
+    ) -> None:
+        super().__init__(loss=loss, item_optimizer=item_optimizer)
         self.encoder = encoder
+        self.row_tables = item_tables(encoder, item_optimizer, learning_rate=None)
 
     def mean_loss(self, parts: Sequence[TrainBatch]) -> Tensor:
-        """Over all items, or over the negatives of the batch."""
+        """Return the mean over all items, or over the negatives of the batch."""
         total, count = self.training_loss(parts)
         return total / count
 
-    def log(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """Nothing: without a trainer there is no log."""
+    def log(self, *arguments: Any, **options: Any) -> None:
+        """Do nothing: without a trainer there is no log."""
 
 
 def optimizer_step(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Callable[[Batch], float]:
-    """A function that trains on a batch (forward, backward, AdamW) and returns its loss."""
+    """Return a function that trains on a batch (forward, backward, AdamW) and returns its loss."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
 
@@ -162,21 +173,40 @@ def optimizer_step(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Callabl
     return step
 
 
-def train_sequences(events: EventArrays, length: int, **options: bool | int) -> TrainSequences:
-    """The training rows of leave-one-out: all but the last two events of each user."""
+def row_optimizer_step(module: ModuleAlone, loss: Callable[[Batch], Tensor]) -> Callable[[Batch], float]:
+    """Return a function as `optimizer_step`; the module's item vectors are trained by rows."""
+    module.train()
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    groups = [{"params": trained}, *(table.optimizer_group(weight_decay=0.01) for table in module.row_tables)]
+    optimizer = build_optimizer("adamw", groups, 1e-3, (0.9, 0.98), tables=module.row_tables)
+
+    def step(batch: Batch) -> float:
+        value = loss(batch)
+        optimizer.zero_grad()
+        value.backward()
+        for table in module.row_tables:
+            table.collect_gradients()
+        optimizer.step()
+        return value.item()
+
+    return step
+
+
+def train_sequences(events: EventArrays, length: int, **options: bool | int) -> TrainDataset:
+    """Return the training rows of leave-one-out: all but the last two events of each user."""
     users, ends = np.arange(len(events.offsets) - 1), events.offsets[1:] - 2
     scale = personal_time_scale(events, ends)
-    return TrainSequences(events, (users, ends), max_length=length, time_scale=scale, seed=1, **options)
+    return TrainDataset(events, (users, ends), max_length=length, time_scale=scale, seed=1, **options)
 
 
 def full_batch(length: int, batch_size: int) -> TrainBatch:
-    """Rows without padding: what the longest batches of an epoch look like."""
+    """Return rows without padding, like the longest batches of an epoch."""
     sequences = train_sequences(movielens_like(), length)
-    return sequences[Draw(0, np.flatnonzero(sequences.lengths == length)[:batch_size])]
+    return sequences[MicroBatchRequest(0, np.flatnonzero(sequences.lengths == length)[:batch_size])]
 
 
 def left_padded(batch: TrainBatch, length: int) -> tuple[Tensor, Tensor]:
-    """Items and targets [B, length], padded on the left."""
+    """Return items and targets [B, length], padded on the left."""
     columns = torch.arange(length) - (length - batch.history.lengths.unsqueeze(1))
     real, columns = columns >= 0, columns.clamp_min(0)
     return batch.history.items.gather(1, columns) * real, batch.targets.gather(1, columns) * real

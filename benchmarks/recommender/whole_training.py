@@ -1,8 +1,8 @@
-"""Training of SASRec with its loader: rows made one by one in Python and a plain step, against the project's own.
+"""Training of SASRec with its loader: rows built one at a time in Python and a plain step, beside the project's own.
 
-The peer is what the public codes are (kang205/SASRec, pmixer/SASRec.pytorch and their descendants): see
-``per_row_sampler`` and ``plain_sasrec``. Both sides make their batches in the process that trains on them, so all that
-a sequence costs is in the CPU time.
+The peer does what the public codes do (kang205/SASRec, pmixer/SASRec.pytorch and their descendants): see
+``per_row_sampler`` and ``plain_sasrec``. Both sides build their batches in the process that trains on them, so the CPU
+time includes the complete cost of a sequence.
 """
 
 from collections.abc import Callable
@@ -17,25 +17,29 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_row_sampler import PerRowSampler
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, ModuleAlone, optimizer_step, train_sequences
-from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.sequences import TrainSequences
-from engine.sampling import Draw, TrainSampler
-from lightning_modules.recommender.network import SequenceEncoder
+from datamodules.recommender.dataset import TrainDataset
+from datamodules.recommender.length_buckets import LengthGroups
+from engine.data.samplers import MicroBatchRequest, TrainSampler
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 Form = Literal["plain", "ours"]
 Loss = Literal["cross_entropy", "bce"]
-Step = Callable[[Draw], int]
-"""Makes a batch, trains on it and returns how many sequences it has."""
+Step = Callable[[MicroBatchRequest], int]
+"""Builds a batch, trains on it and returns the number of its sequences."""
 
 
 def whole_training(
     form: Form, loss: Loss, num_users: int = 1024, batch_size: int = 128, length: int = 200, batches: int = 8
 ) -> Work:
-    """The first batches of an epoch, from the order of the rows to the optimizer step; counts sequences.
+    """Measure the first batches of an epoch, from the order of the rows to the optimizer step; counts sequences.
 
     Args:
-        loss: over all items, or of one negative for each position, which both sides then draw.
-        batches: the plain one's cost all the same, so a few will do.
+        form: side to measure.
+        loss: over all items, or with one negative per position, which both sides then sample.
+        num_users: sequences of an epoch.
+        batch_size: sequences per step.
+        length: length of the longest sequence.
+        batches: all steps of the plain side cost the same, so a few suffice.
     """
     sequences = train_sequences(movielens_like(num_users), length, num_negatives=int(loss == "bce"))
     torch.manual_seed(1)
@@ -49,25 +53,25 @@ def whole_training(
     return work
 
 
-def _ours(sequences: TrainSequences, encoder: SequenceEncoder, loss: Loss) -> Step:
+def _ours(sequences: TrainDataset, encoder: SequenceEncoder, loss: Loss) -> Step:
     rows, module = LengthGroups(sequences, LENGTH_GROUPS), ModuleAlone(encoder, loss)
     train = optimizer_step(module, module.mean_loss)
 
-    def step(draw: Draw) -> int:
+    def step(draw: MicroBatchRequest) -> int:
         train(rows[draw])
         return len(draw.indices)
 
     return step
 
 
-def _plain(sequences: TrainSequences, encoder: SequenceEncoder, loss: Loss) -> Step:
+def _plain(sequences: TrainDataset, encoder: SequenceEncoder, loss: Loss) -> Step:
     users = training_users(sequences.events, sequences)
     sampler = PerRowSampler(users, sequences.events.num_items, sequences.max_length, None, negatives=loss == "bce")
     model = PlainSASRec(encoder)
     value = model.loss if loss == "cross_entropy" else model.binary_loss
     train = optimizer_step(model, lambda tensors: value(*tensors))
 
-    def step(draw: Draw) -> int:
+    def step(draw: MicroBatchRequest) -> int:
         rows = sampler.batch(draw.indices.tolist())
         arrays = (rows.items, rows.targets) + ((rows.negatives,) if loss == "bce" else ())
         train(tuple(torch.from_numpy(array) for array in arrays))

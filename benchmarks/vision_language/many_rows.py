@@ -1,4 +1,4 @@
-"""Large Parquet files of chats about small pictures, written fast."""
+"""Writes large Parquet files of chats about small images quickly."""
 
 import io
 from pathlib import Path
@@ -15,17 +15,17 @@ _EDGE = 16  # pixels
 
 
 def write_many_rows(path: Path, rows: int, group_rows: int) -> Path:
-    """A file in minimind-v's form, of which every row says its number; about 1 kB a row.
+    """Write a file in minimind-v's format, in which every row contains its index; about 1 kB per row.
 
     Args:
         path: the file.
-        rows: of the file.
-        group_rows: of a row group.
+        rows: number of rows.
+        group_rows: rows per row group.
     """
     random = np.random.default_rng(0)
     images = pyarrow.array([_noise(random) for _ in range(min(_DISTINCT, rows))], pyarrow.binary())
     schema = pyarrow.schema([("conversations", pyarrow.string()), ("image_bytes", pyarrow.binary())])
-    # Without a dictionary: else the few pictures would be in the file once, as those of a real one cannot be.
+    # Without a dictionary, which would store the few different images once; real files have different images.
     with pyarrow.parquet.ParquetWriter(path, schema, use_dictionary=False) as writer:
         waiting: list[pyarrow.Table] = []
         for start in range(0, rows, _AT_ONCE):

@@ -1,25 +1,26 @@
-"""Chats of very different lengths, as instruction data for vision-language models mix them."""
+"""Chats of very different lengths, like mixtures of instruction data for vision-language models."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from datamodules.multimodal.batch import ImageLayout, Images
-from datamodules.multimodal.chat import Message
-from datamodules.multimodal.chat_sets import ChatItem
-from datamodules.multimodal.images import Views, collate_views
-from datamodules.multimodal.tokenizer import ChatTokenizer
-from datamodules.vision_language.datamodule import ImageQuestions
-from engine.randomness import hash_integers, hash_uniform
+from datamodules.multimodal.chat_dataset import ChatItem
+from datamodules.multimodal.images.tiling import Views, collate_views
+from datamodules.multimodal.text.chat_encoder import Message
+from datamodules.multimodal.text.tokenizer import ChatTokenizer
+from datamodules.vision_language.datamodule import VisionLanguageDataModule
+from engine.determinism.stateless_rng import hash_integers, hash_uniform
 
 _SAMPLES = 1_000_000
 _WORDS = [a + b + c for a in "bdfklmnprst" for b in "aeiou" for c in ("n", "r", "s", "t")]
 
 
 class Sort(NamedTuple):
-    """A sort of samples; words are drawn between the smallest and the largest number."""
+    """A kind of sample; the number of words is uniform between the minimum and the maximum."""
 
     share: float
     images: tuple[int, int]
@@ -28,7 +29,7 @@ class Sort(NamedTuple):
 
 
 SORTS = (
-    Sort(0.30, (0, 0), (8, 40), (4, 60)),  # text alone
+    Sort(0.30, (0, 0), (8, 40), (4, 60)),  # text only
     Sort(0.30, (1, 1), (6, 16), (8, 30)),  # captions and short answers
     Sort(0.25, (1, 1), (10, 30), (80, 260)),  # descriptions
     Sort(0.15, (2, 4), (10, 40), (10, 60)),  # several images
@@ -36,7 +37,7 @@ SORTS = (
 
 
 class MixtureSamples:
-    """A source of made-up words and of noise for images: neither is what takes time in training."""
+    """A source of random words and noise images, whose content does not affect the training time."""
 
     def __init__(self, layout: ImageLayout) -> None:
         self.layout = layout
@@ -47,9 +48,11 @@ class MixtureSamples:
         return _SAMPLES
 
     def name(self, index: int, epoch: int = 0) -> str:
+        """Return the sample's name in messages."""
         return str(index)
 
     def item(self, epoch: int, index: int) -> ChatItem:
+        """Return the sample, which is a function of its index in every epoch."""
         drawn = hash_uniform(index, 0)
         sort = SORTS[int(np.searchsorted(np.cumsum([sort.share for sort in SORTS]), drawn, side="right"))]
         images, question, answer = (
@@ -62,14 +65,15 @@ class MixtureSamples:
         return ChatItem(messages, (self.layout.view_tokens,) * images, views)
 
     def collate(self, items: Sequence[Views]) -> Images:
+        """Collate the views of several samples."""
         return collate_views(items, self.layout)
 
 
-class Mixture(ImageQuestions):
-    """The mixture to train on.
+class Mixture(VisionLanguageDataModule):
+    """DataModule of the mixture.
 
     Args:
-        vocabulary: tokens that the language model is to have; None for as many as there are.
+        vocabulary: number of tokens of the language model; None for the tokenizer's.
         batches: see MultimodalDataModule and LockstepDataModule.
     """
 
@@ -80,25 +84,31 @@ class Mixture(ImageQuestions):
         self.vocabulary = vocabulary
 
     @cached_property
+    @override
     def tokenizer(self) -> ChatTokenizer:
-        tokenizer = ImageQuestions.tokenizer.func(self)
+        tokenizer = VisionLanguageDataModule.tokenizer.func(self)
         if self.vocabulary is not None:
             tokenizer.vocabulary_size = self.vocabulary
         return tokenizer
 
+    @override
     def setup(self, stage: str) -> None:
         self.train_set = self.examples(MixtureSamples(self.image_layout))
         self.validation_set = self.questions(MixtureSamples(self.image_layout))
 
+    @override
     def texts(self) -> Iterable[str]:
         return (f" {word}" for word in _WORDS for _ in range(20))
 
+    @override
     def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
         return {}
 
+    @override
     def describe(self, row: int) -> dict[str, Any]:
         return {}
 
+    @override
     def images(self, sample: int) -> list[Any]:
         return []
 

@@ -1,4 +1,4 @@
-"""The models that are trained: a small one, and one of the sizes of SigLIP-B/16 and Qwen2.5-0.5B; random weights."""
+"""Models to train: a small model, and a model with the sizes of SigLIP-B/16 and Qwen2.5-0.5B; random weights."""
 
 import logging
 import warnings
@@ -8,24 +8,24 @@ import torch
 from lightning.pytorch import Trainer, seed_everything
 
 from benchmarks.vision_language.mixture import Mixture
-from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
-from lightning_modules.multimodal.projector import ProjectorSettings
-from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.multimodal.connector.projector import ProjectorSettings
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
 
 
 class Sizes(NamedTuple):
-    """What a training needs."""
+    """Sizes of a training."""
 
     tower: dict[str, Any]
     language_model: dict[str, Any]
-    vocabulary: int | None  # None: of the built-in tokenizer
+    vocabulary: int | None  # None: that of the built-in tokenizer
     batch_size: int
     row_tokens: int
 
 
 class Layout(NamedTuple):
-    """How chats lie in rows."""
+    """Layout of chats in rows."""
 
     packed: bool = False
     length_groups: int = 1
@@ -60,7 +60,7 @@ LARGE = Sizes(
 
 
 def data_settings(sizes: Sizes, layout: Layout, num_workers: int = 0) -> dict[str, Any]:
-    """Of the mixture in such rows."""
+    """Return the settings of the mixture in such rows."""
     return {
         "vocabulary": sizes.vocabulary,
         "batch_size": sizes.batch_size,
@@ -70,10 +70,8 @@ def data_settings(sizes: Sizes, layout: Layout, num_workers: int = 0) -> dict[st
     }
 
 
-def model_settings(
-    sizes: Sizes, compiled: bool = False, activation_checkpointing: bool = False
-) -> dict[str, Any]:
-    """As in the second stage: tower frozen, projector and language model trained."""
+def model_settings(sizes: Sizes, compiled: bool = False, activation_checkpointing: bool = False) -> dict[str, Any]:
+    """Return the settings of the second stage: tower frozen, projector and language model trained."""
     return {
         "language_model": LanguageModelSettings(
             config=sizes.language_model, compile=compiled, activation_checkpointing=activation_checkpointing
@@ -86,19 +84,19 @@ def model_settings(
 
 
 def amounts_of_turns(sizes: Sizes, layout: Layout, turns: int, steps: int, warm_up: int) -> list[dict[str, float]]:
-    """What the steps of each turn hold together, as `VisionLanguageModel.amounts` counts it."""
+    """Return the sums over the steps of each turn of what `VisionLanguageModel.throughput_counts` counts."""
     module, data = built(sizes, layout, meta=True)
     batches = iter(data.train_dataloader())
     for _ in range(warm_up):
         next(batches)
-    found = [[module.amounts(next(batches)) for _ in range(steps)] for _ in range(turns)]
+    found = [[module.throughput_counts(next(batches)) for _ in range(steps)] for _ in range(turns)]
     return [{name: sum(step[name] for step in turn) for name in turn[0]} for turn in found]
 
 
 def built(
     sizes: Sizes, layout: Layout, meta: bool = False, precision: str = "32-true", compiled: bool = False
 ) -> tuple[VisionLanguageModel, Mixture]:
-    """Model and data that are not in a training; with `meta` without weights, to count with."""
+    """Return model and data outside a training; with `meta` without weights, for counting."""
     quiet()
     seed_everything(1, verbose=False)
     module, data = VisionLanguageModel(**model_settings(sizes, compiled)), Mixture(**data_settings(sizes, layout))
@@ -114,7 +112,7 @@ def built(
 
 
 def quiet() -> None:
-    """Without the libraries' advice between the figures."""
+    """Disable the libraries' log lines between the results."""
     for name in ("lightning.pytorch", "lightning.fabric", "transformers", "bitsandbytes"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")

@@ -1,4 +1,4 @@
-"""Tokens a second of one chat a row, in groups of similar length, and packed: of the same samples, at the same loss."""
+"""Tokens per second with one chat per row, in groups of similar length, and packed, for the same samples and loss."""
 
 from functools import partial
 from statistics import median
@@ -14,16 +14,16 @@ from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_t
 from benchmarks.vision_language.trainings import ours
 
 LAYOUTS = {
-    "one chat a row": Layout(),
+    "one chat per row": Layout(),
     "4 groups of similar length": Layout(length_groups=4),
     "packed": Layout(packed=True),
 }
-_STEPS, _WARM_UP = 4, 3  # of a turn, and before the first one
+_STEPS, _WARM_UP = 4, 3  # of a turn, and before the first turn
 GOAL = 1.8
 
 
-def figures(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str, Any]:
-    """Of each layout tokens a second in each turn, the share of tokens that are real, and loss and count of a batch."""
+def measure(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str, Any]:
+    """Measure each layout: tokens per second in each turn, share of tokens without padding, loss and count."""
     sides: dict[str, Body] = {name: partial(ours, sizes=sizes, layout=layout) for name, layout in LAYOUTS.items()}
     ones = dict.fromkeys(sides, 1)
     turns = take_turns(sides, processes=ones, steps=steps, repeats=repeats, warm_up=_WARM_UP)
@@ -58,19 +58,19 @@ def _goals(sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def loss_of(sizes: Sizes, layout: Layout, batches: int = 3) -> tuple[float, int]:
-    """Sum of the loss terms of the first samples, before training, and their number."""
+    """Return the sum of the loss terms of the first samples, before training, and their number."""
     module, data = built(sizes, layout)
     total, count = 0.0, 0
     with torch.no_grad():
         for _, batch in zip(range(batches), data.train_dataloader(), strict=False):
             loss = module.training_loss(batch)
-            total, count = total + float(loss.total), count + int(loss.count)
+            total, count = total + float(loss.total), count + int(loss.terms)
     return total, count
 
 
 def table(found: dict[str, Any]) -> Table:
-    """A line a layout; ratios are taken turn by turn, of CPU time."""
-    title = f"A mixture of lengths, {found['batch_size']} samples a step, rows of {found['row_tokens']} tokens"
+    """Return a table with a row per layout; ratios of CPU time are computed within a turn."""
+    title = f"A mixture of lengths, {found['batch_size']} samples per step, rows of {found['row_tokens']} tokens"
     sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
     sheet.add_column("")
     for heading in ("tokens/s", "tokens/CPU-s", "times as fast (CPU)", "real", "loss", "terms"):

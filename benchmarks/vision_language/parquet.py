@@ -1,7 +1,7 @@
-"""What a Parquet file of a million chats costs a process: time to open it, memory, row groups and samples a second.
+"""Cost of a Parquet file of a million chats for a process: time to open it, memory, row groups, samples per second.
 
-Every figure is of a process that has just begun, and everything has one thread. A file whose row groups are too large
-to be read in parts is written again first, as `train.py prepare` does.
+Every measurement is in a new process with a single thread. A file whose row groups are too large to be read in parts is
+rewritten first, as `train.py prepare` does.
 """
 
 import multiprocessing
@@ -16,19 +16,19 @@ from benchmarks.command_line import benchmark_parser
 from benchmarks.memory_peak import peak
 from benchmarks.side import one_thread
 
-_SAMPLES = 5000  # that are read
+_SAMPLES = 5000  # number of samples to read
 _BATCH = 256
-_GROUP = 1000  # rows of a row group, as the datasets library writes them
+_GROUP = 1000  # rows per row group, as the datasets library writes them
 _LARGE_GROUP = 2**20  # as pyarrow and pandas write them
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, measure, print the tables."""
+    """Parse the command line, measure, and print the tables."""
     parser = benchmark_parser("vision_language.parquet", __doc__, repeats=3)
     parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="of the file (default: %(default)s)")
     options = parser.parse_args(arguments)
 
-    # Imported only now, so that --help and wrong options need not wait.
+    # Imported here, so that --help and wrong options do not wait.
     from benchmarks.surroundings import closing_line, console, surroundings, write_json
     from benchmarks.vision_language.many_rows import write_many_rows
 
@@ -50,13 +50,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _alone(work: Any, *arguments: Any) -> Any:
-    """What a function gives in a process of its own."""
+    """Return the result of a function in a separate process."""
     with one_thread(), multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(work, arguments)
 
 
 def _memory() -> tuple[int, int]:
-    """Bytes of this process: all that is counted as its own (RSS), and of that what nobody shares (USS)."""
+    """Return the bytes of this process: resident memory (RSS), and its part that is not shared (USS)."""
     import psutil
 
     found = psutil.Process().memory_full_info()
@@ -64,7 +64,7 @@ def _memory() -> tuple[int, int]:
 
 
 def _prepare(path: Path, root: str) -> dict[str, float]:
-    """Seconds, and the most MiB more, of writing the file again."""
+    """Return the seconds and the additional peak memory in MiB of rewriting the file."""
     import pyarrow.parquet  # noqa: F401
 
     from datamodules.vision_language.files.parquet_chats import prepare_parquet
@@ -75,18 +75,18 @@ def _prepare(path: Path, root: str) -> dict[str, float]:
 
 
 def _read(path: Path, root: str, order: str) -> dict[str, float]:
-    """Opens the file and reads samples."""
+    """Open the file and read samples."""
     import pyarrow.parquet  # noqa: F401  (what libraries take is not the file's)
 
-    from datamodules.vision_language.files import row_groups
+    from datamodules.vision_language.files import parquet_row_groups as row_groups
     from datamodules.vision_language.mixture import Mixture
-    from datamodules.vision_language.source_settings import SourceSettings
+    from datamodules.vision_language.source_config import SourceSettings
 
     before, begin = _memory(), time.perf_counter()
     mix = Mixture([SourceSettings(str(path))], root)
     opened, memory = time.perf_counter() - begin, _memory()
     indices = list(_indices(mix, order))
-    row_groups.tables.made = 0
+    row_groups.tables.misses = 0
     begin = time.perf_counter()
     for index in indices:
         mix.read(0, index)
@@ -98,12 +98,12 @@ def _read(path: Path, root: str, order: str) -> dict[str, float]:
         "read_rss": (after[0] - before[0]) / 2**20,
         "read_uss": (after[1] - before[1]) / 2**20,
         "samples_per_second": len(indices) / seconds,
-        "row_groups": row_groups.tables.made,
+        "row_groups": row_groups.tables.misses,
     }
 
 
 def _indices(mix: Any, order: str) -> Iterator[int]:
-    from engine.sampling import global_batches
+    from engine.data.samplers import global_batches
 
     blocks = mix.blocks(0) if order == "blocks" else None
     batches = global_batches(len(mix), _BATCH, 0, 0, blocks)
@@ -111,14 +111,14 @@ def _indices(mix: Any, order: str) -> Iterator[int]:
 
 
 def _groups_of_an_epoch(path: Path, root: str) -> dict[str, Any]:
-    """{order: {processes: row groups that each process reads in a whole epoch}}; nothing is read for it."""
+    """Return {order: {processes: row groups that each process reads in an epoch}}, computed without reading."""
     import numpy as np
 
-    from datamodules.vision_language.files.recent import Recent
-    from datamodules.vision_language.files.row_groups import KEPT
+    from datamodules.vision_language.files.lru_cache import SizedLRUCache
+    from datamodules.vision_language.files.parquet_row_groups import CACHE_BYTES
     from datamodules.vision_language.mixture import Mixture
-    from datamodules.vision_language.source_settings import SourceSettings
-    from engine.sampling import FILLER, TrainSampler
+    from datamodules.vision_language.source_config import SourceSettings
+    from engine.data.samplers import PADDING_INDEX, TrainSampler
 
     mix = Mixture([SourceSettings(str(path))], root)
     blocks = mix.blocks(0)
@@ -128,12 +128,12 @@ def _groups_of_an_epoch(path: Path, root: str) -> dict[str, Any]:
         for processes in (1, 2, 4):
             read = []
             for process in range(processes):
-                kept: Recent[int] = Recent(KEPT, lambda block: int(blocks.sizes[block]))
-                for draw in TrainSampler(len(mix), _BATCH, seed=0, process=process, processes=processes, blocks=tell):
-                    indices = draw.indices[draw.indices != FILLER]
+                kept: SizedLRUCache[int] = SizedLRUCache(CACHE_BYTES, lambda block: int(blocks.sizes[block]))
+                for draw in TrainSampler(len(mix), _BATCH, seed=0, rank=process, world_size=processes, blocks=tell):
+                    indices = draw.indices[draw.indices != PADDING_INDEX]
                     for block in (np.searchsorted(blocks.starts, indices, side="right") - 1).tolist():
                         kept.get(block, lambda block=block: block)
-                read.append(kept.made)
+                read.append(kept.misses)
             found[order][processes] = read
     return found
 
@@ -143,8 +143,8 @@ def _table(result: dict[str, Any]) -> Any:
 
     title = f"{result['file']}: {result['rows']:,} rows, {result['bytes'] / 1e9:.2f} GB"
     table = Table(title=title)
-    for heading in ("figure", "order of blocks", "random order"):
-        table.add_column(heading, justify="left" if heading == "figure" else "right")
+    for heading in ("measurement", "order of blocks", "random order"):
+        table.add_column(heading, justify="left" if heading == "measurement" else "right")
     rows = (
         ("open, s", "open_seconds", "{:.3f}"),
         ("more memory when opened, MiB (RSS)", "open_rss", "{:.0f}"),

@@ -1,7 +1,7 @@
-"""Others' loops around the plain model: a bare torch loop, Accelerate, and Hugging Face's Trainer.
+"""Peers around the plain model: a bare torch loop, Accelerate, and Hugging Face's Trainer.
 
-The samples of every step, the optimizer and its settings, the clipping and the precision (fp32) are those of ours; all
-are on the CPU.
+Samples of every step, optimizer and its settings, clipping and precision (fp32) are those of Lockstep; all run on the
+CPU.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _ADAMW = {"lr": 1e-4, "betas": (0.9, 0.95), "weight_decay": 0.0}
 
 
 def parts(sizes: Sizes) -> tuple[PlainLlava, PlainChats]:
-    """Model and data."""
+    """Return model and data."""
     quiet()
     _, data = built(sizes, Layout(), meta=True)
     torch.manual_seed(_SEED)
@@ -30,7 +30,7 @@ def parts(sizes: Sizes) -> tuple[PlainLlava, PlainChats]:
 
 
 def bare(gate: Gate, *, sizes: Sizes) -> None:
-    """What one writes by hand."""
+    """Train in a plain loop."""
     model, chats = parts(sizes)
     optimizer = torch.optim.AdamW(_trained(model), **_ADAMW)
     for batch in _loader(chats, sizes):
@@ -42,7 +42,7 @@ def bare(gate: Gate, *, sizes: Sizes) -> None:
 
 
 def accelerate(gate: Gate, *, sizes: Sizes) -> None:
-    """The same loop with Accelerate in it, as its quick tour has it."""
+    """Train in the same loop with Accelerate, as in its quick tour."""
     from accelerate import Accelerator
 
     model, chats = parts(sizes)
@@ -58,7 +58,7 @@ def accelerate(gate: Gate, *, sizes: Sizes) -> None:
 
 
 def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
-    """transformers.Trainer with its defaults, but for what has to be alike."""
+    """Train with transformers.Trainer and its defaults, except for settings that must be equal."""
     import transformers
 
     class Turns(transformers.TrainerCallback):
@@ -67,7 +67,7 @@ def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
 
     class InOrder(transformers.Trainer):
         def _get_train_sampler(self, *args: Any) -> Iterator[int]:
-            return SequentialSampler(self.train_dataset)  # of an order that is random already
+            return SequentialSampler(self.train_dataset)  # the order is random already
 
     model, chats = parts(sizes)
     with TemporaryDirectory() as folder:

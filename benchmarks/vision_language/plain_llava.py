@@ -1,7 +1,7 @@
-"""The model in plain transformers, and its samples as a plain data set, for loops that are not ours.
+"""The model in plain transformers, and its samples as a plain data set, for other training loops.
 
 Written from the description of LLaVA (Liu et al., 2023, arXiv 2304.08485, section 4): features of a frozen tower go
-through two layers and take the places of the image tokens; every sample is a row, padded to the longest of its batch.
+through two layers and replace the image tokens; every sample is a row, padded to the longest of its batch.
 """
 
 from typing import Any, NamedTuple
@@ -13,17 +13,17 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.vision_language.models import Sizes
 from datamodules.multimodal.batch import IGNORE
-from datamodules.multimodal.chat_sets import ChatExamples
-from engine.sampling import global_batches
+from datamodules.multimodal.chat_dataset import ChatExamples
+from engine.data.samplers import global_batches
 
 
 class PlainLlava(nn.Module):
     """Tower, projector and language model; only the tower is frozen.
 
     Args:
-        sizes: of the parts; weights are random.
-        vocabulary: tokens of the language model.
-        placeholder: the token that stands for an embedding of an image.
+        sizes: sizes of the parts; weights are random.
+        vocabulary: number of tokens of the language model.
+        placeholder: token that an embedding of an image replaces.
     """
 
     def __init__(self, sizes: Sizes, vocabulary: int, placeholder: int) -> None:
@@ -41,13 +41,13 @@ class PlainLlava(nn.Module):
         self.placeholder = placeholder
 
     def forward(self, tokens: Tensor, labels: Tensor, pixels: Tensor, positions: Tensor | None = None) -> Any:
-        """The mean loss, as Hugging Face's Trainer wants it.
+        """Return the mean loss in the form that Hugging Face's Trainer expects.
 
         Args:
             tokens: [R, L].
-            labels: [R, L], IGNORE where nothing is supervised.
+            labels: [R, L], IGNORE for positions without supervision.
             pixels: [V, 3, S, S] uint8, the views in the order of their tokens.
-            positions: [R, L]; None: rows are one chat each.
+            positions: [R, L]; None: each row is a single chat.
         """
         embeddings = self.language_model.get_input_embeddings()(tokens)
         if len(pixels):
@@ -68,7 +68,7 @@ class PlainChat(NamedTuple):
 
 
 class PlainChats(torch.utils.data.Dataset[PlainChat]):
-    """The samples of our first epoch in the order in which our engine trains them."""
+    """Samples of Lockstep's first epoch in the order in which the engine trains on them."""
 
     def __init__(self, examples: ChatExamples, batch_size: int, seed: int) -> None:
         self.examples = examples
@@ -87,7 +87,7 @@ class PlainChats(torch.utils.data.Dataset[PlainChat]):
         return PlainChat(tokens, labels, torch.from_numpy(item.modality.pixels))
 
     def collate(self, chats: list[PlainChat]) -> dict[str, Tensor]:
-        """Padded on the right to the longest."""
+        """Collate with padding on the right."""
         pad = self.examples.encoder.tokenizer.pad
         return {
             "tokens": pad_sequence([chat.tokens for chat in chats], batch_first=True, padding_value=pad),

@@ -1,6 +1,7 @@
-"""Where the time of a training step goes: waiting for data, forward, backward, and the rest with the optimizer."""
+"""Parts of a training step's time: waiting for data, forward, backward, and the rest with the optimizer."""
 
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from rich import box
 from rich.table import Table
+from typing_extensions import override
 
 from benchmarks.engine.turns import Gate
 from benchmarks.side import SideProcess
@@ -16,25 +18,29 @@ from benchmarks.vision_language.models import SMALL, Layout, Sizes
 from benchmarks.vision_language.trainings import ours
 
 PARTS = ("data", "forward", "backward", "optimizer")
-_STEPS, _WARM_UP = 6, 3  # of a turn, and before the first one
+_STEPS, _WARM_UP = 6, 3  # of a turn, and before the first turn
 
 
 class StepParts(Callback):
-    """Seconds of each part, of every step; on a device it waits for the device at each border."""
+    """Records the seconds of each part of every step; on an accelerator it synchronizes between the parts."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
         self._last = time.perf_counter()
 
+    @override
     def on_train_batch_start(self, trainer: Trainer, *args: Any) -> None:
         self.steps.append({"data": self._since(trainer)})
 
+    @override
     def on_before_backward(self, trainer: Trainer, *args: Any) -> None:
         self.steps[-1]["forward"] = self._since(trainer)
 
+    @override
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.steps[-1]["backward"] = self._since(trainer)
 
+    @override
     def on_train_batch_end(self, trainer: Trainer, *args: Any) -> None:
         self.steps[-1]["optimizer"] = self._since(trainer)
 
@@ -45,13 +51,13 @@ class StepParts(Callback):
         return self._last - before
 
 
-LAYOUTS = {"a chat a row": Layout(), "packed": Layout(packed=True)}
+LAYOUTS = {"one chat per row": Layout(), "packed": Layout(packed=True)}
 
 
-def figures(
+def measure(
     repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS, layouts: dict[str, Layout] = LAYOUTS
 ) -> dict[str, Any]:
-    """Of each layout the share of each part, in each turn."""
+    """Measure the share of each part for each layout, in each turn."""
     rows = []
     for name, layout in layouts.items():
         side = SideProcess(name, _measure, sizes, layout, repeats, steps, daemon=True)
@@ -75,10 +81,8 @@ def _measure(connection: Connection, sizes: Sizes, layout: Layout, repeats: int,
             if len(parts.steps) == _WARM_UP + repeats * steps:
                 raise Done
 
-    try:
+    with suppress(Done):
         ours(Counted(), sizes=sizes, layout=layout, callbacks=[parts])
-    except Done:
-        pass
     found = []
     for turn in range(repeats):
         chosen = parts.steps[_WARM_UP + turn * steps :][:steps]
@@ -88,7 +92,7 @@ def _measure(connection: Connection, sizes: Sizes, layout: Layout, repeats: int,
 
 
 def table(found: dict[str, Any]) -> Table:
-    """A line a layout."""
+    """Return a table with a row per layout."""
     sheet = Table(box=box.SIMPLE_HEAD, title="Where a step's time goes, %", title_justify="left", title_style="bold")
     sheet.add_column("")
     for part in PARTS:

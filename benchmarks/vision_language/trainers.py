@@ -1,4 +1,4 @@
-"""Tokens a second of our training and of others' loops around the same model, on the same samples in every step."""
+"""Tokens per second of Lockstep's training and of other loops around the same model, on the same samples."""
 
 from functools import partial
 from statistics import median
@@ -13,19 +13,19 @@ from benchmarks.vision_language import peers
 from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns
 from benchmarks.vision_language.trainings import run
 
-_STEPS, _WARM_UP = 4, 3  # of a turn, and before the first one
+_STEPS, _WARM_UP = 4, 3  # of a turn, and before the first turn
 PEER = "Hugging Face Trainer"
-GOALS = {"Lockstep, a chat a row": 1.0, "Lockstep, packed": 1.8}
-"""At least so many times the peer's tokens a CPU second."""
+GOALS = {"Lockstep, one chat per row": 1.0, "Lockstep, packed": 1.8}
+"""Goals, as ratios to the peer's tokens per CPU second."""
 
 
 def sides_of(sizes: Sizes) -> dict[str, Body]:
-    """All trainings; the first one is what the others are compared with."""
+    """Return all trainings; ratios are to the first."""
     return {
         PEER: partial(peers.hugging_face, sizes=sizes),
         "Accelerate": partial(peers.accelerate, sizes=sizes),
         "bare torch loop": partial(peers.bare, sizes=sizes),
-        "Lockstep, a chat a row": partial(run, sizes=sizes, layout=Layout()),
+        "Lockstep, one chat per row": partial(run, sizes=sizes, layout=Layout()),
         "Lockstep, packed": partial(run, sizes=sizes, layout=Layout(packed=True)),
         "Lockstep, packed, activation checkpointing": partial(
             run, sizes=sizes, layout=Layout(packed=True), activation_checkpointing=True
@@ -33,10 +33,10 @@ def sides_of(sizes: Sizes) -> dict[str, Body]:
     }
 
 
-def figures(
+def measure(
     repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS, sides: dict[str, Body] | None = None
 ) -> dict[str, Any]:
-    """Of each side tokens a second, tokens a CPU second and the peak of memory in each turn."""
+    """Measure each side's tokens per second, tokens per CPU second and peak memory in each turn."""
     sides = sides or sides_of(sizes)
     turns = take_turns(sides, processes=dict.fromkeys(sides, 1), steps=steps, repeats=repeats, warm_up=_WARM_UP)
     held = [turn["tokens"] for turn in amounts_of_turns(sizes, Layout(), repeats, steps, _WARM_UP)]
@@ -53,14 +53,14 @@ def figures(
     for row in rows:
         if bound := GOALS.get(row["name"]):
             found = median(_ratios(row, rows[0]))
-            text = f"{row['name']}: at least {bound:g} times the tokens a CPU second of {PEER}"
+            text = f"{row['name']}: at least {bound:g} times the tokens per CPU second of {PEER}"
             goals.append({"text": text, "found": found, "met": found >= bound})
     return {"name": "trainers", "batch_size": sizes.batch_size, "sides": rows, "goals": goals}
 
 
 def table(found: dict[str, Any]) -> Table:
-    """A line a side; ratios are taken turn by turn, of CPU time."""
-    title = f"The same model and samples, {found['batch_size']} a step, fp32, one thread"
+    """Return a table with a row per side; ratios of CPU time are computed within a turn."""
+    title = f"The same model and samples, {found['batch_size']} per step, fp32, one thread"
     sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
     sheet.add_column("")
     for heading in ("tokens/s", "tokens/CPU-s", f"x {PEER} (CPU)", "peak memory"):

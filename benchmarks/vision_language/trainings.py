@@ -1,9 +1,8 @@
-"""The trainings that are measured: ours, and what one writes by hand with transformers."""
+"""The trainings to measure: Lockstep's, and a plain loop with transformers."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import count
 from pathlib import Path
 
 import torch
@@ -15,9 +14,9 @@ from benchmarks.engine.turns import Gate
 from benchmarks.vision_language.mixture import Mixture
 from benchmarks.vision_language.models import Layout, Sizes, built, data_settings, model_settings, quiet
 from benchmarks.vision_language.plain_llava import PlainLlava
-from callbacks.throughput import Throughput
+from callbacks.performance.throughput import Throughput
+from engine.data.dataloader import TimedDataLoader
 from engine.datamodule import LockstepDataModule
-from engine.loading import MeasuredLoader
 from lightning_modules.vision_language.module import VisionLanguageModel
 
 
@@ -39,7 +38,7 @@ def ours(
     workers: int = 0,
     callbacks: Sequence[Callback] = (),
 ) -> None:
-    """The family's module in Lightning's Trainer, with the callback that tells its speed; without a run's guards."""
+    """Train the family's module in Lightning's Trainer with the Throughput callback, without a run's guards."""
     quiet()
     model = VisionLanguageModel(**model_settings(sizes, compiled))
     seed_everything(1, verbose=False)
@@ -52,7 +51,7 @@ def ours(
 
 
 def run(gate: Gate, *, sizes: Sizes, layout: Layout, activation_checkpointing: bool = False) -> None:
-    """The same by `train.py fit`, on the CPU: a run as users have it, with all its guards."""
+    """Train with `train.py fit` on the CPU, as users do, with all guards."""
     quiet()
     model = model_settings(sizes, activation_checkpointing=activation_checkpointing)
     config = {
@@ -60,13 +59,13 @@ def run(gate: Gate, *, sizes: Sizes, layout: Layout, activation_checkpointing: b
         "data": {"class_path": f"{Mixture.__module__}.Mixture", "init_args": data_settings(sizes, layout)},
         "best_checkpoint": {"monitor": "none"},
     }
-    path = Path("mixture.yaml")  # of which JSON is a part
+    path = Path("mixture.yaml")  # JSON is a subset of YAML
     path.write_text(json.dumps(config, default=asdict))
     lockstep(gate, options=["--config", str(path)])
 
 
 def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, workers: int = 0) -> None:
-    """A loop with autocast to bf16 around the plain model, on the rows of ours."""
+    """Train the plain model in a loop with autocast to bf16, on Lockstep's rows."""
     quiet()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     _, data = built(sizes, layout, meta=True)
@@ -76,7 +75,7 @@ def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, w
     optimizer = torch.optim.AdamW(trained, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.0)
     if compiled:
         compile_parts(model)
-    for epoch in count():
+    while True:
         for (examples,) in loader_of(data, device):
             tokens, labels, positions = (part.to(device, non_blocking=True) for part in examples.rows[:3])
             pixels = examples.modality.pixels.to(device, non_blocking=True)
@@ -90,13 +89,13 @@ def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, w
 
 
 def compile_parts(model: PlainLlava) -> None:
-    """In place."""
+    """Compile the parts in place."""
     for part in (model.tower, model.projector, model.language_model):
         part.compile()
 
 
-def loader_of(data: LockstepDataModule, device: torch.device) -> MeasuredLoader:
-    """As the engine has it in a training on the device: copies of pinned memory do not hold up the host."""
+def loader_of(data: LockstepDataModule, device: torch.device) -> TimedDataLoader:
+    """Return the engine's loader for the device: copies from pinned memory do not block the host."""
     loader = data.train_dataloader()
     loader.pin_memory = device.type == "cuda"
     return loader

@@ -1,16 +1,12 @@
-"""`python train.py doctor`: looks at everything that a training needs, before it costs hours.
+"""`python train.py doctor`: checks everything that a training needs before it starts.
 
-    finding.py        what a check has to say, and what a check is
-    examination.py    runs the checks, each with a time limit; a check that raises or hangs is itself a finding
-    report.py         the findings as a table, as JSON, and as an exit code
-    command.py        the command line: which checks are to be run
-    plan.py           how many processes on how many nodes are to be started
-    machine.py        the checks of the machine: versions, gpus (nvidia), cores, memory, limits, port, host_name,
-                      interfaces, variables, slurm, one file each
-    config_checks.py  the checks of a config: config_errors, pretrained, trial (micro_batch), checkpoint_folder;
-                      settings.py reads it as `fit` would
-    team.py           the checks of a team, under torchrun or srun: meeting (over a store), same_everywhere, reach,
-                      computing (with group.py); merging.py makes one report of those of all processes
+    main.py            the command line
+    check.py           Check, Finding, and the function that runs checks with time limits
+    output.py          the findings as a table, as JSON and as an exit code
+    launch_plan.py     the number of ranks, nodes and loader workers that will be started
+    machine_checks.py  the list of machine checks; each is a file in machine/ or network/
+    config_checks.py   the checks of a config, in training/
+    network/multi_process_checks.py  the checks between ranks, under torchrun or srun
 
-It begins without torch and lightning, so that it can say what is wrong with them: they are imported inside functions.
+The doctor starts without torch and lightning, so that it can report what is wrong with them: functions import them.
 """

@@ -1,6 +1,6 @@
-"""The checks of a config: it parses, its batch splits, its files are here, a step of it runs, its checkpoints fit.
+"""Checks of a config: it parses, its batch divides, its files exist, a step of it runs, its checkpoints fit.
 
-Each rests on those before it: where a config does not parse, what follows from it is not looked at.
+Each check depends on those before it: if a config does not parse, the checks after it find nothing.
 """
 
 import os
@@ -11,51 +11,54 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.doctor.finding import Check, Finding
-from commands.doctor.plan import Plan, is_first
+from commands.doctor.check import Check, Finding
+from commands.doctor.launch_plan import Plan, is_rank_zero
+from engine.system.extras import MissingPackages, require_extras
+from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
 
-    from commands.doctor.trial import Tried
-    from engine.batch_plan import BatchPlan
+    from commands.doctor.training.probe_step import ProbeResult
+    from engine.data.batch_plan import BatchPlan
 
-_TRIAL = 600
-"""Seconds for the first steps of a training."""
+_PROBE_SECONDS = 600
+"""Time limit for the first steps of a training."""
 _LATE = Finding(
-    "micro batch", "warn", f"the first steps were not done within {_TRIAL} s",
+    "micro batch", "warn", f"the first steps were not done within {_PROBE_SECONDS} s",
     "data, model or steps are slow, or hang; whether the micro-batch fits is not known",
-    "--data.init_args.micro_batch_size 1 tries less; LOCKSTEP_DEBUG=1 python train.py fit shows what takes the time",
+    f"--data.init_args.micro_batch_size 1 computes less; LOCKSTEP_DEBUG=1 {PROGRAM} fit shows what takes the time",
 )  # fmt: skip
-_WEIGHTS, _DATA = "the weights are to be here first", "data are to be prepared first"
+_WEIGHTS, _DATA = "the weights are to be downloaded first", "data are to be prepared first"
 
 
 def config_checks(
     arguments: Sequence[str], plan: Plan, environ: Mapping[str, str] = os.environ, runs: Path = Path("runs")
 ) -> list[Check]:
-    """
+    """Return the checks of a config: its settings, batch, weights, data, first step and checkpoints.
+
     Args:
-        arguments: as `--config FILE --config OVERLAY --trainer.devices 4`; without a config there is nothing to check.
-        plan: what is to be started, where no launcher has started it.
-        environ: what a launcher says.
-        runs: where the runs' folders are made.
+        arguments: as `--config FILE --config OVERLAY --trainer.devices 4`; without `--config` there are no checks.
+        plan: ranks to be started, if no launcher has started them.
+        environ: environment variables, of which a launcher sets some.
+        runs: the directory of all runs.
     """
     if "--config" not in arguments:
         return []
     training = _Training(list(arguments), plan, environ, runs)
     return [
-        Check("config", training.parses, 180),
-        Check("batch", training.splits, 60),
-        Check("weights", training.pretrained, 120),
-        Check("data", training.found, 120),
-        Check("micro batch", training.computes, _TRIAL, _LATE, training.give_up),
-        Check("checkpoint folder", training.saves, 120),
+        Check("config", training.parse, 180),
+        Check("batch", training.divide_batch, 60),
+        Check("weights", training.find_weights, 120),
+        Check("data", training.find_data, 120),
+        Check("micro batch", training.compute, _PROBE_SECONDS, _LATE, training.give_up),
+        Check("checkpoint folder", training.save, 120),
     ]
 
 
 @dataclass
 class _Training:
-    """A training that is planned; its checks are made in the order in which they stand."""
+    """Checks of a training; each method is one, and they run in this order."""
 
     arguments: list[str]
     plan: Plan
@@ -65,166 +68,184 @@ class _Training:
     batch: "BatchPlan | None" = None
     per_node: int = 1
     blocked: dict[str, str] = field(default_factory=lambda: {_WEIGHTS: "", _DATA: ""})
-    """What keeps a step from being tried, each with what mends it."""
-    tried: "Tried | None" = None
+    """{reason why no step can be computed: remedy}"""
+    probe: "ProbeResult | None" = None
     _named: str = field(default="", init=False)
-    _folder: Path | None = field(default=None, init=False)
+    _directory: Path | None = field(default=None, init=False)
 
-    def parses(self) -> Iterator[Finding]:
-        from commands.doctor.config_errors import config_errors
-        from commands.doctor.settings import config_files, parse_files, parse_fit
+    def parse(self) -> Iterator[Finding]:
+        from commands.doctor.training.config_errors import config_errors
+        from commands.doctor.training.load_config import config_files, parse_files, parse_fit
 
         files, with_texts = config_files(self.arguments)
         self._named = " ".join(f"--config {file}" for file in files)
         wrong = list(config_errors(files, lambda texts: parse_fit(with_texts(texts)), parse_files))
         if not wrong:
             config = parse_fit(self.arguments)
+            wrong = list(_find_missing_extras(config))
+        if not wrong:
             wrong = [*self._instantiated(config, "data"), *self._instantiated(config, "model")]
             if not wrong:
                 self.config = config
-                wrong = [*self._trainer_made(config)]
+                wrong = [*self._build_trainer(config)]
             if not wrong:
                 yield Finding("config", "ok", f"{', '.join(map(str, files))}: all settings are known and fit together")
         yield from wrong
 
-    def _trainer_made(self, config: "Namespace") -> Iterator[Finding]:
-        """What Lightning says of accelerator and precision; the checks that need neither go on."""
-        from commands.doctor.trial import quiet, trainer_of
+    def _build_trainer(self, config: "Namespace") -> Iterator[Finding]:
+        """Report that Lightning refuses the trainer; checks that need none still run."""
+        from commands.doctor.training.probe_step import build_trainer, quiet
 
         try:
             with quiet():
-                trainer_of(config.trainer)
+                build_trainer(config.trainer)
         except Exception as error:
-            mend = f"correct it in the config ({self._named}) or over it: --trainer.KEY VALUE"
-            self.blocked["Lightning refuses the settings of the trainer"] = mend
-            yield Finding("config", "fail", f"trainer: {error}", "a training with this config ends at once", mend)
+            remedy = f"correct it in the config ({self._named}) or over it: --trainer.KEY VALUE"
+            self.blocked["Lightning refuses the settings of the trainer"] = remedy
+            yield Finding("config", "fail", f"trainer: {error}", "training will fail at startup", remedy)
 
     def _instantiated(self, config: "Namespace", part: str) -> Iterator[Finding]:
-        """What a class says of its settings together."""
-        from commands.doctor.settings import made
+        """Report the error of a class about the combination of its settings."""
+        from commands.cli.configs.parser_message import raised_by_class
+        from commands.doctor.training.load_config import instantiate_part
 
         try:
-            made(config, part)
+            instantiate_part(config, part)
+        except MissingPackages as error:
+            yield _missing_packages(error)
         except Exception as error:
-            said: BaseException = error
-            while said.__cause__ is not None:  # the parser wraps what the class has said
-                said = said.__cause__
+            cause = raised_by_class(error)
             yield Finding(
-                "config", "fail", f"{part}: {said}", "a training with this config ends before it begins",
+                "config", "fail", f"{part}: {cause}", "training will fail at startup",
                 f"correct it in the config ({self._named}) or over it: --KEY VALUE",
             )  # fmt: skip
 
-    def splits(self) -> Iterator[Finding]:
+    def divide_batch(self) -> Iterator[Finding]:
         if self.config is None:
             return
         import torch
 
-        from commands.processes import launched_team, match_team
-        from engine.batch_plan import BatchPlan
+        from commands.launch.launched_processes import launched_processes, match_launched
+        from engine.data.batch_plan import BatchPlan
 
         trainer = self.config.trainer
         try:
-            team = launched_team(self.environ)
-            match_team(trainer.devices, trainer.num_nodes, team)
+            launched = launched_processes(self.environ)
+            match_launched(trainer.devices, trainer.num_nodes, launched)
         except ValueError as error:
-            why = "the training ends before it begins"
+            why = "training will fail at startup"
             yield Finding("batch", "fail", str(error), why, "--trainer.devices auto --trainer.num_nodes NODES")
             return
         own = torch.cuda.device_count() if trainer.accelerator != "cpu" else 0
-        self.per_node = team.per_node if team else self.plan.processes(own or 1)
-        processes = self.per_node * (team.nodes if team else self.plan.nodes or 1)
+        self.per_node = launched.per_node if launched else self.plan.processes(own or 1)
+        processes = self.per_node * (launched.nodes if launched else self.plan.nodes or 1)
         given = self.config.data.init_args
         sizes = {key: given.get(key) for key in ("batch_size", "batch_size_per_device", "micro_batch_size")}
         try:
-            self.batch = BatchPlan.derive(processes=processes, **sizes)
+            self.batch = BatchPlan.derive(world_size=processes, **sizes)
         except ValueError as error:
             yield Finding(
-                "batch", "fail", str(error), "the training ends before it begins on this number of processes",
-                "--data.init_args.batch_size N or --data.init_args.micro_batch_size N, as it says",
+                "batch", "fail", str(error), "training will fail at startup with this world size",
+                "--data.init_args.batch_size N or --data.init_args.micro_batch_size N",
             )  # fmt: skip
             return
         yield Finding("batch", "ok", str(self.batch))
 
-    def pretrained(self) -> Iterator[Finding]:
+    def find_weights(self) -> Iterator[Finding]:
         if self.config is None:
             return
-        from commands.doctor.pretrained import pretrained_findings
-        from commands.doctor.settings import plain
+        from commands.doctor.training.load_config import to_dict
+        from commands.doctor.training.pretrained import pretrained_findings
 
         model, data = self.config.model.get("init_args") or {}, self.config.data.get("init_args") or {}
-        findings = list(pretrained_findings(plain(model), plain(data)))
-        lacking = [finding.remedy for finding in findings if finding.status != "ok"]
-        if lacking:
-            self.blocked[_WEIGHTS] = lacking[0]
+        findings = list(pretrained_findings(to_dict(model), to_dict(data)))
+        remedies = [finding.remedy for finding in findings if finding.status != "ok"]
+        if remedies:
+            self.blocked[_WEIGHTS] = remedies[0]
         else:
             del self.blocked[_WEIGHTS]
         yield from findings
-        if plain(model).get("init_from"):
-            from commands.run_folder import earlier_stage
+        if to_dict(model).get("init_from"):
+            from commands.runs.checkpoint_selection import earlier_stage
 
             try:
                 stage = earlier_stage(model["init_from"])
             except (OSError, ValueError) as error:
-                why = "a fit begins with the weights of an earlier stage"
+                why = "the training starts from the weights of an earlier stage"
                 yield Finding("weights", "fail", str(error), why, "train that stage, or name its run or checkpoint")
             else:
-                yield Finding("weights", "ok", f"model.init_args.init_from: {stage} is whole")
+                yield Finding("weights", "ok", f"model.init_args.init_from: {stage} is intact")
 
-    def found(self) -> Iterator[Finding]:
+    def find_data(self) -> Iterator[Finding]:
         if self.config is None:
             return
-        from commands.doctor.settings import made
+        from commands.doctor.training.load_config import instantiate_part
 
-        self.blocked[_DATA] = prepare = f"python train.py prepare {self._named}"
+        self.blocked[_DATA] = prepare = f"{PROGRAM} prepare {self._named}"
         try:
-            due = made(self.config, "data").unprepared()
+            due = instantiate_part(self.config, "data").pending_conversion()
         except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError) and "prepare" not in str(error):  # the user's own data
+                self.blocked[_DATA] = prepare = "correct the path in the config, or make the file"
             yield Finding("data", "fail", str(error), "there is nothing to train on", prepare)
             return
         if due is None:
-            del self.blocked[_DATA]  # which files it lacks, if some, is told when it is opened
+            del self.blocked[_DATA]  # a missing file is reported when the data are opened
         else:
-            why = "the first process of a training does it at its start, while the others wait"
+            why = "rank 0 prepares them at the start of the training, while the other ranks wait"
             yield Finding("data", "warn", due, why, prepare)
 
-    def computes(self) -> Iterator[Finding]:
+    def compute(self) -> Iterator[Finding]:
         if self.config is None or self.batch is None:
             return
-        from commands.doctor.first_step import first_step
-        from commands.doctor.micro_batch import not_tried
-        from commands.doctor.settings import shards
+        from commands.doctor.training.first_step import first_step, not_probed
+        from commands.doctor.training.load_config import is_sharded
 
         if self.blocked:
-            yield not_tried(" and ".join(self.blocked), "; ".join(filter(None, self.blocked.values())))
+            yield not_probed(" and ".join(self.blocked), "; ".join(filter(None, self.blocked.values())))
             return
-        if self.batch.processes > 1 and shards(self.config.trainer.strategy):
-            words = f"the weights are to be sharded over {self.batch.processes} processes, and this is one"
+        if self.batch.world_size > 1 and is_sharded(self.config.trainer.strategy):
+            reason = f"the weights are to be sharded over {self.batch.world_size} ranks, and the doctor runs on one"
             alone = f"doctor {self._named} --trainer.strategy auto --trainer.devices 1 --trainer.num_nodes 1"
             size = f"--data.init_args.micro_batch_size {self.batch.micro_batch_size}"
-            yield not_tried(words, f"python train.py {alone} {size}  # where one device has room for all of it")
+            yield not_probed(reason, f"{PROGRAM} {alone} {size}  # if the whole model fits one device")
             return
-        prepare = f"python train.py prepare {self._named}"
-        with tempfile.TemporaryDirectory(prefix="doctor-", ignore_cleanup_errors=True) as folder:
-            self._folder = Path(folder)
-            outcome = first_step(self.config, self.batch, self.per_node, prepare, self._folder)
-        self.tried, self.batch = outcome.tried, outcome.batch
+        prepare = f"{PROGRAM} prepare {self._named}"
+        with tempfile.TemporaryDirectory(prefix="doctor-", ignore_cleanup_errors=True) as directory:
+            self._directory = Path(directory)
+            outcome = first_step(self.config, self.batch, self.per_node, prepare, self._directory)
+        self.probe, self.batch = outcome.probe, outcome.batch
         yield from outcome.findings
 
     def give_up(self) -> None:
-        """Nothing is left of a step that is not waited for."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        """Remove the temporary directory of a step that exceeded its time limit."""
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
-    def saves(self) -> Iterator[Finding]:
+    def save(self) -> Iterator[Finding]:
         if self.config is None:
             return
-        from commands.doctor.checkpoint_folder import checkpoint_findings
+        from commands.doctor.training.checkpoint_storage import checkpoint_findings
 
-        # The one that is being written stands beside those that are kept.
+        # A new checkpoint is written before an old one is removed.
         kept = self.config.last_checkpoint.keep + self.config.best_checkpoint.keep + 1
-        size, step = (self.tried.checkpoint, self.tried.seconds) if self.tried else (None, None)
+        size, step = (self.probe.checkpoint, self.probe.seconds) if self.probe else (None, None)
         if step is not None and self.batch is not None:
             step *= self.batch.accumulation
         between = self.config.last_checkpoint.every_n_steps
-        # All processes of all nodes at once would take a shared disk from each other.
-        yield from checkpoint_findings(self.runs, size, kept, step, between, measures=is_first(self.environ))
+        # Ranks that measure a shared disk at once would slow each other down.
+        yield from checkpoint_findings(self.runs, size, kept, step, between, measure=is_rank_zero(self.environ))
+
+
+def _find_missing_extras(config: "Namespace") -> Iterator[Finding]:
+    """Report packages that the config needs and that are not installed."""
+    from commands.cli.needed_extras import needed_extras
+
+    try:
+        require_extras(needed_extras(config, "fit"))
+    except MissingPackages as error:
+        yield _missing_packages(error)
+
+
+def _missing_packages(error: MissingPackages) -> Finding:
+    return Finding("packages", "fail", error.lacking, "training will fail at startup", error.command)

@@ -1,0 +1,1 @@
+"""The page of `train.py report`: metrics, events, previews and the differences of runs. Imports `engine`."""

@@ -1,133 +1,133 @@
-"""Batches of the document-QA family. To learn answers: `Examples` of Images, see multimodal.batch; the rest is here."""
+"""Batches and records of the document-QA family. Batches of training chats are `Examples`, see multimodal.batch."""
 
 from typing import NamedTuple
 
 from torch import Tensor
 
-from datamodules.document_qa.document import Chunk, ChunkKind
+from datamodules.document_qa.types.document import Chunk, ChunkKind
 from datamodules.multimodal.batch import Images, Prompts, Rows
-from engine.bad_samples import LeftOut
+from engine.data.bad_samples import SkippedSample
 
-# What a prompt shows. Prompts with a chunk left out are FIRST_CHUNK + the chunk's place in the context.
+# The variant of a prompt: what it contains. A prompt without chunk i of the context has the variant FIRST_CHUNK + i.
 QUESTION_ONLY = -1
-"""The question with its options and no document: what can be known from its words."""
+"""The question with its options and no document."""
 
 WHOLE = 0
-"""The context whole; with options in their first order."""
+"""The whole context, and the options in their original order."""
 
 FIRST_CHUNK = 1000
-"""1 to FIRST_CHUNK - 1 are further orders of the options."""
+"""Variants 1 to FIRST_CHUNK - 1 are rotations of the options."""
 
 
 class Continuations(NamedTuple):
-    """N texts that an assistant may go on with, each with the end of its turn."""
+    """N candidate answers of the assistant, each with its end-of-turn tokens."""
 
     tokens: Tensor  # [N, T] int64, padded on the right
     lengths: Tensor  # [N] int64, at least 1
-    prompts: Tensor  # [N] int64, row of Asked.prompts that each one follows
-    options: Tensor  # [N] int64, place in Question.options; -1: the right answer of an open question
+    prompts: Tensor  # [N] int64, index of the prompt in EvaluationBatch.prompts that each answer follows
+    options: Tensor  # [N] int64, index in Question.options; -1: the right answer of an open question
 
 
-class Shown(NamedTuple):
-    """What the retriever said about a question, and what its context shows for it."""
+class RetrievedContext(NamedTuple):
+    """The ranking of a question's pages, and the chunks that its context contains."""
 
     sample: int
-    ranked: tuple[int, ...]  # numbers of pages, the retriever's best first
+    ranked: tuple[int, ...]  # page numbers, in the retriever's order
     chunks: tuple[Chunk, ...]  # of the whole context, in its order; FIRST_CHUNK + i is the prompt without chunk i
 
 
-class Asked(NamedTuple):
-    """B questions, each as one prompt or several. `prompts.samples` says whose each prompt is."""
+class EvaluationBatch(NamedTuple):
+    """B questions with one or more prompts each. `prompts.samples` maps each prompt to its question."""
 
-    prompts: Prompts  # P of them; no filler
-    variants: Tensor  # [P] int64, QUESTION_ONLY, WHOLE, another order of the options, or a chunk left out
+    prompts: Prompts  # P prompts; no padding samples
+    variants: Tensor  # [P] int64, the variant of each prompt, see above
     images: Images  # of the P prompts, in their order
-    continuations: Continuations  # what is scored: all options, right answers that are known
-    left_out: tuple[LeftOut, ...] = ()
-    shown: tuple[Shown, ...] = ()  # of the B questions
+    continuations: Continuations  # the answers to score: all options, and known right answers of open questions
+    skipped: tuple[SkippedSample, ...] = ()
+    contexts: tuple[RetrievedContext, ...] = ()  # one for each of the B questions
 
 
 class OptionExamples(NamedTuple):
-    """Choice questions to learn from by comparing their options, open ones by their answer alone.
+    """Questions for contrastive training: the options of a choice question are compared with each other.
 
-    One chat for each option of a question, with that option as the answer; of an open question one, with the answer.
+    A choice question has one chat per option, with that option as the answer. An open question has one chat.
     """
 
-    rows: Rows  # its S chats
+    rows: Rows  # S chats
     modality: Images  # of the S chats, in the order of `rows.samples`
-    questions: Tensor  # [S] int64, number of each chat's question within the batch, 0 .. Q - 1
-    right: Tensor  # [S] bool, whether it is the right answer
-    left_out: tuple[LeftOut, ...] = ()
+    questions: Tensor  # [S] int64, index of each chat's question within the batch, 0 .. Q - 1
+    right: Tensor  # [S] bool, whether the chat's answer is right
+    skipped: tuple[SkippedSample, ...] = ()
 
 
 class RetrievalPairs(NamedTuple):
-    """B questions and P pages to learn from: each page of the global batch that does not answer a question is wrong."""
+    """B questions and P pages for contrastive training with in-batch negatives."""
 
-    questions: Rows  # one chat a row, nothing supervised, none has features
-    pages: Rows  # one chat a row, nothing supervised: the right page of each question, then further wrong ones
+    questions: Rows  # one chat per row, without labels and images
+    pages: Rows  # one chat per row, without labels: the positive page of each question, then the hard negatives
     images: Images  # of the pages, in their order
     evidence: Tensor  # [B, E] int64, keys of all pages that answer each question, padded with 0
-    keys: Tensor  # [P] int64, of each page: the same page has the same one in every batch, none has 0
-    left_out: tuple[LeftOut, ...] = ()
+    keys: Tensor  # [P] int64, key of each page: equal for the same page in every batch, never 0
+    skipped: tuple[SkippedSample, ...] = ()
 
 
 class QuestionsAndPages(NamedTuple):
-    """Some of an evaluation's questions and pages, each of which comes once; pages are ranked when all have been read.
+    """Questions and pages of an evaluation, to be encoded. Each occurs once; ranking follows after the last batch.
 
-    `samples` of the rows are the numbers of questions and pages in their set, see ranked_set.
+    `samples` of the rows are indices of questions and pages in their data set, see retrieval.ranking_dataset.
     """
 
-    questions: Rows  # one chat a row, nothing supervised, none has features
-    pages: Rows  # one chat a row, nothing supervised
+    questions: Rows  # one chat per row, without labels and images
+    pages: Rows  # one chat per row, without labels
     images: Images  # of the pages, in their order
-    left_out: tuple[LeftOut, ...] = ()
+    skipped: tuple[SkippedSample, ...] = ()
 
 
 class Candidates(NamedTuple):
-    """What is ranked for a question."""
+    """The pages to rank for a question."""
 
-    question: int  # its number in QuestionsAndPages
-    pages: tuple[int, ...]  # numbers of its document's pages in QuestionsAndPages, in the order of the document
+    question: int  # index in the ranking data set
+    pages: tuple[int, ...]  # indices of the document's pages in the ranking data set, in the document's order
 
 
 class Ranking(NamedTuple):
-    """How a question's pages were ranked."""
+    """The ranking of a document's pages for a question."""
 
-    question: int  # its number in QuestionsAndPages
-    pages: tuple[int, ...]  # in the document, from 1, the best first; one that cannot be used is missing
-    scores: tuple[float, ...]  # cosines, falling
+    question: int  # index in the ranking data set
+    pages: tuple[int, ...]  # page numbers from 1, best first; unusable pages are missing
+    scores: tuple[float, ...]  # cosine similarities, in descending order
 
 
-class Said(NamedTuple):
-    """What a model says to a question, in plain numbers."""
+class ModelAnswer(NamedTuple):
+    """A model's answer to a question."""
 
-    text: str  # that it wrote, of an open question; of a choice ""
-    options: tuple[float, ...]  # log-likelihood of each option per token, the mean over its orders; of an open one ()
-    confidence: float  # 0 to 1: of the best option (softmax of `options`), of an open one exp(mean of its tokens)
-    loss: float = 0.0  # sum over the right answer's tokens, nats, of the prompt with the options in their first order
-    terms: int = 0  # how many; 0 where the right answer is not known
+    text: str  # generated text of an open question; "" for a choice question
+    options: tuple[float, ...]  # log-likelihood per token of each option, averaged over its orders; () if open
+    confidence: float  # 0 to 1: softmax of `options` at the best one; of an open question exp(mean log-likelihood)
+    loss: float = 0.0  # cross-entropy summed over the right answer's tokens, in nats, with the options in first order
+    terms: int = 0  # number of these tokens; 0 if the right answer is not known
 
     @property
     def chosen(self) -> int:
-        """Place of the best option, the first one of equal ones; -1: the question is open."""
+        """Index of the best option, the first among equals; -1 for an open question."""
         return self.options.index(max(self.options)) if self.options else -1
 
 
 class Evidence(NamedTuple):
-    """How much a chunk of the context matters to what was said."""
+    """The importance of a chunk of the context for an answer."""
 
     page: int
     kind: ChunkKind
     box: tuple[float, float, float, float]  # see Chunk
-    cost: float  # by how many nats per token the answer's log-likelihood falls without it; the evidence costs most
+    cost: float  # drop of the answer's log-likelihood without the chunk, in nats per token
 
 
 class AnswerRecord(NamedTuple):
-    """One question of an evaluation: all that its figures and reports are made of."""
+    """The answers to one question of an evaluation, from which all metrics and reports are computed."""
 
-    sample: int  # its number in the set that is evaluated
-    whole: Said  # with the context
-    question_only: Said | None = None  # without any document
-    ranked: tuple[int, ...] = ()  # as Shown has it
-    pages: tuple[int, ...] = ()  # that the context shows, in reading order
-    evidence: tuple[Evidence, ...] = ()  # of the context's chunks; () where it was not looked for
+    sample: int  # index in the evaluated set
+    whole: ModelAnswer  # with the context
+    question_only: ModelAnswer | None = None  # without a document
+    ranked: tuple[int, ...] = ()  # see RetrievedContext
+    pages: tuple[int, ...] = ()  # page numbers in the context, in reading order
+    evidence: tuple[Evidence, ...] = ()  # of the context's chunks; () if it was not computed

@@ -1,4 +1,4 @@
-"""What an image classifier's batch holds."""
+"""The batch of the image classifier."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,9 @@ from torch import Tensor
 
 
 class Images(NamedTuple):
-    """B images of one size, with what they show."""
+    """B images of the same size, with their labels."""
 
     pixels: Tensor  # [B, C, H, W] float32 in [-1, 1]
-    targets: Tensor  # [B, K] float32: share of each class, one or two (mixup) of them; zeros where nothing is known
-    labels: Tensor  # [B] int64: the class; -1 where it is not known, and in a filler row
-    samples: Tensor  # [B] int64: place in the data set, FILLER for a row that holds no sample
+    targets: Tensor  # [B, K] float32: weight of each class, two with mixup; zeros for unlabelled images
+    labels: Tensor  # [B] int64: class index; -1 for unlabelled images and padding rows
+    samples: Tensor  # [B] int64: index in the data set, PADDING_INDEX for a padding row

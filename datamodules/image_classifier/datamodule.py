@@ -1,4 +1,4 @@
-"""Images with one class each: scikit-learn's digits, CIFAR, or a folder of files."""
+"""DataModule of labelled images: scikit-learn's digits, CIFAR, or a folder of files."""
 
 import logging
 from functools import cached_property
@@ -7,49 +7,58 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from datamodules.image_classifier.augmentation import prepared
+from datamodules.image_classifier.augmentation import Augmentation, prepare_batch
 from datamodules.image_classifier.batch import Images
-from datamodules.image_classifier.cifar import download_cifar, read_cifar
-from datamodules.image_classifier.folder import read_folder, unlabelled
-from datamodules.image_classifier.samples import ImageSamples, RawImages
-from datamodules.image_classifier.sources import Splits, digits
+from datamodules.image_classifier.dataset import ImageDataset, RawImages
+from datamodules.image_classifier.sources.base import Splits, digits
+from datamodules.image_classifier.sources.cifar import download_cifar, read_cifar
+from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabelled
 from engine.datamodule import LockstepDataModule
-from engine.exported import DataDescription
+from engine.export.artifacts import DatasetCard
 
 log = logging.getLogger("lockstep")
 
 _CIFAR = (
-    "its authors ask to cite Krizhevsky, 'Learning Multiple Layers of Features from Tiny Images', 2009, and state no "
-    "licence; the images come from the web and have owners of their own."
+    "the authors request a citation of Krizhevsky, 'Learning Multiple Layers of Features from Tiny Images', 2009, and "
+    "state no licence; the images were collected from the web and have different owners."
 )
 _TERMS = {
     "digits": (
         "Optical Recognition of Handwritten Digits",
-        "by E. Alpaydin and C. Kaynak, UCI Machine Learning Repository (doi 10.24432/C50P49), under CC BY 4.0; the "
-        "copy is scikit-learn's.",
+        "by E. Alpaydin and C. Kaynak, UCI Machine Learning Repository (doi 10.24432/C50P49), under CC BY 4.0; as "
+        "distributed with scikit-learn.",
     ),
     "cifar10": ("CIFAR-10", _CIFAR),
     "cifar100": ("CIFAR-100", _CIFAR),
 }
-_OWN = "your own images: state here on what terms they may be used, and whether people can be seen in them."
+_OWN = "your own images: state here under which terms they may be used, and whether people are recognisable."
 _SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
 
 
 class LabelledImages(LockstepDataModule):
-    """Images of one size, each of one class.
+    """Images of the same size with one class each.
 
     Args:
-        dataset: `digits` (1,797 scans that scikit-learn brings along), `cifar10`, `cifar100` (`prepare` downloads them) or `folder` (root/train/CLASS/FILE, and val/ and test/ likewise).
+        dataset: `digits` (1,797 scans, part of scikit-learn), `cifar10`, `cifar100` (downloaded by `prepare`) or
+            `folder` (root/train/CLASS/FILE, and likewise val/ and test/).
         root: folder of the images; default for CIFAR: data/NAME.
-        image_size: height and width, in pixels, that files of a `folder` are brought to.
-        validation_share: share of the training images that is held out for validation, the same ones for every seed; of a `folder` also for test, each where it has no files of its own.
-        crop_padding: training images are moved by up to so many pixels, each in each epoch anew.
-        flip: mirror every second training image, each in each epoch anew.
-        mixup: mix another image into each training image, by a share from Beta(mixup, mixup); 0 mixes nothing.
+        image_size: height and width, in pixels, that files of a `folder` are resized to.
+        validation_share: fraction of the training images that is held out for validation, independent of the seed; for
+            a `folder` also for test; each only if it has no files of its own.
+        crop_padding: largest random shift of training images, in pixels.
+        flip: flip training images horizontally with probability 0.5.
+        rotation: largest random rotation of training images in either direction, in degrees.
+        scaling: largest random change of the size of training images, as a fraction.
+        mixup: parameter of the distribution Beta(mixup, mixup) of mixup weights; 0 for no mixup.
         predict_folder: folder whose images `predict` classifies; default: the test set.
-        loading: see LockstepDataModule.
-    """  # noqa: E501
+        **loading: see LockstepDataModule.
+    """
+
+    extra = "images"
+
+    validation_set: ImageDataset
 
     def __init__(
         self,
@@ -59,24 +68,34 @@ class LabelledImages(LockstepDataModule):
         validation_share: float = 0.1,
         crop_padding: int = 0,
         flip: bool = False,
+        rotation: float = 0.0,
+        scaling: float = 0.0,
         mixup: float = 0.0,
         predict_folder: str | None = None,
         **loading: Any,
     ) -> None:
         super().__init__(**loading)
         if dataset == "folder" and root is None:
-            raise ValueError("data.init_args.root: null; give the folder with train/CLASS/FILE")
+            raise ValueError("data.init_args.root is null; set it to the folder with train/CLASS/FILE")
         if not 0 < validation_share < 1 or mixup < 0 or crop_padding < 0 or image_size < 1:
             raise ValueError(
                 f"data.init_args: found validation_share {validation_share}, mixup {mixup}, crop_padding "
-                f"{crop_padding}, image_size {image_size}; expected between 0 and 1, twice at least 0, and at least 1"
+                f"{crop_padding}, image_size {image_size}; expected a share between 0 and 1, at least 0, at least 0, "
+                "and at least 1"
             )
-        self.loads_at_once = dataset != "folder"
+        if not 0 <= rotation <= 180 or not 0 <= scaling < 1:
+            raise ValueError(
+                f"data.init_args: found rotation {rotation}, scaling {scaling}; expected degrees from 0 to 180, and a "
+                "fraction from 0 to below 1"
+            )
+        self.is_in_memory = dataset != "folder"
         self.dataset, self.root = dataset, Path(root or f"data/{dataset}")
         self.shape: tuple[int, int, int] = _SHAPES.get(dataset, (3, image_size, image_size))
         self.validation_share, self.predict_folder = validation_share, predict_folder
-        self.crop_padding, self.flip, self.mixup = crop_padding, flip, mixup
+        self.augmentation, self.mixup = Augmentation(crop_padding, flip, rotation, scaling), mixup
+        self._classes: list[str] | None = None
 
+    @override
     def prepare(self) -> None:
         if self.dataset.startswith("cifar"):
             download_cifar(self.dataset, self.root)
@@ -84,37 +103,43 @@ class LabelledImages(LockstepDataModule):
 
     @cached_property
     def splits(self) -> Splits:
-        """Classes and images; read once."""
+        """Classes and images of all splits; cached."""
         if self.dataset == "digits":
             return digits(self.validation_share)
         if self.dataset == "folder":
             return read_folder(self.root, self.shape, self.validation_share)
         return read_cifar(self.dataset, self.root, self.validation_share)
 
-    @cached_property
+    @property
     def classes(self) -> list[str]:
-        """Name of class k at k; to predict a folder, a module gives those of its checkpoint instead."""
-        return self.splits.classes
+        """Class names by index; when predicting a folder, the module sets those of its checkpoint."""
+        return self.splits.classes if self._classes is None else self._classes
 
+    @classes.setter
+    def classes(self, names: list[str]) -> None:
+        self._classes = names
+
+    @override
     def setup(self, stage: str) -> None:
-        if stage == "predict" and self.predict_folder is not None:  # the other images need not be there
-            images = unlabelled(Path(self.predict_folder), self.shape)
-            self.predict_set, self.name = ImageSamples(images), images.name
+        if stage == "predict" and self.predict_folder is not None:  # training images need not exist
+            images = read_unlabelled(Path(self.predict_folder), self.shape)
+            self.predict_set, self.image_name = ImageDataset(images), images.name
             log.info("%s: %d images to predict", self.predict_folder, len(images.labels))
             return
         splits = self.splits
-        self.train_set = ImageSamples(splits.train, random=self.crop_padding > 0 or self.flip, mixup=self.mixup)
-        self.validation_set, self.test_set = ImageSamples(splits.validation), ImageSamples(splits.test)
-        self.predict_set, self.name = ImageSamples(splits.test), splits.test.name
+        self.train_set = ImageDataset(splits.train, random=any(self.augmentation), mixup=self.mixup)
+        self.validation_set, self.test_set = ImageDataset(splits.validation), ImageDataset(splits.test)
+        self.predict_set, self.image_name = ImageDataset(splits.test), splits.test.name
         counts = (len(part.labels) for part in (splits.train, splits.validation, splits.test))
         log.info("%s: %d classes; %d images to train, %d to validate, %d to test",
                  self.dataset, len(splits.classes), *counts)  # fmt: skip
 
     def describe(self, row: int) -> dict[str, str]:
-        """What names an image of `predict_set` in a line of predictions, whether there is an answer or not."""
-        return {"image": self.name(row)}
+        """Return the fields of a prediction line that identify an image of `predict_set`."""
+        return {"image": self.image_name(row)}
 
-    def description(self) -> DataDescription:
+    @override
+    def description(self) -> DatasetCard:
         splits, (channels, height, width) = self.splits, self.shape
         train, held, test = (len(part.labels) for part in (splits.train, splits.validation, splits.test))
         content = (
@@ -122,12 +147,13 @@ class LabelledImages(LockstepDataModule):
             f"{height} x {width} pixels, {channels} channel(s)."
         )
         name, terms = _TERMS.get(self.dataset, (self.root.name, _OWN))
-        return DataDescription(name, content, terms)
+        return DatasetCard(name, content, terms)
 
     def validation_image(self, sample: int) -> tuple[str, NDArray[np.uint8]]:
-        """Name and [C, H, W] pixels of an image of `validation_set`."""
+        """Return name and pixels [C, H, W] of an image of `validation_set`."""
         source = self.splits.validation
         return source.name(sample), source.read(np.array([sample]))[0]
 
+    @override
     def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> Images:
-        return prepared(batch, len(self.classes), self.crop_padding, self.flip)
+        return prepare_batch(batch, len(self.classes), self.augmentation)

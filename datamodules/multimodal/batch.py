@@ -1,8 +1,8 @@
-"""What the multimodal families' batches have in common: chats as rows of tokens.
+"""Batches of the multimodal families: chats as rows of tokens.
 
-A chat holds *placeholders*: tokens that stand where the features of another modality (a series, a picture) belong, one
-for each feature vector. The data side knows how many there are, the model side puts the features in their place. All
-arrays of features follow the order in which the placeholders appear, row by row from the left.
+A chat contains *placeholders*: tokens that stand for the feature vectors of another modality (a series, an image), one
+token per vector. The data side knows their number, and the model side inserts the features. All arrays of features
+follow the order of the placeholders, row by row from the left.
 """
 
 from typing import Any, NamedTuple
@@ -11,42 +11,42 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.bad_samples import LeftOut
+from engine.data.bad_samples import SkippedSample
 
 IGNORE = -100
-"""The label of a token that is not supervised."""
+"""Label of a token that is not supervised."""
 
 
 class Chat(NamedTuple):
-    """A chat of n tokens, as a language model reads it."""
+    """A chat of n tokens."""
 
     tokens: NDArray[np.int64]  # [n]
-    supervised: NDArray[np.bool_]  # [n] what the assistant says, with the end of its turn
-    placeholders: int  # how many of the tokens stand for another modality's features
+    supervised: NDArray[np.bool_]  # [n] the turns of the assistant, including the end-of-turn token
+    placeholders: int  # number of placeholder tokens
 
 
 class Counts(NamedTuple):
-    """Of tokens, as numbers: nobody has to wait for the device to know them."""
+    """Numbers of tokens. They are Python numbers, so reading them does not synchronise with the device."""
 
     real: int = 0  # not padding
     supervised: int = 0
     features: int = 0  # placeholders
-    pairs: int = 0  # of two tokens of the same chat, in either order
+    pairs: int = 0  # ordered pairs of tokens of the same chat
 
 
 class Rows(NamedTuple):
-    """S chats in R rows of L tokens; a row holds one chat or several, one after the other, padded on the right."""
+    """S chats in R rows of L tokens. A row holds one or several chats in sequence, and is padded on the right."""
 
-    tokens: Tensor  # [R, L] int64; the padding token where there is nothing
+    tokens: Tensor  # [R, L] int64, padded with the padding token
     labels: Tensor  # [R, L] int64, the token itself where it is supervised, else IGNORE; not shifted
-    positions: Tensor  # [R, L] int64, from 0 in every chat; padding goes on counting from 0 as a chat of its own
-    samples: Tensor  # [S] int64, the sample of each chat, in the order of the rows; FILLER chats have none
+    positions: Tensor  # [R, L] int64, from 0 in every chat; padding counts from 0 like a chat of its own
+    samples: Tensor  # [S] int64, sample of each chat, in the order of the rows; padding samples are absent
     placeholders: Tensor  # [S] int64, placeholders of each chat
-    counts: Counts = Counts()  # of all rows together
+    counts: Counts = Counts()  # sum over all rows
 
 
 class Prompts(NamedTuple):
-    """B chats up to where the assistant is to speak, padded on the left."""
+    """B chats up to the start of the assistant's turn, padded on the left."""
 
     tokens: Tensor  # [B, L] int64
     mask: Tensor  # [B, L] bool, true where there is a token
@@ -55,39 +55,42 @@ class Prompts(NamedTuple):
 
 
 class Examples(NamedTuple):
-    """Chats to train on."""
+    """Chats for training."""
 
     rows: Rows
-    modality: Any  # what the family's encoder reads, in the order of `rows.samples`
-    left_out: tuple[LeftOut, ...] = ()
+    modality: Any  # input of the family's encoder, in the order of `rows.samples`
+    skipped: tuple[SkippedSample, ...] = ()
 
 
 class Questions(NamedTuple):
-    """The same chats twice: whole, to be scored, and up to the answer, to be answered. One order throughout."""
+    """The same chats in two forms and one order: complete, to be scored, and as prompts, to be answered."""
 
-    rows: Rows  # one chat a row; nothing is supervised where no answer is known
+    rows: Rows  # one chat per row; no token is supervised if the answer is unknown
     prompts: Prompts
-    modality: Any  # what the family's encoder reads
-    left_out: tuple[LeftOut, ...] = ()
+    modality: Any  # input of the family's encoder
+    skipped: tuple[SkippedSample, ...] = ()
 
 
 class ImageLayout(NamedTuple):
-    """What vision tower, projector and data agree on. An image is one *view*, or a view of the whole and its tiles."""
+    """Layout of an image, shared by vision tower, projector and data.
 
-    size: int  # pixels of a view's edges; views are square
-    tokens: int  # embeddings that tower and projector make of a view
-    max_tiles: int = 1  # the most tiles along each edge of an image; 1: it is never split
-    background: tuple[int, int, int] = (128, 128, 128)  # RGB around an image: about the mean that the tower takes off
+    An image is one *view*, or a view of the whole and its tiles.
+    """
+
+    size: int  # edge of a square view, in pixels
+    tokens: int  # embeddings per view
+    max_tiles: int = 1  # maximum number of tiles along each edge; 1 disables tiling
+    background: tuple[int, int, int] = (128, 128, 128)  # RGB of padding, close to the mean that the tower subtracts
 
     @property
     def view_tokens(self) -> int:
-        """Embeddings of a view: where images are split, one more that says where the view lies."""
+        """Embeddings per view, including a position embedding if images are tiled."""
         return self.tokens + (self.max_tiles > 1)
 
 
 class Images(NamedTuple):
-    """V views of the images of S samples, in the order of their placeholders; a sample may have none."""
+    """V views of the images of S samples, in the order of their placeholders. A sample may have no image."""
 
     pixels: Tensor  # [V, 3, size, size] uint8, RGB; V may be 0
-    places: Tensor  # [V] int64, 0: the whole image; 1 + row * max_tiles + column: a tile
-    views: Tensor  # [S] int64, views of each sample
+    places: Tensor  # [V] int64, 0 for the whole image, 1 + row * max_tiles + column for a tile
+    views: Tensor  # [S] int64, number of views of each sample

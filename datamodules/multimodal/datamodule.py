@@ -1,42 +1,50 @@
-"""The base of the multimodal families' DataModules: one tokenizer, chats in rows, answers that can be graded."""
+"""Base of the multimodal families' DataModules: one tokenizer, packed chats, and graded answers."""
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from typing import Any
 
-from datamodules.multimodal.chat import ChatEncoder
-from datamodules.multimodal.chat_sets import ChatExamples, ChatQuestions, ChatSource, TooLong
+from datamodules.multimodal.chat_dataset import ChatExamples, ChatQuestions, ChatSource, TooLong
 from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
-from datamodules.multimodal.tokenizer import ChatTokenizer, load_tokenizer
+from datamodules.multimodal.text.chat_encoder import ChatEncoder
+from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
 from engine.datamodule import LockstepDataModule
-from engine.examples import Example
+
+log = logging.getLogger("lockstep")
 
 
 class MultimodalDataModule(LockstepDataModule):
-    """Chats with a marker in them for another modality.
+    """Chats with a marker for another modality.
 
     Args:
-        tokenizer: name on the Hugging Face hub or local directory of the language model's tokenizer; null for the built-in one.
-        row_tokens: tokens of a row that several chats are packed into, without seeing each other; null for one chat a row.
-        length_groups: unpacked, a micro-batch is computed in so many parts of similar length.
-        max_length: tokens of the longest chat to train on; null for any.
-        too_long: what becomes of a longer one: `stop` (an error that names its sample) or `drop` (it is left out and counted). It is never cut.
-        max_unusable: samples that may turn out unusable (a malformed row, an image that cannot be decoded) in a whole training, or in one evaluation: they are named, counted (each once, however often it is drawn; a stream's once an epoch), and left out. One more, and the run stops. The same as `on_bad_sample: skip` with `max_bad_samples`; 0: what these say.
-        batches: see LockstepDataModule.
-    """  # noqa: E501
+        tokenizer: name on the Hugging Face hub or local directory of the language model's tokenizer; null for the
+            built-in tokenizer.
+        row_tokens: tokens of a row that several chats are packed into, without attending to each other; null for one
+            chat per row.
+        length_groups: number of parts of similar length that an unpacked micro-batch is computed in.
+        max_length: maximum number of tokens of a training chat; null for no limit.
+        too_long: policy for a longer chat: `stop` (an error that names its sample) or `drop` (it is skipped and
+            counted). A chat is never truncated.
+        max_unusable: deprecated, removed in 0.3.0: use `on_bad_sample: skip` with `max_bad_samples`; 0 leaves these
+            settings in force.
+        **batches: see LockstepDataModule.
+    """
+
+    extra = "language"
 
     marker: str
-    """What stands in a user's text where the modality goes."""
+    """Marker of the modality in the text of a user."""
 
     outcomes: tuple[str, ...]
-    """Names of what `grade` may tell, the one that says most first."""
+    """Names of the outcomes that `grade` returns, the most informative first."""
 
     kinds: tuple[str, ...] = ()
-    """Kinds of questions whose losses are told apart, too; see `kind`."""
+    """Kinds of questions whose losses are logged separately; see `kind`."""
 
     baselines: tuple[str, ...] = ()
-    """Names of others that answer, beside the model and the model that is blind."""
+    """Names of baselines that answer as well, besides the model and the model without its modality."""
 
     train_set: ChatExamples | ChatStream[Any]
     validation_set: ChatQuestions
@@ -56,60 +64,61 @@ class MultimodalDataModule(LockstepDataModule):
         if max_unusable < 0:
             raise ValueError(f"data.init_args.max_unusable is a number of samples, 0 for none; got {max_unusable}")
         if max_unusable:
+            log.warning(
+                "deprecated: data.init_args.max_unusable is removed in 0.3.0; use on_bad_sample skip and "
+                "max_bad_samples %d", max_unusable,
+            )  # fmt: skip
             batches |= {"on_bad_sample": "skip", "max_bad_samples": max_unusable}
-            self.limit_of_bad_samples = "max_unusable"
         super().__init__(**batches)
         for name, size in (("row_tokens", row_tokens), ("length_groups", length_groups), ("max_length", max_length)):
             if size is not None and size < 1:
                 raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
         if too_long == "drop" and max_length is None:
-            raise ValueError("data.init_args.too_long is drop, but max_length is null, so no chat is too long")
+            raise ValueError("data.init_args.too_long is drop, but max_length is null: no chat is too long")
         self.tokenizer_source, self.row_tokens = tokenizer, row_tokens
         self.length_groups, self.max_length = length_groups, max_length
         self.too_long: TooLong = too_long
 
     @abstractmethod
     def texts(self) -> Iterable[str]:
-        """What the built-in tokenizer learns its tokens from: the same texts in every run."""
+        """Return the texts that the built-in tokenizer is trained on; the same in every run."""
 
     @abstractmethod
     def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
-        """{outcome: (points reached, points possible)} of an answer to a sample of the set that is evaluated."""
+        """Return {outcome: (points reached, points possible)} of an answer to a sample of the evaluated set."""
 
     def kind(self, sample: int) -> str:
-        """Which of `kinds` a sample of the set that is evaluated is of; nothing where there are none."""
+        """Return the kind of a sample of the evaluated set, one of `kinds`; the empty string if there are none."""
         return ""
 
     @abstractmethod
     def describe(self, row: int) -> dict[str, Any]:
-        """What `predict` writes beside the answer to its row."""
-
-    def example(self, sample: int, text: str, blind: str) -> Example:
-        """What is shown of a sample of the set that is evaluated, and of what the model answers; only where answers are
-        graded one by one."""
-        raise NotImplementedError
+        """Return the fields that `predict` writes besides the answer to a row."""
 
     @cached_property
     def tokenizer(self) -> ChatTokenizer:
+        """Tokenizer of the run, loaded or trained once."""
         return load_tokenizer(self.tokenizer_source, self.texts() if self.tokenizer_source is None else ())
 
     @cached_property
     def chat_encoder(self) -> ChatEncoder:
+        """Encoder of messages, with the tokenizer of the run."""
         return ChatEncoder(self.tokenizer, self.marker)
 
     @property
     def evaluated(self) -> ChatSource:
-        """The samples that are being evaluated."""
+        """Source of the set that is being evaluated."""
+        assert self.trainer is not None  # evaluation runs under a trainer
         stage = self.trainer.state.stage
         name = {"test": "test_set", "predict": "predict_set"}.get(str(stage and stage.value), "validation_set")
         return getattr(self, name).source
 
     def examples(self, source: ChatSource) -> ChatExamples:
-        """A source to train on."""
+        """Return a training dataset."""
         return self._make_examples(source)
 
     def stream(self, source: ChatRecords[Any]) -> ChatStream[Any]:
-        """A source to train on that has an order, but neither a length nor random access."""
+        """Return a training dataset of a source with an order but without a length or random access."""
         return ChatStream(source, self._make_examples)
 
     @property
@@ -121,9 +130,9 @@ class MultimodalDataModule(LockstepDataModule):
             length_groups=self.length_groups,
             max_length=self.max_length,
             too_long=self.too_long,
-            leave_out=self.leaves_out_bad,
+            skip_bad=self.skips_bad_samples,
         )
 
     def questions(self, source: ChatSource, in_order: bool = False) -> ChatQuestions:
-        """A source to evaluate, or to predict: then `in_order`."""
-        return ChatQuestions(source, self.chat_encoder, in_order, leave_out=self.leaves_out_bad)
+        """Return a dataset for evaluation, or for prediction if `in_order`."""
+        return ChatQuestions(source, self.chat_encoder, in_order, skip_bad=self.skips_bad_samples)

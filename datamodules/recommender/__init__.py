@@ -1,0 +1,1 @@
+"""Histories of interactions: reading, storing, splitting and batching. Imports engine only."""

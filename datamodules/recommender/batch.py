@@ -1,10 +1,9 @@
-"""What a recommender batch is: the one thing that the data side and the model side share.
+"""Batches of the recommender family, shared by the data side and the model side.
 
-Item ids run from 1 to ``num_items``; 0 is padding. Rows are padded on the *right* (oldest event first), so a causal
-mask alone hides the padding from every real position, and attention needs no other mask. Positions are nevertheless
-counted from the end of a row, as in the SASRec papers: event ``j`` of a row with ``n`` events has position
-``max_length - n + j``. A row without events (``lengths == 0``) is a filler that keeps processes in step and
-weighs nothing.
+Item ids run from 1 to ``num_items``; 0 is padding. Rows are padded on the *right* (oldest event first), so the causal
+mask hides the padding from every real position, and attention needs no other mask. Positions are counted from the end
+of a row, as in the SASRec papers: event ``j`` of a row with ``n`` events has position ``max_length - n + j``. A row
+without events (``lengths == 0``) is padding that gives all ranks the same number of rows; it has zero weight.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,9 +18,10 @@ class History(NamedTuple):
     """Events of B users, oldest first, padded on the right to the longest row L of the batch."""
 
     items: Tensor  # [B, L] int64, 0 where padded
-    times: Tensor  # [B, L] int64, seconds; padding repeats the row's last time (0 in a filler row)
+    times: Tensor  # [B, L] int64, seconds; padding repeats the last time of the row (0 in a padding row)
     lengths: Tensor  # [B] int64, number of real events
-    time_scale: Tensor  # [B] int64, seconds; smallest non-zero gap in the user's training part, 1 if none
+    time_scale: Tensor  # [B] int64, seconds; smallest non-zero gap of the whole history (not only L events), 1 if none
+    at: Tensor | None = None  # [B] int64, seconds; time of the event after the last one: of the target, or of a request
 
 
 class TrainBatch(NamedTuple):
@@ -29,41 +29,49 @@ class TrainBatch(NamedTuple):
 
     history: History
     targets: Tensor  # [B, L] int64, the item that follows each position; 0 where padded
-    negatives: Tensor  # [B, L, K] (own for each position), [B, 1, K] (shared along the row) or [B, 1, 0] (none) int64
-    users: Tensor  # [B] int64, row of the user in the store; -1 for a filler row
+    negatives: Tensor  # int64: [B, L, K] (per position), [B, 1, K] (shared along the row) or [B, 1, 0] (none)
+    users: Tensor  # [B] int64, row of the user in the store; -1 for a padding row
 
 
 class RankingBatch(NamedTuple):
-    """Histories with one held-out item each, to be ranked among all items or among given candidates."""
+    """Histories with one held-out item each, which is ranked among all items or among given candidates."""
 
     history: History
-    target: Tensor  # [B] int64, the held-out item; 0 where there is none (filler rows, prediction)
+    target: Tensor  # [B] int64, the held-out item; 0 if there is none (padding rows, prediction)
     seen: Tensor  # [B, S] int64, all items of the user's history (not only the last L events), 0 where padded
     candidates: Tensor  # [B, 100] int64, fixed negatives of the `sampled_100` protocol, or [B, 0]
-    users: Tensor  # [B] int64, row of the user in the store or of the history in the input file; -1 for a filler row
+    users: Tensor  # [B] int64, row of the user in the store or of the history in the input file; -1 for padding
 
 
 class Catalog(NamedTuple):
-    """What a recommender must know of its data set besides the batches."""
+    """Items of a data set, and the maximum length of a row."""
 
     num_items: int
-    max_length: int  # most events in a row
-    item_ids: Sequence[str]  # original id of item i at i - 1
-    titles: Sequence[str] | None  # title of item i at i - 1, where the data set has them
+    max_length: int  # maximum number of events in a row
+    item_ids: Sequence[str]  # original id of item i at index i - 1
+    titles: Sequence[str] | None  # title of item i at index i - 1; None if the data set has no titles
 
     def title(self, item: int) -> str:
-        """What a reader knows the item by, from 1 on: its title, else its original id."""
+        """Return the title of an item (from 1), or its original id if it has none."""
         names = self.item_ids if self.titles is None else self.titles
         return str(names[item - 1] or self.item_ids[item - 1])
 
 
 class TrainingEvents(NamedTuple):
-    """The training part of every user, for whoever counts: user u trains on ``items[offsets[u]:train_end[u]]``."""
+    """Training part of every user: user u trains on ``items[offsets[u]:train_end[u]]``."""
 
     offsets: NDArray[np.integer]  # [U + 1]
     items: NDArray[np.integer]  # [N] all events
     train_end: NDArray[np.integer]  # [U]
 
 
+class EvaluatedUsers(NamedTuple):
+    """Users of an evaluation and what is held out of each."""
+
+    ids: Sequence[str]  # [U] original ids
+    history: NDArray[np.integer]  # [U] number of events of the history, not only of the last `max_length`
+    targets: NDArray[np.integer]  # [U] held-out items, from 1
+
+
 Scorer = Callable[[History], Tensor]
-"""Scores [B, num_items + 1] for histories; column j is item j, column 0 is ignored."""
+"""Function that returns scores [B, num_items + 1] for histories; column j is item j, column 0 is ignored."""

@@ -1,59 +1,94 @@
-"""Interaction sequences: from files of (user, item, time) to batches of histories."""
+"""DataModule of interaction sequences: from files of (user, item, time) to batches of histories."""
 
-import hashlib
-import json
 import logging
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from datamodules.recommender.batch import Catalog, Scorer, TrainingEvents
-from datamodules.recommender.candidates import load_candidates, sampled_candidates, save_candidates
-from datamodules.recommender.description import described
-from datamodules.recommender.histories import read_histories
-from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.sequences import RankingExamples, TrainSequences, personal_time_scale
-from datamodules.recommender.splits import Splits, leave_one_out, temporal
-from datamodules.recommender.store import InteractionStore, is_prepared, prepare_store
-from datamodules.recommender.synthetic import Marketplace
+from datamodules.recommender.batch import Catalog, EvaluatedUsers, RankingBatch, Scorer, TrainingEvents
+from datamodules.recommender.dataset import RankingDataset, TrainDataset, Windows, personal_time_scale
+from datamodules.recommender.evaluation_size import weak_evaluations
+from datamodules.recommender.events import Events, Integers
+from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.reading.item_lists import ItemLists
+from datamodules.recommender.reading.predict_histories import Histories, read_histories
+from datamodules.recommender.request_time import parse_predict_at, request_times
+from datamodules.recommender.required_times import require_key, require_times
+from datamodules.recommender.sampled_candidates import prepare_candidates, stored_candidates
+from datamodules.recommender.sources.dataset_card import described
+from datamodules.recommender.sources.interaction_source import Dataset, InteractionSource
+from datamodules.recommender.sources.synthetic import Marketplace
+from datamodules.recommender.split_settings import SplitName, SplitSettings
+from datamodules.recommender.splits import Splits
+from datamodules.recommender.store.interaction_store import InteractionStore
+from datamodules.recommender.store.prepare import Conversion
+from engine.data.samplers import MicroBatchRequest
 from engine.datamodule import LockstepDataModule
-from engine.exported import DataDescription
-from engine.randomness import global_seed
+from engine.determinism.stateless_rng import global_seed
+from engine.export.artifacts import DatasetCard
+from engine.number_check import check_numbers
 
 log = logging.getLogger("lockstep")
 
-Dataset = Literal["files", "synthetic", "ml-100k", "ml-1m", "ml-25m", "ml-32m", "ml-latest-small"]
-
 
 class InteractionSequences(LockstepDataModule):
-    """Histories of users, oldest event first, and the item that follows.
+    """Histories of users, oldest event first, and the next item.
 
     Args:
-        dataset: `synthetic` (the embedded marketplace), a MovieLens set that `prepare` can download, or `files` for your own.
-        root: folder or file with the interactions: MovieLens folders, RecBole `.inter`, CSV, TSV or Parquet, told apart by what is there. Default for MovieLens: data/NAME.
-        user_column: column of the user in a CSV, TSV or Parquet file; null to find it by its usual names.
+        dataset: `synthetic` (the embedded marketplace), a MovieLens data set that `prepare` can download, or `files`
+            for your own.
+        root: folder or file with the interactions: MovieLens folders, RecBole `.inter`, CSV, TSV or Parquet, detected
+            by content. Default for MovieLens: data/NAME.
+        user_column: column of the user in a CSV, TSV or Parquet file; null to detect it by its usual names.
         item_column: column of the item, likewise.
-        time_column: column of the time in seconds, likewise.
+        time_column: column of the time (seconds since 1970, or ISO 8601 dates), likewise. A table needs none for models
+            that read no times: the rows of a user are in order. `""` ignores columns that look like a time.
+        rating_column: column of the rating, likewise; it is read with `min_rating` only.
         min_item_interactions: items with fewer interactions are dropped (5 in the SASRec papers).
         min_user_interactions: users with fewer interactions are dropped, after the items.
-        split: `leave_one_out` (last event tests, last but one validates) or `temporal` (two moments cut the whole data set).
-        validation_from: first moment of the validation period of `temporal`, seconds since 1970 or the share of older interactions.
-        test_from: first moment of the test period of `temporal`, likewise.
-        max_length: events of a history that the model sees; the last ones.
-        length_groups: parts of similar length that a batch is computed in: little padding, the same batch.
-        num_negatives: negatives for each position (or row); 0 for the loss `cross_entropy`.
-        shared_negatives: draw negatives once for a row instead of for each position.
-        sampled_100: also evaluate against 100 fixed negatives, to compare with the papers; its metrics have names of their own.
+        k_core: repeat these two filters until every item and every user has its minimum (an iterated k-core).
+        min_rating: interactions with a lower rating are dropped before these filters; null keeps all.
+        split: `leave_one_out` (the last event is the test, the one before it the validation), `temporal` (the data set
+            is cut at two points in time) or `none` (all events train and nothing is evaluated, for a final model).
+        validation_from: start of the validation period of `temporal`, in seconds since 1970 or as the share of older
+            interactions.
+        test_from: start of the test period of `temporal`, likewise.
+        max_length: maximum number of events of a history; the last events are used.
+        windows: what trains of a longer history: its `last` events, or in each epoch a `random` window of `max_length`
+            events, so that all events train over the epochs. Evaluation and prediction use the last events.
+        length_groups: number of parts of similar length that a batch is computed in, which reduces padding without
+            changing the batch.
+        num_negatives: negatives per position (or per row); 0 for the loss `cross_entropy`.
+        shared_negatives: draw negatives once per row instead of once per position.
+        sampled_100: also evaluate against 100 fixed negatives, for comparison with the papers; these metrics have names
+            of their own.
         predict_histories: JSONL file of histories to predict for; null predicts for every user of the data.
+        predict_at: time of the request for users of the data, for models with `request_time`: seconds since 1970 or an
+            ISO 8601 date; null is the latest time of the data.
+        allow_items: text file with an item id on each line: `predict` recommends these items only; null is all.
+        deny_items: likewise, items that `predict` does not recommend.
         marketplace: size and rule of the `synthetic` data set.
-        loading: see LockstepDataModule.
-    """  # noqa: E501
+        **loading: see LockstepDataModule.
+    """
 
-    loads_at_once = True
+    validation_set: RankingDataset
+    test_set: RankingDataset
+
+    is_in_memory = True
+
+    excluded_items: NDArray[np.bool_] | None = None
+    """[num_items + 1] items that `predict` must not recommend; None if it may recommend all."""
+
+    _untimed_line: int | None = None
+    """First line of `predict_histories` without times."""
+
+    _undated_line: int | None = None
+    """First line of `predict_histories` without a time of the request."""
 
     def __init__(
         self,
@@ -62,198 +97,252 @@ class InteractionSequences(LockstepDataModule):
         user_column: str | None = None,
         item_column: str | None = None,
         time_column: str | None = None,
+        rating_column: str | None = None,
         min_item_interactions: int = 5,
         min_user_interactions: int = 1,
-        split: Literal["leave_one_out", "temporal"] = "leave_one_out",
+        k_core: bool = False,
+        min_rating: float | None = None,
+        split: SplitName = "leave_one_out",
         validation_from: float = 0.8,
         test_from: float = 0.9,
         max_length: int = 200,
+        windows: Windows = "last",
         length_groups: int = 8,
         num_negatives: int = 0,
         shared_negatives: bool = False,
         sampled_100: bool = False,
         predict_histories: str | None = None,
+        predict_at: float | str | None = None,
+        allow_items: str | None = None,
+        deny_items: str | None = None,
         marketplace: Marketplace | None = None,
         **loading: Any,
     ) -> None:
         super().__init__(**loading)
         if dataset == "files" and root is None:
-            raise ValueError("data.init_args.root: null; give the folder or file with the interactions")
-        self.dataset, self.root = dataset, Path(root or f"data/{dataset}")
-        self.columns = {"user_column": user_column, "item_column": item_column, "time_column": time_column}
-        self.min_item_interactions, self.min_user_interactions = min_item_interactions, min_user_interactions
-        self.split, self.validation_from, self.test_from = split, validation_from, test_from
-        self.max_length, self.length_groups = max_length, length_groups
+            raise ValueError("data.init_args.root: found null, expected the folder or file with the interactions")
+        key = "data.init_args."
+        filters = {"min_item_interactions": min_item_interactions, "min_user_interactions": min_user_interactions}
+        check_numbers(key, filters | {"num_negatives": num_negatives}, at_least=0)
+        check_numbers(key, {"validation_from": validation_from, "test_from": test_from}, above=0)
+        check_numbers(key, {"max_length": max_length, "length_groups": length_groups}, at_least=1)
+        conversion = Conversion(
+            user_column=user_column,
+            item_column=item_column,
+            time_column=time_column,
+            rating_column=rating_column,
+            min_item_interactions=min_item_interactions,
+            min_user_interactions=min_user_interactions,
+            k_core=k_core,
+            min_rating=min_rating,
+        )
+        folder = Path(root or f"data/{dataset}")
+        self.source = InteractionSource(dataset, folder, conversion, marketplace or Marketplace())
+        self.min_user_interactions = min_user_interactions
+        self.split = SplitSettings(split, validation_from, test_from)
+        self.max_length, self.windows, self.length_groups = max_length, windows, length_groups
         self.num_negatives, self.shared_negatives = num_negatives, shared_negatives
         self.sampled_100, self.predict_histories = sampled_100, predict_histories
-        self.marketplace = marketplace or Marketplace()
+        self.item_lists = ItemLists(allow_items, deny_items)
+        self.predict_at = parse_predict_at(predict_at, predict_histories)
 
-    # -- once a machine ----------------------------------------------------------------------------------------------
+    @classmethod
+    @override
+    def extra_for(cls, settings: Mapping[str, Any]) -> str | None:
+        return None if settings.get("dataset") == "synthetic" else "recommender"
 
+    # -- once per node -----------------------------------------------------------------------------------------------
+
+    @override
     def prepare(self) -> None:
-        if self.dataset not in ("files", "synthetic"):
-            from datamodules.recommender.movielens import download
-
-            download(self.dataset, self.root)
+        self.source.download()
         self.prepare_data()
-        log.info("%s: %s", self.dataset, self._counts(self._open()))
+        log.info("%s: %s", self.source.dataset, self.events.summary)
 
     def prepare_data(self) -> None:
-        """Convert the files to the memory-mapped store and draw the candidates, unless that has been done."""
-        self._open()
-        if self.sampled_100 and not self._candidate_file.exists():
-            try:
-                save_candidates(self._candidate_file, sampled_candidates(self.events, seed=0))
-            except PermissionError:
-                log.info("%s may not be written; each run draws the candidates again", self._candidate_file)
+        """Convert the files to the memory-mapped store and draw the candidates, unless that is done.
 
-    def unprepared(self) -> str | None:
-        if self.dataset == "synthetic":
-            there = (self._marketplace_store / "meta.json").is_file()
-        else:
-            self._require_root()
-            there = is_prepared(self.root, **self._conversion)
-        return None if there else f"{self.root} is to be made into a store of sequences"
+        Verifies the checksums of what exists, and replaces what is corrupt.
+        """
+        self.source.open(verify=True)
+        if self.sampled_100:
+            prepare_candidates(self._candidate_file, self.events)
 
-    def _require_root(self) -> None:
-        if not self.root.exists():
-            hint = "" if self.dataset == "files" else "; `python train.py prepare --config ...` downloads it"
-            raise FileNotFoundError(f"data.init_args.root: {self.root} does not exist{hint}")
+    @override
+    def pending_conversion(self) -> str | None:
+        return None if self.source.is_converted() else f"{self.source.root} must be converted to a store of sequences"
 
-    @property
-    def _conversion(self) -> dict[str, Any]:
-        return {
-            **self.columns,
-            "min_item_interactions": self.min_item_interactions,
-            "min_user_interactions": self.min_user_interactions,
-        }
-
-    def _open(self) -> InteractionStore:
-        if self.dataset == "synthetic":
-            return self._open_marketplace()
-        self._require_root()
-        return prepare_store(self.root, **self._conversion)
-
-    @property
-    def _marketplace_store(self) -> Path:
-        settings = json.dumps(asdict(self.marketplace))
-        return self.root / f"marketplace-{hashlib.sha256(settings.encode()).hexdigest()[:16]}"
-
-    def _open_marketplace(self) -> InteractionStore:
-        """The marketplace as a store, made once like any other data."""
-        root = self._marketplace_store
-        if (root / "meta.json").is_file():
-            return InteractionStore.open(root)
-        events = self.marketplace.events()
-        return InteractionStore.write(
-            root,
-            offsets=events.offsets,
-            items=events.items,
-            times=events.times,
-            user_ids=[f"shopper-{number}" for number in range(1, self.marketplace.num_users + 1)],
-            item_ids=[f"item-{number}" for number in range(1, self.marketplace.num_items + 1)],
-            source={"marketplace": asdict(self.marketplace)},
-        )
-
-    # -- every process -----------------------------------------------------------------------------------------------
+    # -- on every rank -----------------------------------------------------------------------------------------------
 
     @cached_property
     def events(self) -> InteractionStore:
-        """Offsets, items, times and what the ids stand for."""
-        return self._open()
+        """Events of all users, with the ids of users and items."""
+        return self.source.open()
 
     @cached_property
     def splits(self) -> Splits:
-        """Which events train, validate and test."""
-        if self.split == "temporal":
-            return temporal(self.events, self.validation_from, self.test_from)
-        return leave_one_out(self.events)
+        """Events for training, validation and test."""
+        return self.split.of(self.events)
 
     @property
     def catalog(self) -> Catalog:
+        """The items, with their ids and titles in the source."""
         return Catalog(self.events.num_items, self.max_length, self.events.item_ids, self.events.titles)
 
     @property
     def training_events(self) -> TrainingEvents:
+        """Training part of every user."""
         return TrainingEvents(self.events.offsets, self.events.items, self.splits.train_end)
 
     @property
     def optima(self) -> dict[str, Scorer]:
-        """The best scores that there are, where the data's rule is known; none otherwise."""
-        if self.dataset != "synthetic":
-            return {}
-        return {
-            "optimum-without-times": self.marketplace.time_blind_scores,
-            "optimum": self.marketplace.optimal_scores,
-        }
+        """Optimal scorers, if the rule of the data is known; otherwise empty."""
+        return self.source.optima
 
+    @override
     def setup(self, stage: str) -> None:
+        self.split.disable_evaluation(stage, self.trainer)
         if not hasattr(self, "train_set"):
             self._setup_splits()
+            if stage in ("fit", "validate", "test"):
+                for text in weak_evaluations(self.events, self.splits):
+                    log.warning("WARNING: %s. %s", text, self.split.way_to_more(self.min_user_interactions))
         if stage == "predict":
-            self.predict_set = self._requests(personal_time_scale(self.events, self.splits.train_end))
+            self.excluded_items, reports = self.item_lists.excluded(self.events.item_ids)
+            for report in reports:
+                log.warning("%s", report)
+            histories = self._histories_to_predict()
+            self._names = histories.users
+            self._untimed_line, self._undated_line = histories.untimed, histories.undated
+            self.predict_set = self._prediction_set(histories)
 
     def _setup_splits(self) -> None:
         events, splits = self.events, self.splits
-        time_scale = personal_time_scale(events, splits.train_end)
-        shared: dict[str, Any] = {"max_length": self.max_length, "time_scale": time_scale}
-        rows = TrainSequences(
+        rows = TrainDataset(
             events,
             splits.train,
+            max_length=self.max_length,
+            time_scale=personal_time_scale(events, splits.train_end),
             seed=global_seed(),
+            windows=self.windows,
             num_negatives=self.num_negatives,
             shared_negatives=self.shared_negatives,
-            **shared,
         )
         self.train_set = LengthGroups(rows, self.length_groups)
-        candidates = self._candidates() if self.sampled_100 else None
-        self.validation_set = RankingExamples(events, splits.validation, candidates=candidates, **shared)
-        self.test_set = RankingExamples(events, splits.test, candidates=candidates, **shared)
-        log.info("%s; %d training rows, %d to validate, %d to test", self._counts(events), len(self.train_set),
+        candidates = stored_candidates(self._candidate_file, events) if self.sampled_100 else None
+        self.validation_set = self._ranking_set(events, splits.validation, candidates=candidates)
+        self.test_set = self._ranking_set(events, splits.test, candidates=candidates)
+        log.info("%s; %d training rows, %d to validate, %d to test", events.summary, len(self.train_set),
                  len(self.validation_set), len(self.test_set))  # fmt: skip
-        if any(splits.left_out.values()):
-            log.info("users without a history before the period, left out: %s", splits.left_out)
+        if any(splits.without_history.values()):
+            log.info("users without a history before the period, skipped: %s", splits.without_history)
+
+    def _ranking_set(self, events: Events, examples: tuple[Integers, Integers], **options: Any) -> RankingDataset:
+        users, ends = examples
+        history_ends = np.array(events.offsets[:-1])
+        history_ends[users] = ends
+        scale = personal_time_scale(events, history_ends)
+        return RankingDataset(events, examples, max_length=self.max_length, time_scale=scale, **options)
+
+    def _prediction_set(self, histories: Histories) -> RankingDataset:
+        return self._ranking_set(histories.events, histories.examples, held_out=False, at=histories.at)
 
     @property
     def _candidate_file(self) -> Path:
-        """Beside the store, so that all models are compared on the same list, whatever their seed."""
+        """Path beside the store, so that all models are compared on the same candidates, whatever their seed."""
         return self.events.root / "sampled_100.npy"
 
-    def _candidates(self) -> NDArray[np.int32]:
-        """The fixed list. Where it could not be kept it is made again, and comes out the same."""
-        if self._candidate_file.exists():
-            return load_candidates(self._candidate_file, self.events)
-        return sampled_candidates(self.events, seed=0)
+    @property
+    def _whole_histories(self) -> Histories:
+        users = self.events.user_ids
+        return Histories(self.events, users, at=request_times(self.events, users, self.predict_at))
 
-    def _requests(self, time_scale: NDArray[np.int64]) -> RankingExamples:
-        """What to predict for: the histories of a file, or every user's whole history."""
+    def _histories_to_predict(self) -> Histories:
+        """Return the histories of the prediction file, or every user's whole history."""
         if self.predict_histories is None:
-            everyone = np.arange(self.events.num_users), np.asarray(self.events.offsets[1:])
-            self._names = self.events.user_ids
-            return RankingExamples(
-                self.events, everyone, max_length=self.max_length, time_scale=time_scale, held_out=False
-            )
+            return self._whole_histories
+        if not Path(self.predict_histories).exists():
+            raise FileNotFoundError(f"data.init_args.predict_histories: {self.predict_histories} does not exist")
         histories = read_histories(Path(self.predict_histories), self.events.item_ids)
         if histories.report:
             log.warning("%s: %s", self.predict_histories, histories.report)
-        self._names = histories.users
-        scale = personal_time_scale(histories.events, histories.events.offsets[1:])
-        return RankingExamples(
-            histories.events, histories.examples, max_length=self.max_length, time_scale=scale, held_out=False
-        )
+        return histories
 
-    def description(self) -> DataDescription:
-        content = f"{self._counts(self.events)}; of a history the last {self.max_length} events; split: {self.split}."
-        return described(self.dataset, self.root.name, content)
+    @property
+    @override
+    def predict_input(self) -> str | None:
+        return self.predict_histories
+
+    def some_histories(self, number: int) -> RankingBatch:
+        """Return histories of users evenly spread over the data, at most `number`, to compare an export with.
+
+        They are of the validation, or whole without one.
+        """
+        self.setup("export")
+        histories = self.validation_set
+        if not len(histories):
+            histories = self._prediction_set(self._whole_histories)
+        rows = np.linspace(0, len(histories) - 1, min(number, len(histories))).astype(np.int64)
+        return histories[MicroBatchRequest(0, rows)]
+
+    @property
+    def user_ids(self) -> Sequence[str]:
+        """[U] original ids of all users."""
+        return self.events.user_ids
+
+    def whole_histories(self, batch_size: int) -> Iterator[RankingBatch]:
+        """Yield the histories of all users with all their events, in the order of `user_ids`, without a target."""
+        histories = self._prediction_set(self._whole_histories)
+        for start in range(0, len(histories), batch_size):
+            rows = np.arange(start, min(start + batch_size, len(histories)))
+            yield histories[MicroBatchRequest(0, rows)]
+
+    @override
+    def description(self) -> DatasetCard:
+        content = f"{self.events.summary}; of a history the last {self.max_length} events; split: {self.split.name}."
+        return described(self.source.dataset, self.source.root.name, content)
+
+    def require_negatives(self, reader: str) -> None:
+        """Raise ValueError unless training batches have negatives.
+
+        Args:
+            reader: what needs them, for the message.
+        """
+        if not self.num_negatives:
+            raise ValueError(f"{reader} needs negatives: set data.init_args.num_negatives, such as 256")
+
+    def require_times(self, reader: str) -> None:
+        """Raise ValueError unless all events have times, the histories to predict for included.
+
+        Args:
+            reader: what reads the times, for the message.
+        """
+        require_times(self.events, self.source.root, reader)
+        require_key(self.predict_histories, self._untimed_line, "times", reader)
+
+    def require_request_times(self, reader: str) -> None:
+        """Raise ValueError unless all histories to predict for have the time of the request.
+
+        Args:
+            reader: what reads these times, for the message.
+        """
+        require_key(self.predict_histories, self._undated_line, "at", reader)
 
     def user(self, row: int) -> str:
-        """The original id of the user in a row of the store."""
+        """Return the original id of the user in a row of the store."""
         return str(self.events.user_ids[row])
 
-    def describe(self, row: int) -> dict[str, Any]:
-        """What `predict` says of a row besides the recommendations."""
-        return {"user": self._names[row]}
+    def evaluated_users(self, stage: str, rows: Integers) -> EvaluatedUsers:
+        """Return ids, history lengths and held-out items of users of an evaluation.
 
-    @staticmethod
-    def _counts(events: InteractionStore) -> str:
-        return f"{events.num_users:,} users, {events.num_items:,} items, {events.num_interactions:,} interactions"
+        Args:
+            stage: `val` or `test`.
+            rows: [U] rows of the users in the store.
+        """
+        ids = self.events.user_ids
+        held_out = (self.test_set if stage == "test" else self.validation_set).held_out_of(rows)
+        return EvaluatedUsers([str(ids[row]) for row in rows.tolist()], *held_out)
+
+    def describe(self, row: int) -> dict[str, Any]:
+        """Return the fields that `predict` writes besides the recommendations of a row."""
+        return {"user": self._names[row]}

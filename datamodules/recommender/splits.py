@@ -1,6 +1,6 @@
-"""Which events train, validate and test.
+"""Splits of the events into training, validation and test.
 
-Both splits give prefixes of users' histories, never copies: an example is a user's row and a place in the store.
+Both splits are prefixes of users' histories without copies: an example is a user's row and an index into the store.
 """
 
 import math
@@ -9,38 +9,35 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.store import InteractionStore
+from datamodules.recommender.store.interaction_store import InteractionStore
 
 
 class Examples(NamedTuple):
     """M prefixes: ``items[offsets[user]:end]``."""
 
     users: NDArray[np.int64]  # [M] row of the user
-    ends: NDArray[
-        np.int64
-    ]  # [M] index into store.items, one past the prefix; at evaluation ``items[end]`` is the target
+    ends: NDArray[np.int64]  # [M] index into store.items, one past the prefix; in evaluations the index of the target
 
 
 class Splits(NamedTuple):
     """The parts of a store.
 
-    A training row teaches the next item at each place of its prefix: input ``prefix[:-1]``, targets ``prefix[1:]``;
-    users with fewer than two events in the training part have no row. An evaluation example ranks the event after its
-    prefix.
+    A training row predicts the next item at each position of its prefix: input ``prefix[:-1]``, targets ``prefix[1:]``.
+    Users with fewer than two training events have no row. An evaluation example ranks the event after its prefix.
     """
 
     train: Examples
     validation: Examples
     test: Examples
-    train_end: NDArray[np.int64]  # [U] where each user's training part ends, also of those without a row
-    left_out: dict[str, int]  # users who have an event to predict in a part ("validation", "test"), but no history
+    train_end: NDArray[np.int64]  # [U] end of each user's training part, including users without a row
+    without_history: dict[str, int]  # {"validation" or "test": number of users with a target but without a history}
 
 
 def leave_one_out(store: InteractionStore) -> Splits:
-    """Last event: test. Last but one: validation. The rest trains (Kang and McAuley, SASRec, ICDM 2018, section IV-A).
+    """Split off the last event for the test and the one before it for the validation.
 
-    The test history contains the validation event. Users with fewer than three events train on all that they have and
-    are never evaluated.
+    The other events are for training (Kang and McAuley, SASRec, ICDM 2018, section IV-A). The test history contains the
+    validation event. Users with fewer than three events are used for training only.
 
     Raises:
         ValueError: no user has three events.
@@ -48,7 +45,7 @@ def leave_one_out(store: InteractionStore) -> Splits:
     starts, stops = _bounds(store)
     evaluated = stops - starts >= 3
     if not evaluated.any():
-        raise ValueError(f"{store.root}: no user has 3 events, so leave-one-out has nobody to evaluate")
+        raise ValueError(f"{store.root}: no user has 3 events, so leave-one-out has no user to evaluate")
     users = np.flatnonzero(evaluated)
     train_end = np.where(evaluated, stops - 2, stops)
     validation, test = Examples(users, stops[users] - 2), Examples(users, stops[users] - 1)
@@ -56,18 +53,26 @@ def leave_one_out(store: InteractionStore) -> Splits:
 
 
 def temporal(store: InteractionStore, validation_from: float, test_from: float) -> Splits:
-    """Cut the whole data set at two moments, as a deployed model meets it.
+    """Cut the data set at two points in time, as a deployed model encounters it.
 
-    The target is the user's *first* event in the period ``[validation_from, test_from)`` or ``[test_from, end]``, the
-    history everything before the period begins. So nothing at or after a cut-off is in a history or in the training
-    part. Users whose first event ever lies in the period have no history: they are left out and counted.
+    The target is the user's *first* event in the period ``[validation_from, test_from)`` or ``[test_from, end]``. The
+    history is everything before the period begins, so no event at or after a cut-off is in a history or in the training
+    part. Users whose first event lies in the period have no history; they are skipped and counted.
 
     Args:
-        validation_from, test_from: seconds since 1970, or, between 0 and 1, the share of all interactions before it.
+        store: the interactions to split.
+        validation_from: start of the validation period: seconds since 1970, or, between 0 and 1, the share of all
+            interactions before it.
+        test_from: start of the test period, likewise.
 
     Raises:
-        ValueError: the cut-offs are not in order, or leave a part empty.
+        ValueError: the store has no times, the cut-offs are not in order, or a part is empty.
     """
+    if not store.has_times:
+        raise ValueError(
+            f"{store.root}: found events without times, and data.init_args.split temporal cuts them by time; name the "
+            "column with data.init_args.time_column, or set data.init_args.split to leave_one_out"
+        )
     validation_start, test_start = (_moment(store, value) for value in (validation_from, test_from))
     if validation_start >= test_start:
         raise ValueError(
@@ -86,6 +91,20 @@ def temporal(store: InteractionStore, validation_from: float, test_from: float) 
                 f"events lie between {store.times.min()} and {store.times.max()}"
             )
     return Splits(train, validation, test, train_end, {"validation": cold_validation, "test": cold_test})
+
+
+def everything(store: InteractionStore) -> Splits:
+    """Train on all events, for a final model after its settings have been chosen. Nothing is held out.
+
+    Raises:
+        ValueError: no user has two events.
+    """
+    starts, stops = _bounds(store)
+    train = _training(starts, stops)
+    if not len(train.users):
+        raise ValueError(f"{store.root}: no user has 2 events, so there is nothing to train")
+    none = Examples(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return Splits(train, none, none, stops, {"validation": 0, "test": 0})
 
 
 def _bounds(store: InteractionStore) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -108,13 +127,16 @@ def _moment(store: InteractionStore, value: float) -> int:
 
 
 def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:
-    """[U] the place of each user's first event at or after a moment (one past the last, if there is none)."""
+    """Return the index of each user's first event at or after a moment, int64 [U].
+
+    A user without such an event gets one past the last event.
+    """
     starts, _ = _bounds(store)
     return starts + np.add.reduceat(store.times < moment, starts, dtype=np.int64)
 
 
 def _first_events(starts: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Examples, int]:
-    """Examples for the users with an event in ``[begin, end)`` and a history before, and how many lack the history."""
+    """Return the examples of users with an event in ``[begin, end)`` and a history, and the number of those without."""
     active, has_history = begin < end, begin > starts
     users = np.flatnonzero(active & has_history)
     return Examples(users, begin[users]), int(np.sum(active & ~has_history))

@@ -1,0 +1,1 @@
+"""Time series and questions about them. Imports multimodal and engine."""

@@ -1,25 +1,30 @@
-"""What a temporal batch holds beside its chats: series of several channels."""
+"""Batches of the temporal family: series of several channels, besides the chats."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-
 SeriesTokens = Literal["pooled", "patch", "channel_patch"]
-"""How many feature vectors a series becomes: one (as in the original), one for each patch of all channels together, or
-one for each patch of each channel, channel after channel."""
+"""Feature vectors of a series.
+
+`pooled`: one vector (as in the original); `patch`: one per patch of all channels together; `channel_patch`: one per
+patch of each channel, channel after channel.
+"""
+
+
+Length = TypeVar("Length", int, Tensor)
 
 
 class SeriesLayout(NamedTuple):
-    """What encoder and data must agree on."""
+    """Layout of a series, shared by encoder and data."""
 
     channels: int
     tokens: SeriesTokens
     patch: int  # steps
 
-    def count(self, length: int | Tensor) -> int | Tensor:
-        """Feature vectors of a series of `length` steps."""
+    def feature_count(self, length: Length) -> Length:
+        """Return the number of feature vectors of a series of `length` steps."""
         patches = -(-length // self.patch)
         if self.tokens == "pooled":
             return torch.ones_like(length) if isinstance(length, Tensor) else 1
@@ -27,8 +32,11 @@ class SeriesLayout(NamedTuple):
 
 
 class Series(NamedTuple):
-    """S series, padded on the right to the longest; one without steps belongs to a chat without placeholders."""
+    """S series, padded on the right to the longest one.
 
-    values: Tensor  # [S, K, T] float32, share of each channel's capacity, 0 where missing or padded
-    present: Tensor  # [S, K, T] bool, false where a measurement is missing, and in the padding
+    A series without steps belongs to a chat without placeholders.
+    """
+
+    values: Tensor  # [S, K, T] float32, share of each channel's capacity; 0 where missing or padded
+    present: Tensor  # [S, K, T] bool, false where a measurement is missing or padded
     lengths: Tensor  # [S] int64, steps

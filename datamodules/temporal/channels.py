@@ -1,7 +1,7 @@
-"""The four resources of a timeline, and the numbers in which their values are shown.
+"""The four resources of a timeline, and the numbers in which their values are written.
 
-A shown value is a whole number of *levels*: percents of the capacity in the tiny format, the last digit of a physical
-unit in the full one. Facts are computed from levels, so what is decided and what is printed cannot differ.
+A written value is an integer number of *levels*: percent of the capacity in the tiny format, the last decimal of a
+physical unit in the full format. Facts are computed from levels, so facts and texts cannot disagree.
 """
 
 from enum import Enum
@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 
 class Format(str, Enum):
-    """How values and times are written."""
+    """Notation of values and times."""
 
-    TINY = "tiny"  # whole percents of the capacity and numbers of steps, one template for a case
+    TINY = "tiny"  # integer percent of the capacity and numbers of steps, one template per case
     FULL = "full"  # physical units and seconds, several templates and synonyms
 
 
 class Channel(NamedTuple):
-    """A resource. Its values are what is *available* of it, not what is used."""
+    """A resource. Its values are the amount that is *available*, not the amount in use."""
 
     key: str
-    unit: str  # as it follows a number in the full format, with its space
-    decimals: int  # of a number in the full format
-    capacities: tuple[int, ...]  # of machines as they are sold, in the unit
-    memory: bool  # is taken and held by a job, where computing power is used now and then
+    unit: str  # suffix of a number in the full format, including the space
+    decimals: int  # decimals of a number in the full format
+    capacities: tuple[int, ...]  # capacities of common machines, in the unit
+    memory: bool  # whether a job holds the resource (memory) or uses it intermittently (compute)
 
 
 CHANNELS = (
@@ -38,23 +38,23 @@ KEYS = tuple(channel.key for channel in CHANNELS)
 
 
 class Scale(NamedTuple):
-    """What is shown of one channel."""
+    """Scale of the written values of a channel."""
 
     unit: str
     decimals: int
-    top: int  # levels of the whole capacity
+    top: int  # level of the full capacity
 
     @classmethod
     def of(cls, channel: Channel, format: Format, capacity: float) -> "Scale":
-        """The scale of a channel with a capacity (in the channel's unit)."""
+        """Return the scale of a channel with a capacity in the channel's unit."""
         if format == Format.TINY:
             return cls("%", 0, 100)
         return cls(channel.unit, channel.decimals, max(1, round(capacity * 10**channel.decimals)))
 
     def levels(self, shares: NDArray[np.floating]) -> NDArray[np.int64]:
-        """The nearest level of shares of the capacity (0 to 1)."""
+        """Return the nearest levels of shares of the capacity (0 to 1)."""
         return np.floor(shares * self.top + 0.5).astype(np.int64)
 
     def value(self, level: int) -> float:
-        """A level as the number that is shown."""
+        """Return the number that is written for a level."""
         return int(level) / 10**self.decimals

@@ -1,59 +1,68 @@
-"""Resource timelines with questions about them: from curves to batches of chats."""
+"""DataModule of resource timelines with questions: from curves to batches of chats."""
 
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from datamodules.multimodal.datamodule import MultimodalDataModule
-from datamodules.temporal.asked import AskedTimelines
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
-from datamodules.temporal.cache import CachedTimelines, Extent, write_cache
+from datamodules.temporal.cache import MANIFEST, CachedTimelines, Extent, verify_cache
+from datamodules.temporal.cache_writer import write_cache
 from datamodules.temporal.channels import CHANNELS, Format
-from datamodules.temporal.curriculum import Curriculum
-from datamodules.temporal.facts import Task
+from datamodules.temporal.dataset import TimelineQuestions, Timelines
 from datamodules.temporal.grading import OUTCOMES, grade
-from datamodules.temporal.picture import draw
-from datamodules.temporal.records import answer_figures, answer_record, question_record
-from datamodules.temporal.report import write_data_report, write_prediction_report
-from datamodules.temporal.samples import GENERATOR_VERSION, PLACEHOLDER, Split, Synthesis
-from datamodules.temporal.source import TimelineQuestions, Timelines
-from datamodules.temporal.timelines import RecordedTimelines
-from engine.examples import Example
-from engine.exported import GENERATED, DataDescription
-from engine.pictures import png
+from datamodules.temporal.recorded.dataset import RecordedTimelines
+from datamodules.temporal.recorded.predict_questions import PredictDataset
+from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
+from datamodules.temporal.reports.plot import draw
+from datamodules.temporal.reports.records import answer_metrics, answer_record, question_record
+from datamodules.temporal.synthetic.curriculum import Curriculum
+from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, Synthesis
+from datamodules.temporal.text.facts import Task
+from datamodules.temporal.text.prompt import PLACEHOLDER
+from engine.export.artifacts import GENERATED, DatasetCard
+from engine.telemetry.image_grid import encode_png_grid
+from engine.telemetry.sample_previews import SamplePreview
 
 log = logging.getLogger("lockstep")
 
 _TEXTS = 1000
-"""Samples whose texts the built-in tokenizer is made from."""
+"""Samples whose texts the built-in tokenizer is trained on."""
 
 _REPORTED = 5000
-"""Samples that the data report looks at."""
+"""Samples of the data report."""
 
 
 class ResourceTimelines(MultimodalDataModule):
-    """Curves of the resources that are free on a machine, and questions about them.
+    """Curves of the available resources of a machine, and questions about them.
 
     Args:
-        synthesis: what the curves and the questions are like.
-        num_samples: samples of an epoch.
-        fresh_samples: other samples in every epoch instead of the same ones again.
-        easy_epochs: epochs in which training samples get as hard as `synthesis` says: the first has timelines of a quarter of the length, of the asked channel alone. 0: all are alike.
-        validation_size: questions of a validation; their answers are written word by word.
+        synthesis: settings of the curves and the questions.
+        num_samples: samples per epoch.
+        fresh_samples: draw new samples in every epoch instead of repeating the same samples.
+        easy_epochs: epochs in which training samples reach the difficulty of `synthesis`: the first epoch has timelines
+            of a quarter of the length, with the queried channel only. 0: constant difficulty.
+        validation_size: questions of a validation; the model generates their answers.
         test_size: questions of a test.
-        series_tokens: what a series becomes for the language model: `pooled` (one token), `patch` (one for each patch of all channels), `channel_patch` (one for each patch of each channel).
+        series_tokens: tokens of a series for the language model: `pooled` (one token), `patch` (one per patch of all
+            channels), `channel_patch` (one per patch of each channel).
         patch_length: steps of a patch.
-        timelines: real timelines to validate and test with instead of synthetic ones: a .csv file (time_ms, then available resources), a folder of such, or an .npz of pods. The questions are asked as `synthesis` says.
-        capacities: of the .csv files' machines, {channel: number} in cores, GB and %; null for the smallest that is sold and has what was measured.
-        questions: JSONL file that `predict` answers; see datamodules/temporal/asked.py.
-        root: folder for what `prepare` writes.
-        cached_epochs: epochs of training samples that `prepare` writes to `root` and training reads from there, with the validation's and the test's; 0: samples are made as they are needed, which is as fast.
-        batches: see MultimodalDataModule and LockstepDataModule.
-    """  # noqa: E501
+        timelines: recorded timelines for validation and test, instead of synthetic ones: a .csv file (time_ms, then
+            available resources), a folder of such files, or an .npz of pods. The questions follow `synthesis`.
+        capacities: capacities of the machines in .csv files, {channel: number} in cores, GB and %; null for the
+            smallest common capacity that covers the measurements.
+        questions: JSONL file that `predict` answers; see datamodules/temporal/recorded/predict_questions.py.
+        root: folder that `prepare` writes to.
+        cached_epochs: epochs of training samples that `prepare` writes to `root`, with those of validation and test,
+            and that training reads from there; 0: samples are generated on demand, which is as fast.
+        **batches: see MultimodalDataModule and LockstepDataModule.
+    """
 
     marker = PLACEHOLDER
     outcomes = OUTCOMES
@@ -90,7 +99,7 @@ class ResourceTimelines(MultimodalDataModule):
             raise ValueError(f"data.init_args.patch_length is a number of steps, at least 1; got {patch_length}")
         if easy_epochs and (cached_epochs or not fresh_samples):
             raise ValueError(
-                "data.init_args.easy_epochs makes other samples in every epoch: not with cached_epochs, and not with "
+                "data.init_args.easy_epochs draws new samples in every epoch, so it excludes cached_epochs and "
                 "fresh_samples false"
             )
         self.fresh_samples, self.easy_epochs = fresh_samples, easy_epochs
@@ -98,7 +107,8 @@ class ResourceTimelines(MultimodalDataModule):
         self.root, self.cached_epochs = root, cached_epochs
         self.layout = SeriesLayout(len(CHANNELS), series_tokens, patch_length)
 
-    def description(self) -> DataDescription:
+    @override
+    def description(self) -> DatasetCard:
         train, validation, test = self.sizes.values()
         real = f", on the timelines of {Path(self.timelines).name}" if self.timelines else ""
         content = (
@@ -106,34 +116,44 @@ class ResourceTimelines(MultimodalDataModule):
             f"{validation:,} to validate and {test:,} to test{real}."
         )
         terms = GENERATED + (" The real timelines are yours: state here on what terms." if self.timelines else "")
-        return DataDescription("Lockstep's synthetic timelines", content, terms)
+        return DatasetCard("Lockstep's synthetic timelines", content, terms)
 
+    @override
+    def prepare_data(self) -> None:
+        """Verify the checksums of the cache, before the processes of this node read it."""
+        predicts = self.trainer is not None and self.trainer.state.fn == "predict"
+        if self.cached_epochs and not predicts and (self._cache / MANIFEST).is_file():
+            verify_cache(self._cache)
+
+    @override
     def setup(self, stage: str) -> None:
         if stage == "fit":
             timelines = Curriculum(self.synthesis, self.easy_epochs) if self.easy_epochs else self._synthetic
-            self.train_set = self.examples(self._asked_of(timelines, Split.TRAIN, self.fresh_samples))
+            self.train_set = self.examples(self._dataset(timelines, Split.TRAIN, self.fresh_samples))
         if stage in ("fit", "validate"):
-            self.validation_set = self.questions(self._asked_of(self._evaluated_with, Split.VALIDATION))
+            self.validation_set = self.questions(self._dataset(self._evaluation_timelines, Split.VALIDATION))
         if stage == "test":
-            self.test_set = self.questions(self._asked_of(self._evaluated_with, Split.TEST))
+            self.test_set = self.questions(self._dataset(self._evaluation_timelines, Split.TEST))
         if stage == "predict":
             if self.questions_file is None:
                 raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
             position = self.synthesis.series_position
-            asked = AskedTimelines(Path(self.questions_file), self.layout, position)
-            self.predict_set = self.questions(asked, in_order=True)
+            questions = PredictDataset(Path(self.questions_file), self.layout, position)
+            self.predict_set = self.questions(questions, in_order=True)
 
-    def _asked_of(self, timelines: Timelines, split: Split, fresh: bool = False) -> TimelineQuestions:
+    def _dataset(self, timelines: Timelines, split: Split, fresh: bool = False) -> TimelineQuestions:
         if isinstance(timelines, CachedTimelines):
             timelines.require(split, self.sizes[split], self._epochs_trained if fresh else 1)
         return TimelineQuestions(timelines, split, self.sizes[split], self.layout, fresh)
 
     @property
     def _epochs_trained(self) -> int:
-        """Epochs that the training asks for; 1 where something else ends it."""
+        """Number of epochs of the training; 1 if something else ends it."""
         trainer = self.trainer
-        known = trainer is not None and trainer.max_steps == -1 and not trainer.overfit_batches
-        return max(1, trainer.max_epochs or 1) if known else 1
+        if trainer is None or trainer.max_steps != -1:
+            return 1
+        overfit = trainer.overfit_batches  # type: ignore[attr-defined]  # set by Lightning outside of the class
+        return 1 if overfit else max(1, trainer.max_epochs or 1)
 
     @property
     def _synthetic(self) -> Synthesis | CachedTimelines:
@@ -144,81 +164,104 @@ class ResourceTimelines(MultimodalDataModule):
         return Path(self.root) / "cache"
 
     @property
-    def _evaluated_with(self) -> Timelines:
+    def _evaluation_timelines(self) -> Timelines:
         if self.timelines is None:
             return self._synthetic
         recorded = RecordedTimelines(Path(self.timelines), self.synthesis, self.capacities)
-        recorded.recordings  # noqa: B018  (a wrong file is said now, and not by a loader in the middle of a training)
+        recorded.check()  # now, so an invalid file fails before training starts
         return recorded
 
+    @override
     def texts(self) -> Iterator[str]:
-        # Of the format alone: whoever asks other questions, of other curves, has the same tokens.
+        # Depends on the format only, so other questions and curves have the same tokens.
         synthesis = Synthesis(format=self.synthesis.format)
         for index in range(_TEXTS):
             sample = synthesis.sample(Split.TRAIN, 0, index)
             yield f"{sample.question}\n{sample.answer}"
 
-    def _what_is_ordered(self) -> dict[str, Any]:
-        # In the middle of an epoch the samples that are left must be those that were left.
-        made_by = [asdict(self.synthesis), self.easy_epochs, self.fresh_samples, GENERATOR_VERSION]
-        name = hashlib.sha256(json.dumps(made_by, sort_keys=True, default=str).encode()).hexdigest()[:12]
-        return {**super()._what_is_ordered(), "timelines": name}
+    def _order_identity(self) -> dict[str, Any]:
+        # On a resume within an epoch, the remaining samples must be the same.
+        generator = [asdict(self.synthesis), self.easy_epochs, self.fresh_samples, GENERATOR_VERSION]
+        name = hashlib.sha256(json.dumps(generator, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        return {**super()._order_identity(), "timelines": name}
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
+    @property
+    def _graded_dataset(self) -> TimelineQuestions:
+        """Dataset that is evaluated, with known answers (in all stages except `predict`)."""
         source = self.evaluated
+        assert isinstance(source, TimelineQuestions)
+        return source
+
+    @override
+    def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
+        source = self._graded_dataset
         return grade(source.sample(0, sample).facts, text, source.timelines.notation)
 
+    @override
     def kind(self, sample: int) -> str:
-        return self.evaluated.sample(0, sample).facts.task.value
+        return self._graded_dataset.sample(0, sample).facts.task.value
 
     def right_answer(self, sample: int) -> str:
-        """What the curve says, by rule."""
-        return self.evaluated.sample(0, sample).answer
+        """Return the reference answer to a sample."""
+        return self._graded_dataset.sample(0, sample).answer
 
-    def example(self, sample: int, text: str, blind: str) -> Example:
-        source = self.evaluated
-        shown = answer_record(sample, source.sample(0, sample), source.timelines.notation, text, blind)
-        return Example(
-            name=f"{sample} {shown.task}",
-            question=shown.question,
-            expected=shown.truth,
+    def example(self, sample: int, text: str, blind: str) -> SamplePreview:
+        """Return a preview of a sample of the evaluated set with the model's answers."""
+        source = self._graded_dataset
+        view = answer_record(sample, source.sample(0, sample), source.timelines.notation, text, blind)
+        return SamplePreview(
+            name=f"{sample} {view.task}",
+            question=view.question,
+            expected=view.truth,
             answer=text,
-            right=not shown.errors,
-            picture=png(draw(shown)),
+            right=not view.errors,
+            picture=encode_png_grid(draw(view)),
             blind=blind,
         )
 
-    def describe(self, row: int) -> Mapping[str, Any]:
-        return self.evaluated.rows[row].record
+    @override
+    def describe(self, row: int) -> dict[str, Any]:
+        source = self.evaluated
+        assert isinstance(source, PredictDataset)
+        return source.rows[row].record
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
+    @override
     def prepare(self) -> None:
-        """Writes into `root` a report on what the model is going to be trained with, and the cache if there is one."""
+        """Check recorded timelines, write a report of the training data to `root`, and the cache if it is enabled."""
+        if self.timelines is not None:
+            self._evaluation_timelines  # noqa: B018  (checks the files)
         if self.cached_epochs:
             extents = {split: Extent(size) for split, size in self.sizes.items()}
             extents[Split.TRAIN] = Extent(self.sizes[Split.TRAIN], self.cached_epochs)
-            write_cache(self._cache, self.synthesis, extents, progress=_say)
-        source = self._asked_of(self.synthesis, Split.TRAIN)
+            write_cache(self._cache, self.synthesis, extents, progress=_log_progress)
+        source = self._dataset(self.synthesis, Split.TRAIN)
         samples = [source.sample(0, index) for index in range(min(_REPORTED, len(source)))]
-        shown = [question_record(index, sample, self.synthesis.notation) for index, sample in enumerate(samples)]
+        views = [question_record(index, sample, self.synthesis.notation) for index, sample in enumerate(samples)]
         about = {
             "split": "training",
             "format": Format(self.synthesis.format).value,
             "seed": str(self.synthesis.seed),
             "samples": f"the first {len(samples):,} of {len(source):,} in an epoch",
         }
-        log.info("report: %s", write_data_report(Path(self.root), shown, about, self._tokens))
+        log.info("report: %s", write_data_report(Path(self.root), views, about, self._tokens))
 
     def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
-        """Every question of the test with the curve, the right answer, the model's, and what it says blind."""
-        source = self.evaluated
+        """Write a report of a test: each question with its curve, the reference and the answers.
+
+        Args:
+            folder: folder of the run.
+            answers: (sample, answer, answer without the series), in the order of the samples.
+        """
+        assert self.trainer is not None  # the test ran under a trainer
+        source = self._graded_dataset
         notation = source.timelines.notation
         samples = [source.sample(0, sample) for sample, _, _ in answers]
         texts = [(text, blind) for _, text, blind in answers]
-        shown = [
+        views = [
             answer_record(number, sample, notation, text, blind)
             for (number, text, blind), sample in zip(answers, samples, strict=True)
         ]
@@ -227,12 +270,13 @@ class ResourceTimelines(MultimodalDataModule):
             "checkpoint": str(self.trainer.ckpt_path),
             "timelines": self.timelines or f"synthetic, seed {self.synthesis.seed}",
         }
-        path = write_prediction_report(Path(folder), shown, answer_figures(samples, texts, notation), about)
+        metrics = answer_metrics(samples, texts, notation)
+        path = write_prediction_report(Path(folder), views, metrics, about, self.timelines)
         log.info("report: %s", path)
 
     def _tokens(self, text: str) -> int:
         return len(self.tokenizer.encode(text))
 
 
-def _say(done: int, every: int) -> None:
-    log.info("%s of %s samples written", f"{done:,}", f"{every:,}")
+def _log_progress(done: int, total: int) -> None:
+    log.info("%s of %s samples written", f"{done:,}", f"{total:,}")

@@ -1,0 +1,1 @@
+"""Chats about images, from rendered scenes, files and tar shards. Imports multimodal and engine."""

@@ -1,71 +1,104 @@
-"""The base of the vision-language family's DataModules: chats with images in them."""
+"""Base of the vision-language family's DataModules: chats with images in them."""
 
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from datamodules.multimodal.chat import Message
-from datamodules.multimodal.image_datamodule import ImageDataModule
-from datamodules.multimodal.report import figures_of
-from datamodules.vision_language.report import AnsweredQuestion, is_right, write_prediction_report
-from engine.examples import Example
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.multimodal.image_options import ImageOptions
+from datamodules.multimodal.images.tiling import MARKER, Fit
+from datamodules.multimodal.reports.html_report import metric_rows
+from datamodules.multimodal.text.chat_encoder import Message
+from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
+from datamodules.vision_language.html_report import AnsweredQuestion, is_right, write_prediction_report
+from engine.telemetry.sample_previews import SamplePreview
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from transformers import PreTrainedTokenizerFast
 
 log = logging.getLogger("lockstep")
 
 _REPORTED = 1000
-"""Answers that the report shows with their pictures; its figures are of all."""
+"""Answers that the report shows with their images; its metrics cover all answers."""
 
 
-class ImageQuestions(ImageDataModule):
-    """Chats with images whose answers are graded one by one, and shown beside their images."""
+class VisionLanguageDataModule(MultimodalDataModule):
+    """Chats with images. Answers are graded one by one and previewed beside their images.
 
-    # -- of the set that is evaluated: what the reports show of a sample ---------------------------------------------
+    Args:
+        max_tiles: maximum number of tiles along each edge that a larger image is split into, besides a view of the
+            whole image; 1 disables tiling.
+        **batches: see MultimodalDataModule and LockstepDataModule.
+    """
+
+    marker = MARKER
+
+    fit: Fit = "stretch"
+    """How an image becomes a square view."""
+
+    def __init__(self, max_tiles: int = 1, **batches: Any) -> None:
+        super().__init__(**batches)
+        self.image_options = ImageOptions(max_tiles)
+        self.max_tiles = max_tiles
+
+    @cached_property
+    def image_layout(self) -> ImageLayout:
+        """Layout of the views of an image; known from `setup` on."""
+        return self.image_options.layout(self.trainer)
+
+    def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
+        """Return the tokenizer for other programs, with a chat template that takes images."""
+        return exported_tokenizer(self.tokenizer, self.marker)
+
+    # -- samples of the evaluated set, as reports show them ----------------------------------------------------------
 
     @abstractmethod
     def images(self, sample: int) -> list["Image"]:
-        """Its images, before they are cut to views."""
+        """Return the images of a sample at their original size."""
 
     def question(self, sample: int) -> str:
-        """What the user says, without the markers; of several turns, one a line."""
+        """Return the text of the user without the markers; one line per turn."""
         turns = (message["content"] for message in self._messages(sample) if message["role"] == "user")
         return "\n".join(turn.replace(self.marker, "").strip() for turn in turns)
 
     def right_answer(self, sample: int) -> str:
-        """What the assistant should say last; nothing where that is not known."""
+        """Return the reference for the last turn of the assistant; empty if it is unknown."""
         messages = self._messages(sample)
         return messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
 
     def is_right(self, sample: int, text: str) -> bool | None:
-        """Whether an answer is; None where the right one is not known."""
+        """Return whether an answer is right; None if the reference is unknown."""
         return is_right(self.grade(sample, text))
 
-    def example(self, sample: int, text: str, blind: str) -> Example:
-        return Example(
+    def example(self, sample: int, text: str, blind: str) -> SamplePreview:
+        """Return a preview of a sample of the evaluated set with the model's answers."""
+        return SamplePreview(
             name=f"{sample} {self.kind(sample)}".strip(),
             question=self.question(sample),
             expected=self.right_answer(sample),
             answer=text,
             right=self.is_right(sample, text),
-            picture=self.picture(sample, lambda: self.images(sample)),
+            picture=self.image_options.preview(sample, lambda: self.images(sample)),
             blind=blind,
         )
 
     def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
-        """Writes the first questions of the test with their pictures, the right answers, and what was answered.
+        """Write a report of a test: its first questions with their images, the references and the answers.
 
         Args:
-            folder: the run's.
-            answers: [(sample, answer, answer to a black picture)], in the order of the samples.
+            folder: folder of the run.
+            answers: [(sample, answer, answer to a black image)], in the order of the samples.
         """
+        assert self.trainer is not None  # the test ran under a trainer
         graded = [
             {"model": self.grade(sample, text), "blind": self.grade(sample, blind)} for sample, text, blind in answers
         ]
-        shown = (
+        questions = (
             AnsweredQuestion(
                 sample, self.kind(sample), self.images(sample), self.question(sample), self.right_answer(sample),
                 text, blind, grades["model"], grades["blind"],
@@ -75,9 +108,9 @@ class ImageQuestions(ImageDataModule):
         about = {
             "run": Path(folder).name,
             "checkpoint": str(self.trainer.ckpt_path),
-            "answers": f"the first {min(_REPORTED, len(answers)):,} of {len(answers):,}; the figures are of all",
+            "answers": f"the first {min(_REPORTED, len(answers)):,} of {len(answers):,}; the metrics cover all",
         }
-        path = write_prediction_report(Path(folder), shown, figures_of(self.outcomes, graded), about)
+        path = write_prediction_report(Path(folder), questions, metric_rows(self.outcomes, graded), about)
         log.info("report: %s", path)
 
     def _messages(self, sample: int) -> Sequence[Message]:

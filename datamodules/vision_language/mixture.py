@@ -1,4 +1,4 @@
-"""Several files of chats as the samples of one epoch, each as often as its weight says."""
+"""Several files of chats as the samples of an epoch, repeated according to their weights."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -7,66 +7,66 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.vision_language.image_chat import ChatFile, ImageChat
-from datamodules.vision_language.source_settings import SourceSettings
-from engine.randomness import hash_permutation
-from engine.sampling import Blocks
+from datamodules.vision_language.chat_file import ChatFile, ImageChat
+from datamodules.vision_language.source_config import SourceSettings
+from engine.data.samplers import Blocks
+from engine.determinism.stateless_rng import hash_permutation
 
-_ROUND = 0x2047D  # this order's name beside whatever else hashes the same seed
-_BLOCK = 256  # rows of what counts as a block where any row costs the same
+_ORDER = 0x2047D  # hash key of the order of blocks
+_BLOCK = 256  # rows of a block, in files where any row costs the same
 
 
-class _Round:
-    """The rows of one source, gone round and round: each epoch goes on where the one before it ended.
+class _WeightedSource:
+    """Rows of a source in cycles: each epoch continues where the previous epoch ended.
 
-    Where an epoch takes part of the rows, they are gone through block by block in a random order (always the same), so
-    that the part is a sample of all, and blocks are still read at once. Else they keep their order.
+    If an epoch uses part of the rows, the blocks of the file are visited in a fixed random order. The part is then a
+    sample of all rows, and blocks are still read as a whole. Otherwise the rows keep their order.
     """
 
     def __init__(self, file: ChatFile, settings: SourceSettings, seed: int, number: int) -> None:
         self.rows = len(file) if settings.first is None else min(len(file), settings.first)
         if not self.rows:
-            raise ValueError(f"{settings.path}: it holds no sample")
-        self.samples = max(1, round(settings.weight * self.rows))  # of each epoch
+            raise ValueError(f"{settings.path}: found no sample")
+        self.samples = max(1, round(settings.weight * self.rows))  # per epoch
         starts = np.arange(0, self.rows, _BLOCK) if file.blocks is None else file.blocks.starts
         starts = starts[starts < self.rows]
         sizes = np.zeros(len(starts), np.int64) if file.blocks is None else file.blocks.sizes[: len(starts)]
         order = np.arange(len(starts))
         if self.samples % self.rows:
-            order = hash_permutation(len(starts), seed, number, _ROUND)
+            order = hash_permutation(len(starts), seed, number, _ORDER)
         self._rows_from, self._sizes = starts[order], sizes[order]
         self._ends = np.cumsum(np.diff(starts, append=self.rows)[order])
         self._starts = self._ends - np.diff(starts, append=self.rows)[order]
 
     def row(self, epoch: int, place: int) -> int:
-        """The row of the epoch's sample at a place."""
+        """Return the row of the sample at a position of an epoch."""
         at = (epoch * self.samples + place) % self.rows
         block = int(np.searchsorted(self._ends, at, side="right"))
         return int(self._rows_from[block]) + at - int(self._starts[block])
 
     def blocks(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places of the epoch where a block begins, the first being 0, and the blocks' sizes."""
+        """Return the positions of an epoch where blocks begin, the first of them 0, and the sizes of the blocks."""
         begin = epoch * self.samples % self.rows
-        rounds = -(-(begin + self.samples) // self.rows)
-        starts = (np.arange(rounds)[:, None] * self.rows + self._starts).ravel() - begin
-        sizes = np.tile(self._sizes, rounds)
-        # The block that the epoch begins in may have begun before it.
+        cycles = -(-(begin + self.samples) // self.rows)
+        starts = (np.arange(cycles)[:, None] * self.rows + self._starts).ravel() - begin
+        sizes = np.tile(self._sizes, cycles)
+        # The first block of the epoch may begin in the previous epoch.
         first = int(np.searchsorted(starts, 0, side="right")) - 1
         taken = slice(first, int(np.searchsorted(starts, self.samples)))
         return np.maximum(starts[taken], 0), sizes[taken]
 
 
 class Mixture:
-    """The samples of several files. An epoch has as many of each in every epoch, source after source.
+    """Samples of several files, source after source. Every epoch has the same number of samples of each source.
 
     Args:
-        sources: the files and how often their samples are seen.
+        sources: the files and their weights.
         root: folder of what `prepare` wrote.
-        seed: of which part of a source comes first, where an epoch takes part of it.
-        part: what is taken of each file; all of it unless told otherwise.
+        seed: seed of the order of blocks in sources of which an epoch uses a part.
+        part: function that returns the used rows of a file; all rows by default.
 
     Raises:
-        ValueError, OSError: see SourceSettings.open; or a file holds no sample.
+        ValueError, OSError: see SourceSettings.open; or a file has no sample.
     """
 
     def __init__(
@@ -79,49 +79,49 @@ class Mixture:
         self.settings = tuple(sources)
         self.files = [part(settings.open(root)) for settings in self.settings]
         numbered = enumerate(zip(self.files, self.settings, strict=True))
-        self._rounds = [_Round(file, settings, seed, number) for number, (file, settings) in numbered]
-        self._ends = np.cumsum([one.samples for one in self._rounds])
+        self._sources = [_WeightedSource(file, settings, seed, number) for number, (file, settings) in numbered]
+        self._ends = np.cumsum([source.samples for source in self._sources])
 
     def __len__(self) -> int:
-        """Samples of an epoch."""
+        """Return the number of samples of an epoch."""
         return int(self._ends[-1])
 
-    def place(self, epoch: int, index: int) -> tuple[int, int]:
-        """The source and the row of an epoch's sample."""
+    def locate(self, epoch: int, index: int) -> tuple[int, int]:
+        """Return the index of the source of a sample, and its row."""
         if not 0 <= index < len(self):
             raise IndexError(f"sample {index} of {len(self)}")
-        source = int(np.searchsorted(self._ends, index, side="right"))
-        one = self._rounds[source]
-        return source, one.row(epoch, index - int(self._ends[source]) + one.samples)
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        source = self._sources[number]
+        return number, source.row(epoch, index - int(self._ends[number]) + source.samples)
 
     def name(self, epoch: int, index: int) -> str:
-        """File and row of an epoch's sample."""
-        source, row = self.place(epoch, index)
+        """Return the file and row of a sample of an epoch."""
+        source, row = self.locate(epoch, index)
         return self.files[source].name(row)
 
     def read(self, epoch: int, index: int) -> ImageChat:
-        """An epoch's sample. Errors as of ChatFile."""
-        source, row = self.place(epoch, index)
+        """Read a sample of an epoch. Raises the errors of ChatFile."""
+        source, row = self.locate(epoch, index)
         return self.files[source].read(row).with_system(self.settings[source].system)
 
     def blocks(self, epoch: int) -> Blocks | None:
-        """Which samples of an epoch are cheap to read together; None where all are alike."""
+        """Return the blocks of samples that are cheap to read together; None if all samples cost the same."""
         windows = [file.blocks.window for file in self.files if file.blocks is not None]
         if not windows:
             return None
-        starts, sizes = zip(*(one.blocks(epoch) for one in self._rounds), strict=True)
-        begins = [end - one.samples for end, one in zip(self._ends, self._rounds, strict=True)]
-        moved = [of_source + begin for of_source, begin in zip(starts, begins, strict=True)]
-        # A source of images takes longer than one of texts: each is dealt out evenly.
+        starts, sizes = zip(*(source.blocks(epoch) for source in self._sources), strict=True)
+        begins = [end - source.samples for end, source in zip(self._ends, self._sources, strict=True)]
+        shifted = [source_starts + begin for source_starts, begin in zip(starts, begins, strict=True)]
+        # Samples with images take longer than samples of text, so each source is spread evenly over the epoch.
         groups = np.repeat(np.arange(len(sizes)), list(map(len, sizes)))
-        return Blocks(np.concatenate(moved), np.concatenate(sizes), min(windows), groups)
+        return Blocks(np.concatenate(shifted), np.concatenate(sizes), min(windows), groups)
 
     @property
     def identity(self) -> str:
-        """What must be the same for an epoch's samples to be the same, and to come in the same order."""
+        """Hash of everything that determines the samples of an epoch and their order."""
         digest = hashlib.sha256()
-        for file, settings, one in zip(self.files, self.settings, self._rounds, strict=True):
-            digest.update(f"{Path(settings.path).name} {one.rows} {one.samples} {settings.system} ".encode())
+        for file, settings, source in zip(self.files, self.settings, self._sources, strict=True):
+            digest.update(f"{Path(settings.path).name} {source.rows} {source.samples} {settings.system} ".encode())
             digest.update(f"{file.identity} ".encode())
             if file.blocks is not None:
                 digest.update(f"{file.blocks.window} ".encode())

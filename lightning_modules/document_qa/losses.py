@@ -1,6 +1,6 @@
-"""What a reader of documents may be trained to make small: each a sum over the tokens of right answers.
+"""Training losses of a reader of documents: each is a sum of terms, one per token of a right answer.
 
-So each is an exact mean over any split of a batch: a term weighs the same wherever it is computed.
+The sums of parts of a batch add up to the sum of the batch, so the mean does not depend on how it is split.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Loss = Literal["answer", "label_smoothing", "focal", "contrastive_options"]
 
 
 def label_smoothing(share: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """Cross-entropy with targets of which `share` is spread over all tokens.
+    """Return cross-entropy with targets of which `share` is spread over all tokens.
 
     C. Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (CVPR 2016), section 7.
     """
@@ -26,16 +26,16 @@ def label_smoothing(share: float) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def focal(gamma: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """Cross-entropy times (1 - p) ** gamma: tokens that are known already weigh less; gamma 0 is cross-entropy.
+    """Return the focal loss (1 - p)^gamma * -log(p), which gives tokens with a high probability p less weight.
 
-    T.-Y. Lin et al., "Focal Loss for Dense Object Detection" (ICCV 2017).
+    With gamma 0 it is cross-entropy. T.-Y. Lin et al., "Focal Loss for Dense Object Detection" (ICCV 2017), eq. 4.
     """
 
     def terms(scores: Tensor, targets: Tensor) -> Tensor:
-        surprise = F.cross_entropy(scores, targets, reduction="none")
-        # 1 - p without the loss of digits where p is nearly 1; never 0, where small powers have no gradient.
-        missing = (-torch.expm1(-surprise)).clamp_min(torch.finfo(surprise.dtype).tiny)
-        return missing.pow(gamma) * surprise
+        surprisal = F.cross_entropy(scores, targets, reduction="none")
+        # expm1 keeps the digits of 1 - p near p = 1. It is never 0, where a power below 1 has no gradient.
+        complement = (-torch.expm1(-surprisal)).clamp_min(torch.finfo(surprisal.dtype).tiny)
+        return complement.pow(gamma) * surprisal
 
     return terms
 
@@ -43,39 +43,43 @@ def focal(gamma: float) -> Callable[[Tensor, Tensor], Tensor]:
 def contrastive_options(
     log_likelihoods: Tensor, lengths: Tensor, questions: Tensor, right: Tensor, weight: float
 ) -> Tensor:
-    """Cross-entropy of right answers, plus `weight` times that of choosing them among their questions' options.
+    """Return the cross-entropy of right answers plus `weight` times that of choosing them among the options.
 
-    An option is chosen by its log-likelihood per token, as when the model is asked (T. Brown et al., "Language Models
-    are Few-Shot Learners", 2020, section 2.4). A question's choice counts as often as its right answer has tokens, so
-    that with it, too, the loss is a mean over tokens. An open question has nothing to choose from.
+    The score of an option is its log-likelihood per token, as in evaluation (T. Brown et al., "Language Models are
+    Few-Shot Learners", 2020, section 2.4). The choice counts once for each token of the right answer, so that the
+    whole loss is a mean over tokens. An open question has one option and no choice.
 
     Args:
-        log_likelihoods: [S] of the options, one chat each, nats.
-        lengths: [S] tokens of each.
-        questions: [S] int64, number of the question that each belongs to, below S.
-        right: [S] bool, whether it is the right one; one of each question's.
-        weight: of the choice, per token.
+        log_likelihoods: [S] of the options, one chat each, in nats.
+        lengths: [S] number of tokens of each option.
+        questions: [S] int64, index of each option's question, below S.
+        right: [S] bool, whether it is the right option; one per question.
+        weight: weight of the choice, per token.
 
     Returns:
-        The sum over right answers' tokens, of which there are `lengths[right].sum()`.
+        The sum over the tokens of the right answers, of which there are `lengths[right].sum()`.
     """
     scores = log_likelihoods / lengths
-    # Shifted by the best option's score, a constant, so that nothing overflows.
+    # A log-sum-exp per question, shifted by the best score, a constant, against overflow.
     best = torch.full_like(scores, -torch.inf).scatter_reduce(0, questions, scores.detach(), "amax")
     total = torch.zeros_like(scores).index_add(0, questions, (scores - best[questions]).exp())
     choice = best[questions] + total[questions].log() - scores
     return (weight * lengths * choice - log_likelihoods)[right].sum()
 
 
-def of_chats(terms: Tensor, labels: Tensor, positions: Tensor, ignore: int) -> tuple[Tensor, Tensor]:
-    """Loss terms of supervised tokens, added up for each chat: sums [S] and numbers [S] of them.
+def sum_per_chat(terms: Tensor, labels: Tensor, positions: Tensor, ignore: int) -> tuple[Tensor, Tensor]:
+    """Sum the loss terms of the supervised tokens of each chat.
 
     Args:
-        terms: [N], as LanguageModel.terms gives them.
-        labels: [R, L] with `ignore` where a token is not supervised.
-        positions: [R, L], 0 where a chat begins, or padding.
+        terms: [N], as returned by LanguageModel.terms.
+        labels: [R, L], `ignore` at unsupervised tokens.
+        positions: [R, L], 0 at the first token of a chat, and in padding.
+        ignore: label of unsupervised tokens.
+
+    Returns:
+        Sums [S] of the terms and their numbers [S], of chats with supervised tokens.
     """
-    begun = (positions == 0).flatten().cumsum(0).view_as(positions)[:, 1:]
-    chats, lengths = begun[labels[:, 1:] != ignore].unique_consecutive(return_counts=True)
-    owner = torch.repeat_interleave(torch.arange(len(chats), device=terms.device), lengths)
-    return terms.new_zeros(len(chats)).index_add(0, owner, terms), lengths
+    chat_of_token = (positions == 0).flatten().cumsum(0).view_as(positions)[:, 1:]
+    chats, lengths = chat_of_token[labels[:, 1:] != ignore].unique_consecutive(return_counts=True)
+    chat_of_term = torch.repeat_interleave(torch.arange(len(chats), device=terms.device), lengths)
+    return terms.new_zeros(len(chats)).index_add(0, chat_of_term, terms), lengths

@@ -1,0 +1,1 @@
+"""Image classification: ResNet and ViT with an exponential moving average of the weights."""

@@ -1,39 +1,61 @@
-"""Floating-point operations that a micro-batch takes, forward and backward, from shapes and settings alone.
+"""Floating-point operations of a micro-batch, forward and backward, from shapes and settings.
 
-Counted are products with weights and attention, 2 operations for each multiply-add. The backward pass takes as many
-again for the gradient of what a layer reads, if something before it trains or is trained in it, and as many for the
-gradient of weights that train. So a frozen language model behind a projector that trains costs two thirds of one that
-trains, and a frozen tower a third. Norms, activations and look-ups are left out, as in PaLM (arXiv 2204.02311, app. B).
+Products with weights and attention are counted, with 2 operations for each multiply-add. The backward pass adds the
+same number for the gradient of a layer's input, if weights at or before that input train, and the same number for the
+gradient of its weights, if they train. So a frozen language model behind a trainable projector costs two thirds of a
+trainable one, and a frozen tower one third. Norms, activations and embedding look-ups are omitted, as in PaLM
+(arXiv 2204.02311, appendix B).
 
-They are the model's operations, not the hardware's: what activation checkpointing computes again is not counted, so a
-share of the peak made with them is MFU and not HFU. Padding counts, as it is computed like everything else, and
-attention as it is computed: of every position to every other one in its row.
+These are the model's operations, not the hardware's: activation checkpointing adds none, so their share of the peak is
+the MFU and not the HFU. Padding counts, and attention counts all pairs of positions that are computed.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import nn
 
-from datamodules.multimodal.batch import Rows
+from datamodules.multimodal.batch import Examples, Rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class LanguageModelFlops(NamedTuple):
-    """Of a language model, forward and backward."""
+def chat_amounts(
+    batch: Sequence[Examples], token_metric: str, flops: Callable[[Examples], int | None]
+) -> dict[str, float]:
+    """Return the counts of a micro-batch, see LockstepModule.throughput_counts.
 
-    token: int  # of each position
-    pair: int  # of two positions in attention
-    scored: int  # of each supervised token: only there are scores computed
+    Args:
+        batch: parts of the micro-batch.
+        token_metric: name of the number of placeholder tokens.
+        flops: returns the FLOPs of a part, or None if not known.
+    """
+    counts, operations = [part.rows.counts for part in batch], [flops(part) for part in batch]
+    known = [number for number in operations if number is not None]
+    return {
+        "tokens": sum(count.real for count in counts),
+        "positions": sum(part.rows.tokens.numel() for part in batch),
+        "supervised_tokens": sum(count.supervised for count in counts),
+        token_metric: sum(count.features for count in counts),
+        **({"flops": sum(known)} if len(known) == len(operations) else {}),
+    }
+
+
+class LanguageModelFlops(NamedTuple):
+    """FLOPs of a language model, forward and backward."""
+
+    token: int  # per position
+    pair: int  # per pair of positions in attention
+    scored: int  # per supervised token, as logits are computed only there
 
     def of(self, rows: Rows, apart: bool) -> int:
-        """Of rows of chats.
+        """Return the FLOPs of rows of chats.
 
         Args:
-            apart: attention is computed within each chat, not within the whole row.
+            rows: R rows of L tokens.
+            apart: whether attention is computed within each chat, not within the whole row.
         """
         count, length = rows.tokens.shape
         pairs = rows.counts.pairs if apart else count * length**2
@@ -41,10 +63,11 @@ class LanguageModelFlops(NamedTuple):
 
 
 def language_model_flops(causal: "PreTrainedModel", behind_trained: bool) -> LanguageModelFlops | None:
-    """What a causal language model takes, with its adapters; None where weights are used otherwise than in layers.
+    """Return the FLOPs of a causal language model with its adapters, or None if it has layers of unknown kinds.
 
     Args:
-        behind_trained: something that trains makes what it reads, beside its own embeddings.
+        causal: model of transformers.
+        behind_trained: whether its input depends on trainable weights besides its own embeddings.
     """
     decoder, head = causal.get_decoder(), causal.get_output_embeddings()
     if not _layers_alone(decoder):
@@ -63,15 +86,17 @@ def language_model_flops(causal: "PreTrainedModel", behind_trained: bool) -> Lan
 
 
 def view_flops(network: nn.Module, layers: Iterable[nn.Module], width: int, patches: int, tokens: int) -> int:
-    """What a vision transformer takes for one view.
+    """Return the FLOPs of a vision transformer for one view.
 
     Args:
-        network: has patch embeddings, `network.embeddings`, and `layers`.
-        width: of the states, of all heads together.
-        patches: of the view.
-        tokens: that the layers read, with class and register tokens.
+        network: transformer with patch embeddings, `network.embeddings`, and `layers`.
+        layers: its layers, in the order in which they run.
+        width: width of the states.
+        patches: number of patches of the view.
+        tokens: number of tokens in the layers, including class and register tokens.
     """
-    total, back = patches * products(network.embeddings, back=False), trains(network.embeddings)
+    embeddings = network.get_submodule("embeddings")
+    total, back = patches * products(embeddings, back=False), trains(embeddings)
     for layer in layers:
         back = back or trains(layer)
         total += tokens * products(layer, back) + tokens**2 * attention(width, back)
@@ -79,7 +104,7 @@ def view_flops(network: nn.Module, layers: Iterable[nn.Module], width: int, patc
 
 
 def stack_flops(layers: Iterable[nn.Module], behind_trained: bool) -> int:
-    """What layers take that are run one after the other, for each position."""
+    """Return the FLOPs per position of consecutive layers."""
     total, back = 0, behind_trained
     for layer in layers:
         total += products(layer, back)
@@ -88,37 +113,38 @@ def stack_flops(layers: Iterable[nn.Module], behind_trained: bool) -> int:
 
 
 def products(network: nn.Module, back: bool) -> int:
-    """What a network's linear layers and convolutions take, all at one position.
+    """Return the FLOPs of a network's linear layers and convolutions at one position.
 
     Args:
-        back: gradients pass through them to what they read.
+        network: any network.
+        back: whether gradients pass through them to their inputs.
     """
     found = (part for part in network.modules() if isinstance(part, _LAYERS))
     return sum(2 * _weights(part) * (1 + back + part.weight.requires_grad) for part in found)
 
 
 def attention(width: int, back: bool) -> int:
-    """What one layer takes for two positions: the one's score, and its share of the other's values."""
+    """Return the FLOPs of attention in one layer for a pair of positions: a score and a weighted value."""
     return 4 * width * (1 + 2 * back)
 
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 
 
-def _weights(layer: nn.Module) -> int:
-    # From the settings: a weight may be held in parts, each by another process.
+def _weights(layer: nn.Linear | nn.Conv1d | nn.Conv2d) -> int:
+    # From the settings, because a weight may be sharded over ranks.
     if isinstance(layer, nn.Linear):
         return layer.in_features * layer.out_features
     return layer.in_channels // layer.groups * layer.out_channels * math.prod(layer.kernel_size)
 
 
 def _layers_alone(network: nn.Module) -> bool:
-    """Whether each matrix belongs to a layer that is known; experts (of which a token sees some) do not."""
+    """Return whether each matrix belongs to a known layer. Mixtures of experts, which skip weights, have others."""
     known = (*_LAYERS, nn.Embedding)
-    others = (part for part in network.modules() if not isinstance(part, known))
-    return all(weight.ndim < 2 for part in others for weight in part.parameters(recurse=False))
+    unknown = (part for part in network.modules() if not isinstance(part, known))
+    return all(weight.ndim < 2 for part in unknown for weight in part.parameters(recurse=False))
 
 
 def trains(network: nn.Module) -> bool:
-    """Whether any of its weights do."""
+    """Return whether any weight of a network is trainable."""
     return any(weight.requires_grad for weight in network.parameters())

@@ -1,4 +1,4 @@
-"""What trains at which rate: a model's parts (encoder, projector, ...) as optimizer groups and as a table."""
+"""Optimizer groups of a model's parts (encoder, projector, ...), and a table of them."""
 
 import io
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from engine.whole_shape import dimensions, elements
+from engine.distributed.unsharded_shape import unsharded_ndim, unsharded_numel
 
 
 def parameter_groups(
@@ -15,16 +15,16 @@ def parameter_groups(
     weight_decay: float,
     module: nn.Module | None = None,
 ) -> list[dict[str, Any]]:
-    """Optimizer groups `PART/matrices`, with weight decay, and `PART/vectors` (norms, biases, scalars), without.
+    """Return the optimizer groups `PART/matrices`, with weight decay, and `PART/vectors` (norms, biases), without.
 
     Args:
-        parts: a model's parts by name; a weight that two of them share belongs to the first.
-        rates: peak learning rate of each part, as the optimizer is to take it.
-        weight_decay: on matrices.
-        module: the whole model, to make sure that the parts are all of it.
+        parts: parts of a model by name. A weight that two parts share belongs to the first.
+        rates: peak learning rate of each part.
+        weight_decay: weight decay of matrices.
+        module: whole model, to check that the parts contain all its trainable weights.
 
     Raises:
-        ValueError: a part that is to train has no rate, or a weight of the module that is to is in none of the parts.
+        ValueError: a trainable part has no rate, or a trainable weight of the module belongs to no part.
     """
     groups: list[dict[str, Any]] = []
     grouped: set[nn.Parameter] = set()
@@ -32,23 +32,25 @@ def parameter_groups(
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         grouped.update(trained)
         if trained and name not in rates:
-            raise ValueError(f"{name} is to train, but there is no learning rate for it")
+            raise ValueError(f"{name} is trainable, but has no learning rate")
         for kind, decay in (("matrices", weight_decay), ("vectors", 0.0)):
-            chosen = [parameter for parameter in trained if (dimensions(parameter) >= 2) == (kind == "matrices")]
+            chosen = [parameter for parameter in trained if (unsharded_ndim(parameter) >= 2) == (kind == "matrices")]
             if chosen:
                 group = {"params": chosen, "lr": rates[name], "weight_decay": decay, "name": f"{name}/{kind}"}
                 groups.append(group)
     named = [] if module is None else module.named_parameters()
     stray = [name for name, parameter in named if parameter.requires_grad and parameter not in grouped]
     if stray:
-        raise ValueError(f"weights that are to train belong to none of the parts {', '.join(parts)}: {stray[:3]}")
+        raise ValueError(f"trainable weights belong to none of the parts {', '.join(parts)}: {stray[:3]}")
     return groups
 
 
 def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]) -> str:
-    """Part, parameters, trainable ones, dtypes and learning rate, as plain text.
+    """Return a plain-text table of the parts: parameters, trainable parameters, dtypes and peak learning rate.
 
-    The rates are those of the groups, of an optimizer's with a schedule the peak ones.
+    Args:
+        parts: parts of a model by name.
+        groups: optimizer groups of the parts.
     """
     from rich.console import Console
     from rich.table import Table
@@ -59,7 +61,10 @@ def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]
     rates = {group["name"].split("/")[0]: group.get("initial_lr", group["lr"]) for group in groups}
     totals = [0, 0]
     for name, parameters in _owned(parts):
-        counts = [sum(elements(p) for p in parameters), sum(elements(p) for p in parameters if p.requires_grad)]
+        counts = [
+            sum(unsharded_numel(p) for p in parameters),
+            sum(unsharded_numel(p) for p in parameters if p.requires_grad),
+        ]
         formats = sorted({str(p.dtype).removeprefix("torch.") for p in parameters})
         rate = f"{rates[name]:g}" if name in rates else "-"
         table.add_row(name, *(f"{count:,}" for count in counts), ", ".join(formats) or "-", rate)
@@ -72,7 +77,7 @@ def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]
 
 
 def _owned(parts: Mapping[str, nn.Module]) -> Iterator[tuple[str, list[nn.Parameter]]]:
-    """Each part with the parameters that no part before it has."""
+    """Yield each part with the parameters that no earlier part contains."""
     seen: set[nn.Parameter] = set()
     for name, part in parts.items():
         own = [parameter for parameter in part.parameters() if parameter not in seen]

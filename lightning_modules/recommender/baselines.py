@@ -1,9 +1,10 @@
-"""What needs no training: popularity and last-item transitions. A model that does not beat them has learnt nothing.
+"""Baselines without training: popularity and last-item transitions. A useful model beats both.
 
-Both are counted on the training part alone and give scores as a network does, so they go through the same ranking.
+Both count events of the training part and return scores as a network does, so the same metrics rank them.
 """
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -14,16 +15,20 @@ from datamodules.recommender.batch import History
 
 Integers = NDArray[np.integer]
 
-_CHUNK = 1 << 22  # events looked at together
+POPULARITY = "popularity"
+"""Name of the baseline in metrics, and of the fallback in predictions."""
+
+_CHUNK = 1 << 22  # events per chunk, which bounds the memory
 
 
 class Popularity(nn.Module):
-    """An item's score is its number of events in the training part.
+    """Scores an item by its number of events in the training part.
 
     Args:
-        offsets: int64 [U + 1], the events of user u are ``offsets[u]:offsets[u + 1]``.
-        items: [N], 1 to ``num_items``.
-        train_end: int64 [U], where each user's training part ends.
+        offsets: [U + 1] int64; the events of user u are ``offsets[u]:offsets[u + 1]``.
+        items: [N] items of the events, 1 to ``num_items``.
+        train_end: [U] int64, end of each user's training part.
+        num_items: number of items.
     """
 
     counts: Tensor
@@ -31,25 +36,39 @@ class Popularity(nn.Module):
     def __init__(self, offsets: Integers, items: Integers, train_end: Integers, num_items: int) -> None:
         super().__init__()
         counts = np.zeros(num_items + 1, np.int64)
-        for low, left in _events_left(offsets, train_end):
+        for low, left in remaining_training_events(offsets, train_end):
             counts += np.bincount(items[low : low + len(left)][left > 0], minlength=num_items + 1)
         self.register_buffer("counts", torch.from_numpy(counts))
 
     def scores(self, history: History) -> Tensor:
-        """float64 [B, num_items + 1]: column j is item j, column 0 is -inf. A view: all rows are the same memory."""
-        # Apple's GPUs have no float64; in float32 transitions of nearly equal popularity may tie.
+        """Return [B, num_items + 1] float64: column j is item j, column 0 is -inf. All rows share their memory."""
+        # Apple's GPUs have no float64; in float32, items of nearly equal popularity may tie.
         scores = self.counts.to(torch.float32 if self.counts.device.type == "mps" else torch.float64)
         scores[0] = -torch.inf
         return scores.expand(len(history.items), -1)
 
 
-class LastItemTransition(nn.Module):
-    """An item's score is how often it followed the history's last item in the training part; ties go by popularity.
-
-    The counts are kept as compressed sparse rows: one entry for each pair that occurs, never num_items squared.
+def most_popular(counts: Sequence[int], number: int) -> list[tuple[int, int]]:
+    """Return (item, count) of the items with the most training events, the most popular first, ties by item number.
 
     Args:
-        offsets, items, train_end, num_items: as for :class:`Popularity`.
+        counts: [num_items], training events of item 1, 2, ...
+        number: largest number of items; items without a training event are not returned.
+    """
+    best = heapq.nsmallest(number, enumerate(counts, start=1), key=lambda item: (-item[1], item[0]))
+    return [(item, int(count)) for item, count in best if count > 0]
+
+
+class LastItemTransition(nn.Module):
+    """Scores an item by how often it followed the history's last item in the training part; popularity breaks ties.
+
+    The counts are compressed sparse rows, with an entry for each pair that occurs.
+
+    Args:
+        offsets: see :class:`Popularity`.
+        items: see :class:`Popularity`.
+        train_end: see :class:`Popularity`.
+        num_items: see :class:`Popularity`.
     """
 
     begins: Tensor  # [num_items + 2] int64: the entries of item a are begins[a]:begins[a + 1]
@@ -62,7 +81,7 @@ class LastItemTransition(nn.Module):
         span = num_items + 1
         keys = np.empty(int(np.maximum(train_end - offsets[:-1] - 1, 0).sum()), np.int64)
         filled = 0
-        for low, left in _events_left(offsets, train_end):
+        for low, left in remaining_training_events(offsets, train_end):
             first = low + np.flatnonzero(left > 1)
             pairs = keys[filled : filled + len(first)]
             pairs[:] = items[first]
@@ -78,7 +97,7 @@ class LastItemTransition(nn.Module):
         self.register_buffer("counts", torch.from_numpy(counts.astype(np.int32)))
 
     def scores(self, history: History) -> Tensor:
-        """float64 [B, num_items + 1]: column j is item j, column 0 is -inf; popularity alone without a history."""
+        """Return [B, num_items + 1] float64: column j is item j, column 0 is -inf; popularity without a history."""
         last = history.items.gather(1, (history.lengths - 1).clamp(min=0)[:, None])[:, 0]
         begins, entries = self.begins[last], self.begins[last + 1] - self.begins[last]
         row = torch.repeat_interleave(torch.arange(len(last), device=last.device), entries)
@@ -89,10 +108,10 @@ class LastItemTransition(nn.Module):
         return scores
 
 
-def _events_left(offsets: Integers, train_end: Integers) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Chunk by chunk, the first event and, for each event, how many of its user's training part are left with it.
+def remaining_training_events(offsets: Integers, train_end: Integers) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield for each chunk its first event and, of each event, the number of its user's training events from it on.
 
-    0 or less says that the event is no training event; 2 or more, that the next one is too.
+    The number is below 1 after the training part, and above 1 if the next event is a training event too.
     """
     total = int(offsets[-1])
     for low in range(0, total, _CHUNK):

@@ -1,66 +1,117 @@
-"""The recommender's LightningModule: SASRec and TiSASRec, each with or without hyper-connections."""
+"""LightningModule of the recommender family: SASRec, TiSASRec and HSTU, with or without hyper-connections."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
-from datamodules.recommender.batch import RankingBatch, Scorer, TrainBatch
-from engine.exact_mean import LossSum
-from engine.examples import Example
-from engine.exported import Exported
+from datamodules.recommender.batch import RankingBatch, TrainBatch
+from datamodules.recommender.interface import RecommenderData
+from engine.export.artifacts import ExportedModel
+from engine.hook_arguments import run_trainer
+from engine.lightning_internals import is_attached
 from engine.module import LockstepModule
-from engine.sampling import Draw
-from engine.shown_samples import ShownSamples
-from lightning_modules.recommender.baselines import LastItemTransition, Popularity
-from lightning_modules.recommender.card import described
-from lightning_modules.recommender.checkpoint_identity import (
+from engine.number_check import check_number, check_numbers
+from engine.optim.global_loss_mean import LossSum
+from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
+from lightning_modules.recommender.baselines import Popularity
+from lightning_modules.recommender.compatibility import (
     architecture_identity,
     check_architecture,
     check_items,
     items_identity,
 )
-from lightning_modules.recommender.export import Recommender, export, graph_inputs
-from lightning_modules.recommender.last_states import last_states
-from lightning_modules.recommender.losses import LOSSES, LossName, cross_entropy
-from lightning_modules.recommender.network import Attention, Norm, Residual, SequenceEncoder
-from lightning_modules.recommender.ranking import RankingMetrics, candidate_ranks, ranks
-from lightning_modules.recommender.shown_users import ShownUser, example, shown_user
+from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
+from lightning_modules.recommender.export.export import Recommender, export, graph_inputs
+from lightning_modules.recommender.export.faiss_index import empty_index
+from lightning_modules.recommender.export.model_card import described
+from lightning_modules.recommender.export.retrieval import add_vectors
+from lightning_modules.recommender.item_rows import (
+    ItemOptimizer,
+    check_item_optimizer,
+    check_saved_item_optimizer,
+    check_strategy_of_rows,
+    item_tables,
+    read_item_rows,
+)
+from lightning_modules.recommender.item_to_item import ItemBaselines
+from lightning_modules.recommender.losses.next_item import LOSSES, LossName, cross_entropy
+from lightning_modules.recommender.networks.hyper_connections import summarize
+from lightning_modules.recommender.networks.last_position import encode_last_position
+from lightning_modules.recommender.networks.sequence_encoder import (
+    Attention,
+    FeedForwardKind,
+    Norm,
+    Residual,
+    SequenceEncoder,
+)
+from lightning_modules.recommender.networks.time_buckets import TimeBuckets
+from lightning_modules.recommender.ranks.collected_ranks import write_ranks
+from lightning_modules.recommender.recommendations import Recommendations
+from lightning_modules.recommender.sample_previews import ShownUser, example, shown_user
 
-_BASELINE_METRICS = ("hr@1", "hr@10", "ndcg@10", "mrr@10")
 
-
-class SequentialRecommender(LockstepModule):
-    """Predicts the next item of a sequence; evaluated by the rank of the held-out item among all items.
+class SequentialRecommender(LockstepModule[RecommenderData]):
+    """Predicts the next item of a sequence. It is evaluated by the rank of the held-out item among all items.
 
     Args:
-        attention: `standard` (SASRec) or `time_interval` (TiSASRec: attention also sees how long ago events were).
-        residual: `plain` or `mhc` (manifold-constrained hyper-connections, arXiv 2512.24880).
+        attention: `standard` (SASRec), `time_interval` (TiSASRec: attention also depends on the time between events),
+            `hstu` (HSTU, arXiv 2402.17152: attention without a softmax, depends on it, too) or `fuxi` (FuXi-alpha,
+            arXiv 2502.03036: likewise, with contents, positions and times apart).
+        residual: `plain`; `gated` (each sublayer's output times sigmoid(W x), as in LiGR's layers, arXiv 2502.03417);
+            `mhc` (manifold-constrained hyper-connections, arXiv 2512.24880); `gated_mhc` is both.
         norm: layer norm before (`pre`) or after (`post`) each sublayer.
         hidden_size: width C of the states.
-        num_blocks: attention + feed-forward blocks.
-        num_heads: attention heads.
+        num_blocks: number of blocks of attention and feed-forward layers.
+        num_heads: number of attention heads.
+        feed_forward: `relu` (SASRec), `swiglu` (LiGR's layers, with half as many weights again) or `none` (HSTU).
         feed_forward_size: inner width of the feed-forward layers; null is `hidden_size`.
         dropout: share of activations dropped in training.
-        time_span: largest time interval told apart, in units of the user's smallest gap (TiSASRec's T).
-        streams: residual streams n of `mhc`.
-        sinkhorn_iterations: normalisations that make the stream mixing doubly stochastic.
-        tie_output: score items with their input embedding.
+        time_span: largest distinct `linear` time interval, in units of the user's smallest gap (TiSASRec's T).
+        time_buckets: `linear` time intervals in units of the user's smallest gap, as in the paper, or `log`: 65 buckets
+            of seconds, each 1.35 times as wide as the one before it, up to 7 years.
+        request_time: count the intervals of each position from the time of the event that it predicts, which is that of
+            the target or of the request. The metrics are named `request_time/...`, as they are not comparable with
+            those of models that know the past alone.
+        streams: number of residual streams of `mhc` and `gated_mhc`.
+        sinkhorn_iterations: Sinkhorn-Knopp iterations that make the stream mixing doubly stochastic.
+        tie_output: score items with their input embeddings.
         activation_checkpointing: recompute activations in the backward pass: less memory, more time.
-        loss: `cross_entropy` over all items, `sampled_softmax`, `bce` (the papers' one negative) or `gbce`; all but the first need `data.init_args.num_negatives`.
+        loss: `cross_entropy` over all items, `sampled_softmax`, `bce` (with one negative as in the papers) or `gbce`;
+            all but the first need `data.init_args.num_negatives`.
         gbce_calibration: t of `gbce`, from 0 (plain) to 1 (calibrated).
-        remove_seen: take the items of a user's history out of the ranking.
-        baselines: also evaluate popularity and last-item transition, once a run.
-        top_k: recommendations that `predict` writes for a history.
+        item_optimizer: how item vectors are trained. `dense`: as all other weights; every step goes over all items.
+            `rowwise_adagrad` (one number of state per item) and `lazy_adamw` (two tensors of the size of the table):
+            a step goes over its own items only, see engine/optim/row_updates.py. They need a loss with negatives.
+        item_learning_rate: peak rate of the item vectors if `item_optimizer` is not `dense`; null is `learning_rate`,
+            too small for `rowwise_adagrad`: start with 0.05.
+        remove_seen: exclude the items of a user's history from the ranking.
+        baselines: also evaluate baselines, once per run: true is `[popularity, last-item-transition]`; `item-knn` and
+            `ease` can be listed, too.
+        item_baselines: settings of `item-knn` and `ease`; null is the defaults.
+        beyond_accuracy: also evaluate coverage, novelty and popularity of each user's `top_k` recommendations.
+        save_ranks: `test` and `validate` write the rank of each user to ranks-test.npz or ranks-val.npz in the run's
+            folder, for intervals, groups and the paired test of `report`.
+        top_k: number of recommendations that `predict` writes for a history.
+        export_vectors: `export` also writes the vectors of all users and items, whose dot products are the scores.
+        export_index: `export` also writes these vectors and a FAISS index of the items, and logs its recall: a factory
+            string such as `HNSW32`, with parameters of the search after a space (`IVF1024,Flat nprobe=32`).
         training: see LockstepModule.
-    """  # noqa: E501
+    """
+
+    export_extra = "onnx"
 
     encoder: SequenceEncoder
-    shown_samples: ShownSamples[ShownUser]
+    _loaded_step: int = 0
+    """Optimizer steps of the checkpoint that was loaded last."""
+
+    preview_reservoir: PreviewReservoir[ShownUser]
 
     def __init__(
         self,
@@ -70,21 +121,44 @@ class SequentialRecommender(LockstepModule):
         hidden_size: int = 64,
         num_blocks: int = 2,
         num_heads: int = 1,
+        feed_forward: FeedForwardKind = "relu",
         feed_forward_size: int | None = None,
         dropout: float = 0.2,
         time_span: int = 256,
+        time_buckets: TimeBuckets = "linear",
+        request_time: bool = False,
         streams: int = 4,
         sinkhorn_iterations: int = 20,
         tie_output: bool = True,
         activation_checkpointing: bool = False,
         loss: LossName = "cross_entropy",
         gbce_calibration: float = 0.75,
+        item_optimizer: ItemOptimizer = "dense",
+        item_learning_rate: float | None = None,
         remove_seen: bool = True,
-        baselines: bool = True,
+        baselines: bool | list[Baseline] = True,
+        item_baselines: ItemBaselines | None = None,
+        beyond_accuracy: bool = False,
+        save_ranks: bool = True,
         top_k: int = 10,
+        export_vectors: bool = False,
+        export_index: str | None = None,
         **training: Any,
     ) -> None:
         super().__init__(**training)
+        sizes: dict[str, int | None] = {"feed_forward_size": feed_forward_size, "hidden_size": hidden_size}
+        sizes |= {"num_blocks": num_blocks, "num_heads": num_heads, "streams": streams}
+        sizes |= {"time_span": time_span, "top_k": top_k}
+        check_numbers("model.init_args.", sizes | {"sinkhorn_iterations": sinkhorn_iterations}, at_least=1)
+        check_number("model.init_args.dropout", dropout, at_least=0, below=1)
+        check_number("model.init_args.gbce_calibration", gbce_calibration, at_least=0, at_most=1)
+        check_numbers("model.init_args.", {"item_learning_rate": item_learning_rate}, at_least=0)
+        check_item_optimizer(item_optimizer, item_learning_rate, loss, tie_output, self.optimizer_name)
+        if request_time and attention == "standard":
+            raise ValueError(
+                "model.init_args.request_time: found true, and model.init_args.attention standard reads no times; "
+                "set another attention"
+            )
         self.architecture: dict[str, Any] = {
             "attention": attention,
             "residual": residual,
@@ -92,32 +166,54 @@ class SequentialRecommender(LockstepModule):
             "hidden_size": hidden_size,
             "num_blocks": num_blocks,
             "num_heads": num_heads,
+            "feed_forward": feed_forward,
             "feed_forward_size": feed_forward_size,
             "dropout": dropout,
             "time_span": time_span,
+            "time_buckets": time_buckets,
+            "request_time": request_time,
             "streams": streams,
             "sinkhorn_iterations": sinkhorn_iterations,
             "tie_output": tie_output,
             "activation_checkpointing": activation_checkpointing,
         }
         self.loss_name, self.loss_options = loss, {"calibration": gbce_calibration} if loss == "gbce" else {}
-        self.remove_seen, self.baselines, self.top_k = remove_seen, baselines, top_k
-        self.metrics = torch.nn.ModuleDict()
-        self._scorers: dict[str, Scorer] = {}
-        self._baselines_done: set[str] = set()
+        self.item_optimizer: ItemOptimizer = item_optimizer
+        self.item_learning_rate = item_learning_rate
+        self.remove_seen, self.save_ranks, self.top_k = remove_seen, save_ranks, top_k
+        self.export_vectors, self.export_index = export_vectors or export_index is not None, export_index
+        self.evaluation = RankingEvaluation(
+            remove_seen,
+            baselines,
+            item_baselines,
+            REQUEST_TIME if request_time else "",
+            top_k if beyond_accuracy else 0,
+        )
 
+    @override
     def setup(self, stage: str) -> None:
         self.terms_per_sample = self.data.catalog.max_length
         super().setup(stage)
+        if stage == "fit":
+            check_strategy_of_rows(self.item_optimizer, self.trainer.strategy)
+            if self.loss_name != "cross_entropy":
+                self.data.require_negatives(f"model.init_args.loss {self.loss_name}")
+        if self.architecture["attention"] != "standard":
+            self.data.require_times(f"model.init_args.attention {self.architecture['attention']}")
+        if self.architecture["request_time"]:
+            self.data.require_request_times("model.init_args.request_time")
 
+    @override
     def configure_model(self) -> None:
         if not hasattr(self, "encoder"):
             catalog = self.data.catalog
             self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self.architecture)
             self._items = items_identity(catalog.item_ids)
             self._architecture = architecture_identity(self.architecture, catalog.max_length)
+            self.row_tables = item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
 
-    def memory_savers(self) -> list[tuple[str, str]]:
+    @override
+    def memory_saving_options(self) -> list[tuple[str, str]]:
         if self.architecture["activation_checkpointing"]:
             return []
         return [("--model.init_args.activation_checkpointing true", "a third more time")]
@@ -125,181 +221,149 @@ class SequentialRecommender(LockstepModule):
     # -- training ----------------------------------------------------------------------------------------------------
 
     def training_loss(self, batch: Sequence[TrainBatch]) -> LossSum:
-        """Of a micro-batch in parts of similar length."""
-        states = [self.encoder(part.history) for part in batch]
-        total = self._total_loss(states, batch)
+        """Return the loss of a micro-batch, given in parts of similar length."""
+        vectors = None
+        if self.row_tables:
+            batch, vectors = read_item_rows(self.row_tables[0], batch)
+        states = [self.encoder(part.history, item_vectors=vectors) for part in batch]
+        total = self._total_loss(states, batch, self.encoder.output_weight if vectors is None else vectors[1:])
         real = torch.stack([(part.targets > 0).sum() for part in batch]).sum()
         positions = sum(part.targets.numel() for part in batch)
         self.log("train/real_positions", real.float() / positions, on_step=True, batch_size=1)
         if self.encoder.collect_diagnostics:
-            self._log_hyper_connections()
+            # Of the last part, which has the longest rows, on rank 0.
+            for name, value in summarize(self.encoder.diagnostics()).items():
+                self.log(f"mhc/{name}", value, on_step=True, batch_size=1)
         return LossSum(total, real)
 
-    def _total_loss(self, states: list[Tensor], batch: Sequence[TrainBatch]) -> Tensor:
-        weight = self.encoder.output_weight
+    def _total_loss(self, states: list[Tensor], batch: Sequence[TrainBatch], weight: Tensor) -> Tensor:
         if self.loss_name == "cross_entropy":
-            # One call: each would keep a gradient of the size of all items' vectors.
+            # One call for all parts, because each call keeps a gradient of the size of all item vectors.
             targets = torch.cat([part.targets.flatten() for part in batch])
             return cross_entropy(torch.cat([part.flatten(0, 1) for part in states]), weight, targets)
         loss = LOSSES[self.loss_name]
+        options = self.loss_options | ({"num_items": self.encoder.num_items} if self.loss_name == "gbce" else {})
         totals = [
-            loss(part_states, weight, part.targets, part.negatives, **self.loss_options)
+            loss(part_states, weight, part.targets, part.negatives, **options)
             for part_states, part in zip(states, batch, strict=True)
         ]
         return torch.stack(totals).sum()
 
+    @override
     def on_train_batch_start(self, batch: Sequence[TrainBatch], batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        step = self.trainer.global_step + 1
-        self.encoder.collect_diagnostics = step % self.trainer.log_every_n_steps == 0
-
-    def _log_hyper_connections(self) -> None:
-        """Of mHC: the composite gain of all mixings (near 1 is stable), how far the streams have grown apart (0 is
-        collapsed), how far the mixings are from doubly stochastic, and how much is read from and written to a stream.
-
-        They are means over the real positions of the micro-batch's last part, its longest rows, of the first process;
-        over the connections `gain` and `sum_error` are the largest, the others means.
-        """
-        figures = self.encoder.diagnostics()
-        largest, mean = torch.max, torch.mean
-        kinds = {"gain": largest, "stream_spread": mean, "sum_error": largest, "pre": mean, "post": mean}
-        for name, reduce in kinds.items():
-            values = [value for key, value in figures.items() if key.startswith(name + "/")]
-            if values:
-                self.log(f"mhc/{name}", reduce(torch.stack(values)), on_step=True, batch_size=1)
+        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]  # A connector sets it.
+        self.encoder.collect_diagnostics = (self.trainer.global_step + 1) % every == 0
 
     # -- evaluation --------------------------------------------------------------------------------------------------
 
+    @override
     def on_validation_epoch_start(self) -> None:
-        self._begin_evaluation("val")
+        self.encoder.collect_diagnostics = False  # on_train_batch_start sets it for each step
+        trainer = run_trainer(self.trainer)
+        # A validation inside a training keeps no ranks, and fast_dev_run writes nothing.
+        collect = self.save_ranks and trainer.state.fn in ("validate", "test") and not trainer.fast_dev_run
+        self.evaluation.begin(self._stage, self.data, self.device, trainer.sanity_checking, collect)
 
+    @override
     def validation_step(self, batch: RankingBatch, batch_idx: int) -> None:
-        self._evaluate(batch)
+        scores = self.encoder.scores(encode_last_position(self.encoder, batch.history))
+        self.evaluation.update(scores, batch)
+        self._keep_previews(scores, batch)
 
+    @override
     def on_validation_epoch_end(self) -> None:
-        self._end_evaluation("val")
+        for name, value in self.evaluation.results():
+            main = name == self.evaluation.main_metric and self._stage == "val"
+            self.log(f"{self._stage}/{name}", value.float(), prog_bar=main, batch_size=1)
+        if self.evaluation.collected:
+            self._write_ranks(self.evaluation.collected.gather())
 
-    def on_test_epoch_start(self) -> None:
-        self._begin_evaluation("test")
+    def _write_ranks(self, gathered: NDArray[np.int64]) -> None:
+        if self.trainer.is_global_zero:
+            folder, protocol = Path(self.trainer.default_root_dir), self.evaluation.protocol
+            write_ranks(folder, gathered, self.data, self._stage, protocol, self._loaded_step)
 
-    def test_step(self, batch: RankingBatch, batch_idx: int) -> None:
-        self._evaluate(batch)
+    on_test_epoch_start, test_step = on_validation_epoch_start, validation_step
+    on_test_epoch_end = on_validation_epoch_end
 
-    def on_test_epoch_end(self) -> None:
-        self._end_evaluation("test")
+    @property
+    def _stage(self) -> str:
+        return "test" if self.trainer.testing else "val"
 
-    def _begin_evaluation(self, stage: str) -> None:
-        self.metrics.clear()
-        self.encoder.collect_diagnostics = False  # of training, whose every step says anew
-        # Baselines do not change while the model trains: once a run is enough.
-        wanted = self.baselines and not self.trainer.sanity_checking and stage not in self._baselines_done
-        self._scorers = self._make_scorers() if wanted else {}
-        if wanted:
-            self._baselines_done.add(stage)
-
-    def _make_scorers(self) -> dict[str, Scorer]:
-        events, num_items = self.data.training_events, self.data.catalog.num_items
-        return {
-            "popularity": Popularity(*events, num_items).to(self.device).scores,
-            "last-item-transition": LastItemTransition(*events, num_items).to(self.device).scores,
-            **self.data.optima,
-        }
-
-    def _evaluate(self, batch: RankingBatch) -> None:
-        scores = self.encoder.scores(last_states(self.encoder, batch.history))
-        self._count("", scores, batch)
-        self._keep_shown(scores, batch)
-        for name, scorer in self._scorers.items():
-            self._count(f"baseline/{name}/", scorer(batch.history), batch)
-
-    def _keep_shown(self, scores: Tensor, batch: RankingBatch) -> None:
-        if self.shown_samples.number:
+    def _keep_previews(self, scores: Tensor, batch: RankingBatch) -> None:
+        if self.preview_reservoir.number:
             users = batch.users.tolist()
-            for place in self.shown_samples.places(users):
-                self.shown_samples.keep(users[place], shown_user(scores, batch, place, self.remove_seen))
+            for row in self.preview_reservoir.rows_to_keep(users):
+                self.preview_reservoir.keep(users[row], shown_user(scores, batch, row, self.remove_seen))
 
-    def examples(self) -> list[Callable[[], Example]]:
-        """Users with their last items, the one that follows, and what is recommended instead."""
-        return [partial(self._example, *found) for found in self.shown_samples.of_all_processes()]
+    def sample_previews(self) -> list[Callable[[], SamplePreview]]:
+        """Return previews of users: their last items, the next item and the recommendations."""
+        return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
 
-    def _example(self, row: int, shown: ShownUser) -> Example:
+    def _example(self, row: int, shown: ShownUser) -> SamplePreview:
         return example(self.data.user(row), shown, self.data.catalog.title)
-
-    def _count(self, system: str, scores: Tensor, batch: RankingBatch) -> None:
-        seen = batch.seen if self.remove_seen else None
-        self._metric(system, "").update(ranks(scores, batch.target, seen))
-        if batch.candidates.shape[1]:
-            self._metric(system, "sampled_100").update(candidate_ranks(scores, batch.target, batch.candidates))
-
-    def _metric(self, system: str, protocol: str) -> RankingMetrics:
-        key = f"{system}|{protocol}".replace(".", " ")
-        if key not in self.metrics:
-            self.metrics[key] = RankingMetrics(protocol).to(self.device)
-        return self.metrics[key]
-
-    def _end_evaluation(self, stage: str) -> None:
-        for key, metric in self.metrics.items():
-            system = key.split("|")[0]
-            figures = metric.compute()
-            if system:
-                figures = {name: value for name, value in figures.items() if name.split("/")[-1] in _BASELINE_METRICS}
-            shown = stage == "val" and not system
-            for name, value in figures.items():
-                self.log(f"{stage}/{system}{name}", value.float(), prog_bar=shown and name == "ndcg@10", batch_size=1)
 
     # -- prediction --------------------------------------------------------------------------------------------------
 
+    @override
     def predict_step(self, batch: RankingBatch, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
-        scores = self.encoder.scores(last_states(self.encoder, batch.history))
-        if self.remove_seen:
-            scores.scatter_(1, batch.seen, -torch.inf)
-        best = scores.topk(min(self.top_k, scores.shape[1] - 1))
-        columns = (batch.users, batch.history.lengths, best.indices, best.values)
+        scores = self.encoder.scores(encode_last_position(self.encoder, batch.history))
+        best = self._recommendations.best(scores, batch.seen if self.remove_seen else None)
         answers = []
-        for row, events, items, values in zip(*(column.tolist() for column in columns), strict=True):
+        for row, events, items, values in zip(
+            *(column.tolist() for column in (batch.users, batch.history.lengths, *best)), strict=True
+        ):
             if row >= 0:
-                recommendations = self._recommendations(items, values) if events else []
-                answers.append((row, {**self.data.describe(row), "recommendations": recommendations}))
+                answer = self._recommendations.answer(items, values) if events else self._popular_answer
+                answers.append((row, {**self.data.describe(row), **answer}))
         return answers
 
-    def _recommendations(self, items: list[int], scores: list[float]) -> list[dict[str, Any]]:
-        catalog = self.data.catalog
-        answers = []
-        for item, score in zip(items, scores, strict=True):
-            if score == -torch.inf:  # fewer items left than asked for
-                break
-            answer: dict[str, Any] = {"item": catalog.item_ids[item - 1], "score": round(score, 4)}
-            if catalog.titles is not None:
-                answer["title"] = catalog.titles[item - 1]
-            answers.append(answer)
-        return answers
+    @cached_property
+    def _recommendations(self) -> Recommendations:
+        return Recommendations(self.data.catalog, self.top_k, self.data.excluded_items)
 
-    # -- other forms -------------------------------------------------------------------------------------------------
+    @cached_property
+    def _popular_answer(self) -> dict[str, Any]:
+        """Answer to a history without an item that the model knows."""
+        return self._recommendations.popular(self._popularity())
 
-    def export(self, folder: Path, merge: bool) -> Exported:
-        """Writes a graph for onnxruntime, and the weights."""
+    def _popularity(self) -> list[int]:
+        """Return the number of training events of each item, [num_items]."""
+        counts: list[int] = Popularity(*self.data.training_events, self.data.catalog.num_items).counts[1:].tolist()
+        return counts
+
+    # -- exports -----------------------------------------------------------------------------------------------------
+
+    def export(self, folder: Path, merge: bool) -> ExportedModel:
+        """Write a graph for onnxruntime, and the weights."""
         if merge:
-            raise ValueError("export --merge: a recommender has no language model that anything could be merged into")
-        recommender = Recommender(self.encoder, self.architecture, self.data.catalog, self.top_k, self.remove_seen)
-        histories = self._some_histories()
+            raise ValueError("export --merge: a recommender has no adapters to merge")
+        catalog = self.data.catalog
+        recommender = Recommender(
+            self.encoder, self.architecture, catalog, self.top_k, self.remove_seen, self._popularity()
+        )
+        # Fewer if there are millions of items to score.
+        histories = self.data.some_histories(max(8, min(256, (1 << 25) // catalog.num_items)))
+        index = empty_index(self.architecture["hidden_size"], self.export_index) if self.export_index else None
         checked = export(recommender, folder, histories)
-        return described(recommender, list(graph_inputs(histories, recommender)), checked)
-
-    def _some_histories(self) -> RankingBatch:
-        """Of users from the whole validation set; fewer if there are millions of items to score."""
-        self.data.setup("validate")
-        users, number = len(self.data.validation_set), max(8, min(256, (1 << 25) // self.data.catalog.num_items))
-        if not users:
-            raise ValueError("export: the validation set is empty, so there is no history to compare the export with")
-        return self.data.validation_set[Draw(0, np.linspace(0, users - 1, min(number, users)).astype(np.int64))]
+        exported = described(recommender, list(graph_inputs(histories, recommender)), checked)
+        if not self.export_vectors:
+            return exported
+        return add_vectors(exported, recommender, folder, self.data, (index, self.export_index or ""))
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
+    @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
         checkpoint["items"], checkpoint["architecture"] = self._items, self._architecture
 
+    @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_items(checkpoint.get("items"), self._items)
         check_architecture(checkpoint.get("architecture"), self._architecture)
+        self._loaded_step = int(checkpoint.get("global_step", 0))
+        if is_attached(self) and self.trainer.state.fn == "fit":
+            check_saved_item_optimizer(checkpoint, self.item_optimizer)
         super().on_load_checkpoint(checkpoint)

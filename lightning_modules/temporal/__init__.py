@@ -1,0 +1,1 @@
+"""Temporal encoder + language model. Imports `lightning_modules.multimodal`."""

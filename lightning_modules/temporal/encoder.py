@@ -1,10 +1,9 @@
-"""A series becomes feature vectors: a 1D-CNN in which padding and missing measurements never leak.
+"""Encoder of time series: a 1D-CNN into which padding and missing measurements do not leak.
 
-Every figure enters with what a network needs to read it off again: the value itself and its waves (Tancik et al.,
-"Fourier features", NeurIPS 2020: the digits of a percentage are a near-linear function of them), its place in the range
-of its channel in this series, and whether it was measured at all. Whatever is normalised is so over the channels of one
-position, and the range is that of the measured steps, so a series has the same features alone and in any batch; the
-original's batch norm and average over zero padding mixed them.
+The inputs of a value are the value, its Fourier features (Tancik et al., "Fourier features", NeurIPS 2020), in which
+the digits of a percentage are nearly linear, its place in the range of its channel, and whether it was measured. Norms
+are over the channels of one position, and the range is that of the measured steps. So the features of a series do not
+depend on the other series of its batch.
 """
 
 import math
@@ -19,32 +18,32 @@ from lightning_modules.multimodal.flops import products
 Pooling = Literal["mean", "max"]
 
 VALUE_WAVES = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Periods in the range from 0 to the capacity; at 10 a period is a tens digit of a percentage."""
+"""Frequencies of a value, in periods from 0 to the capacity; at 10 a period is a tens digit of a percentage."""
 
 STEP_WAVES = (0.005, 0.01, 0.02, 0.05, 0.1)
-"""Periods in a step; at 0.1 a period is a tens digit of a step's number."""
+"""Frequencies of a step, in periods per step; at 0.1 a period is a tens digit of a step's number."""
 
 _SHARP = 0.02
-"""Share of the capacity from a channel's extreme within which a value counts as being one."""
+"""Distance from a channel's extreme at which its indicator falls to 1/e, as a share of the capacity."""
 
 
 def waves(x: Tensor, frequencies: tuple[float, ...]) -> Tensor:
-    """[..., 2F]: sine and cosine of `x` at each frequency, in periods per unit."""
-    # In bf16 an angle of 60 would be off by up to an eighth of a radian.
+    """Return sine and cosine [..., 2F] of `x` [...] at F frequencies, in periods per unit."""
+    # In bf16 an angle of 60 is off by up to an eighth of a radian.
     precise = x.to(torch.promote_types(x.dtype, torch.float32))
     angles = torch.stack([precise * (2 * math.pi * frequency) for frequency in frequencies], dim=-1)
     return torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
 
 
 def value_features(values: Tensor, present: Tensor) -> Tensor:
-    """[S, K, T, VALUE_FEATURES]: what is known of each step of each channel, 0 where the measurement is missing."""
+    """Return features [S, K, T, VALUE_FEATURES] of values [S, K, T]; 0 where a measurement is missing."""
     top = values.masked_fill(~present, -math.inf).amax(-1, keepdim=True)
     low = values.masked_fill(~present, math.inf).amin(-1, keepdim=True)
     above, below = (values - low).masked_fill(~present, 0), (top - values).masked_fill(~present, 0)
-    span = (top - low).clamp_min(0.01)  # of a flat channel, too
+    span = (top - low).clamp_min(0.01)  # avoids a division by 0 in a flat channel
     share = torch.where(present, above / span, 0)
     place = torch.stack((values, torch.ones_like(values), above, below, share), dim=-1)
-    # The extremes are narrow: an exponential makes them stand out where a difference of a hundredth counts.
+    # Exponentials mark the extremes, where a difference of a hundredth matters.
     sharp = torch.stack(((-above / _SHARP).exp(), (-below / _SHARP).exp()), dim=-1)
     return torch.cat((place, sharp, waves(values, VALUE_WAVES)), dim=-1) * present.unsqueeze(-1)
 
@@ -53,14 +52,14 @@ VALUE_FEATURES = 7 + 2 * len(VALUE_WAVES)
 
 
 class SeriesEncoder(nn.Module):
-    """Series of K channels to features, as many for each as the layout says.
+    """Maps series of K channels to features [F, C]; the layout determines their number.
 
     Args:
         layout: channels, kind of features and patch length.
         output_size: width C of a feature.
         hidden_size: width of the convolutions.
-        kernel_sizes: of the convolutions, one residual layer each; odd.
-        pooling: how `pooled` makes one feature of all steps.
+        kernel_sizes: odd kernel sizes of the convolutions, with one residual layer each.
+        pooling: how the kind `pooled` reduces all steps to one feature.
         dropout: share of activations dropped in training, after each layer.
     """
 
@@ -84,15 +83,15 @@ class SeriesEncoder(nn.Module):
         steps = 1 if layout.tokens == "pooled" else layout.patch
         self.read_out = nn.Linear(steps * hidden_size, output_size)
         self.time = nn.Linear(2 * len(STEP_WAVES), output_size if steps > 1 else hidden_size, bias=False)
-        # Place and channel are as strong as the values: weaker ones are confused for hundreds of steps.
+        # Place and channel get the scale of the values; smaller ones are confused for hundreds of training steps.
         nn.init.normal_(self.time.weight, std=len(STEP_WAVES) ** -0.5)
         if layout.tokens != "pooled":
-            self.raw = nn.Linear(steps * width, output_size, bias=False)  # past the convolutions, unchanged
+            self.raw = nn.Linear(steps * width, output_size, bias=False)  # bypasses the convolutions
         if self.apart:
             self.channel = nn.Embedding(layout.channels, output_size)
 
     def forward(self, series: Series) -> Tensor:
-        """[F, C], series after series; of a series channel after channel (`channel_patch`), patch after patch."""
+        """Return features [F, C] in the order of series, channels (`channel_patch`) and patches."""
         steps = torch.arange(series.values.shape[2], device=series.values.device)
         inside = (steps < series.lengths[:, None]).unsqueeze(-1)  # [S, T, 1]
         inputs = value_features(series.values, series.present)
@@ -102,22 +101,22 @@ class SeriesEncoder(nn.Module):
             inputs = inputs.transpose(1, 2).flatten(2)
         states = self.enter(inputs) * inside  # [N, T, H]
         if self.layout.tokens == "pooled":
-            states = states + self._moment(steps) * inside
+            states = states + self._time_embedding(steps) * inside
         for layer in self.layers:
             states = layer(states, inside)
         if self.layout.tokens == "pooled":
             return self.read_out(self._pool(states, inside))[series.lengths > 0]
-        patches = self.read_out(self._cut(states)) + self.raw(self._cut(inputs))  # [N, P, C]
+        patches = self.read_out(self._to_patches(states)) + self.raw(self._to_patches(inputs))  # [N, P, C]
         number = torch.arange(patches.shape[1], device=patches.device)
-        patches = patches + self._moment(number * self.layout.patch)
-        there = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]
+        patches = patches + self._time_embedding(number * self.layout.patch)
+        real = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]
         if self.apart:
             patches = patches.unflatten(0, (-1, self.layout.channels)) + self.channel.weight[:, None]
-            there = there[:, None].expand(patches.shape[:3])
-        return patches[there]
+            real = real[:, None].expand(patches.shape[:3])
+        return patches[real]
 
     def flops(self, series: Series) -> int:
-        """What it takes when it trains, forward and backward; see multimodal/flops.py."""
+        """Return the FLOPs of a trainable encoder, forward and backward; see multimodal/flops.py."""
         samples, channels, steps = series.values.shape
         rows, patches = samples * (channels if self.apart else 1), -(-steps // self.layout.patch)
         total = rows * steps * (products(self.enter, back=False) + products(self.layers, back=True))
@@ -126,13 +125,14 @@ class SeriesEncoder(nn.Module):
         total += rows * patches * (products(self.read_out, back=True) + products(self.raw, back=False))
         return total + patches * products(self.time, back=False)
 
-    def _moment(self, steps: Tensor) -> Tensor:
-        """[N] numbers of steps to what is added there, [N, H] or [N, C]."""
-        format = self.time.weight.dtype  # not the features', which autocast narrows: bf16 has no whole number above 256
-        return self.time(waves(steps.to(torch.promote_types(format, torch.float32)), STEP_WAVES).to(format))
+    def _time_embedding(self, steps: Tensor) -> Tensor:
+        """Return position embeddings [N, H] or [N, C] of steps [N]."""
+        # Not the dtype of the features, which autocast narrows: bf16 represents no odd number above 256.
+        dtype = self.time.weight.dtype
+        return self.time(waves(steps.to(torch.promote_types(dtype, torch.float32)), STEP_WAVES).to(dtype))
 
-    def _cut(self, states: Tensor) -> Tensor:
-        """[N, T, H] to [N, P, patch H]."""
+    def _to_patches(self, states: Tensor) -> Tensor:
+        """Map [N, T, H] to patches [N, P, patch * H], padded with zeros."""
         missing = -states.shape[1] % self.layout.patch
         return nn.functional.pad(states, (0, 0, 0, missing)).unflatten(1, (-1, self.layout.patch)).flatten(2)
 
@@ -143,7 +143,7 @@ class SeriesEncoder(nn.Module):
 
 
 class MaskedConvolution(nn.Module):
-    """A residual layer: norm over the channels of each position, convolution, ReLU; zero outside of the series."""
+    """Residual layer: norm over the channels of each position, convolution, ReLU. Zero outside of the series."""
 
     def __init__(self, size: int, kernel_size: int, dropout: float) -> None:
         super().__init__()
@@ -152,6 +152,6 @@ class MaskedConvolution(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: Tensor, inside: Tensor) -> Tensor:
-        """[N, T, H], zero outside, to the same (`inside` is [N, T, 1])."""
+        """Map states [N, T, H] to the same shape; both are zero where `inside` [N, T, 1] is false."""
         convolved = self.convolution((self.norm(states) * inside).transpose(1, 2)).transpose(1, 2)
         return states + self.dropout(torch.relu(convolved)) * inside

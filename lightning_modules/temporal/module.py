@@ -1,35 +1,36 @@
-"""The temporal family's LightningModule: a language model that reads resource timelines."""
+"""LightningModule of the temporal family: a language model that reads resource timelines."""
 
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from typing_extensions import override
 
-from datamodules.multimodal.batch import Examples
-from datamodules.temporal.batch import Series
-from lightning_modules.multimodal.language_model import LanguageModelSettings
-from lightning_modules.multimodal.module import Answer, MultimodalModule
-from lightning_modules.multimodal.projector import ProjectorSettings
-from lightning_modules.multimodal.splice import Features
-from lightning_modules.temporal.encoder import Pooling, SeriesEncoder
+from datamodules.temporal.interface import TemporalData
+from engine.number_check import check_number, check_numbers
+from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.connector.projector import ProjectorSettings
+from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
+from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.temporal.encoder import Pooling
+from lightning_modules.temporal.series_features import SeriesFeatures
 
 
-class TimelineReader(MultimodalModule):
-    """Answers questions about curves: their trend, their bottlenecks, what fits in, what stands where.
+class TimelineReader(MultimodalModule[TemporalData]):
+    """Answers questions about resource timelines: trends, bottlenecks, capacity for a task, and single values.
 
     Args:
         language_model: the language model that reads the features.
-        projector: from the encoder's features to the language model's.
+        projector: maps the encoder's features to the language model's embeddings.
         encoder_size: width of the encoder's convolutions.
-        feature_size: width of the features that the encoder hands to the projector.
-        kernel_sizes: of the encoder's convolutions, in steps; one layer for each.
-        pooling: `mean` or `max` over the steps, where the data have one feature for a whole series.
+        feature_size: width of the encoder's features.
+        kernel_sizes: kernel sizes of the encoder's convolutions in steps, one per layer.
+        pooling: `mean` or `max` over the steps, if the data have one feature for a whole series.
         encoder_dropout: share of the encoder's activations dropped in training.
         blind: train and evaluate without the series, as a baseline.
-        training: see MultimodalModule and LockstepModule.
+        max_new_tokens: maximum length of an answer that an evaluation generates.
+        training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are encoder, projector and
+            language_model.
     """
-
-    encoder: SeriesEncoder
 
     def __init__(
         self,
@@ -41,44 +42,33 @@ class TimelineReader(MultimodalModule):
         pooling: Pooling = "mean",
         encoder_dropout: float = 0.0,
         blind: bool = False,
+        max_new_tokens: int = 64,
         **training: Any,
     ) -> None:
-        super().__init__(language_model, projector=projector, **training)
-        kind = self.projector_settings.kind
-        if kind in ("pixel_shuffle", "resampler"):
-            raise ValueError(f"model.init_args.projector.kind is {kind}, for features of pictures; a series is none")
-        self.blind = blind
-        self.encoder_settings: dict[str, Any] = {
+        sizes = {"encoder_size": encoder_size, "feature_size": feature_size}
+        sizes |= {f"kernel_sizes[{place}]": size for place, size in enumerate(kernel_sizes)}
+        check_numbers("model.init_args.", sizes, at_least=1)
+        check_number("model.init_args.encoder_dropout", encoder_dropout, at_least=0, below=1)
+        encoder: dict[str, Any] = {
             "output_size": feature_size,
             "hidden_size": encoder_size,
             "kernel_sizes": tuple(kernel_sizes),
             "pooling": pooling,
             "dropout": encoder_dropout,
         }
+        super().__init__(SeriesFeatures(encoder, blind), language_model, projector=projector, **training)
+        kind = self.projector_settings.kind
+        if kind in ("pixel_shuffle", "resampler"):
+            raise ValueError(
+                f"model.init_args.projector.kind is {kind}, which takes the features of images; expected linear, mlp "
+                "or deep_mlp for a series"
+            )
+        self.max_new_tokens = check_max_new_tokens(max_new_tokens)
 
-    def build_encoder(self) -> nn.Module:
-        return SeriesEncoder(self.data.layout, **self.encoder_settings)
+    @override
+    def build_evaluation(self) -> GenerativeEvaluation:
+        dtype = widest_float(self.trainer.strategy.root_device)
+        return GenerativeEvaluation(self.data, dtype, self.max_new_tokens, self._rule_answers)
 
-    def encoder_description(self) -> dict[str, Any]:
-        return {**self.encoder_settings, "layout": self.data.layout._asdict()}
-
-    def features(self, modality: Series) -> Features:
-        return super().features(self.blinded(modality) if self.blind else modality)
-
-    def feature_flops(self, examples: Examples) -> int:
-        projected = examples.rows.counts.features * self.projector.flops(1, behind_trained=True)
-        return self.encoder.flops(examples.modality) + projected
-
-    def feature_counts(self, modality: Series) -> Tensor:
-        counts = self.data.layout.count(modality.lengths)
-        return torch.where(modality.lengths > 0, counts, 0)
-
-    def blinded(self, modality: Series) -> Series:
-        """Nothing was measured, for as long as before."""
-        return modality._replace(values=modality.values * 0, present=modality.present & False)
-
-    def baseline_answers(self, sample: int) -> dict[str, str]:
+    def _rule_answers(self, sample: int) -> dict[str, str]:
         return {"rules": self.data.right_answer(sample)}
-
-    def report(self, answers: list[Answer]) -> None:
-        self.data.write_prediction_report(self.trainer.default_root_dir, answers)

@@ -1,0 +1,1 @@
+"""Vision-language model. Imports `lightning_modules.multimodal`."""

@@ -1,32 +1,62 @@
-"""The vision-language family's LightningModule: a language model that sees."""
+"""LightningModule of the vision-language family: a language model that reads images."""
 
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from lightning_modules.multimodal.image_chat_module import ImageChatModule
-from lightning_modules.multimodal.language_model import LanguageModelSettings
-from lightning_modules.multimodal.module import Answer, MultimodalModule
-from lightning_modules.multimodal.projector import ProjectorSettings
-from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from typing_extensions import override
+
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.vision_language.interface import VisionLanguageData
+from engine.export.artifacts import ExportedModel
+from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.connector.projector import ProjectorSettings
+from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
+from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
+from lightning_modules.multimodal.export.llava import export_llava
+from lightning_modules.multimodal.image_features import ImageFeatures
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
 
 
-class VisionLanguageModel(ImageChatModule, MultimodalModule):
+class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
     """Answers questions about images, any number of them in a chat.
 
     Args:
         language_model: the language model that reads the features.
-        vision_tower: makes features of an image's patches.
-        projector: from the tower's features to the language model's.
-        training: see ImageModule, MultimodalModule and LockstepModule.
+        vision_tower: computes features of an image's patches.
+        projector: maps the tower's features to the language model's embeddings.
+        blind: train and evaluate on black images, as a baseline.
+        max_new_tokens: maximum length of an answer that an evaluation generates.
+        training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector and
+            language_model.
     """
+
+    modality: ImageFeatures
 
     def __init__(
         self,
         language_model: LanguageModelSettings,
         vision_tower: VisionTowerSettings,
         projector: ProjectorSettings | None = None,
+        blind: bool = False,
+        max_new_tokens: int = 64,
         **training: Any,
     ) -> None:
-        super().__init__(language_model, vision_tower, projector, **training)
+        super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
+        self.max_new_tokens = check_max_new_tokens(max_new_tokens)
 
-    def report(self, answers: list[Answer]) -> None:
-        self.data.write_prediction_report(self.trainer.default_root_dir, answers)
+    @cached_property
+    def image_layout(self) -> ImageLayout:
+        """Sizes that tower, projector and data share."""
+        return self.modality.layout(self.projector_settings, self.data)
+
+    @override
+    def build_evaluation(self) -> GenerativeEvaluation:
+        dtype = widest_float(self.trainer.strategy.root_device)
+        return GenerativeEvaluation(self.data, dtype, self.max_new_tokens)
+
+    @override
+    def export(self, folder: Path, merge: bool) -> ExportedModel:
+        """Write a LlavaForConditionalGeneration of transformers if there is one for these parts, else the parts."""
+        return export_llava(self, folder, merge) or super().export(folder, merge)

@@ -10,11 +10,11 @@ from benchmarks.command_line import benchmark_parser
 
 def test_the_list_names_every_benchmark_that_there_is(capsys):
     door.main([])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     folder = Path(door.__file__).parent
     there = {path.parent.name for path in folder.glob("*/__main__.py")} | {"gpu"}  # which is one file
     assert there == set(door.BENCHMARKS)
-    assert all(name in said for name in there)
+    assert all(name in output for name in there)
 
 
 @pytest.mark.parametrize("name", door.BENCHMARKS)
@@ -59,7 +59,7 @@ def test_a_missing_or_late_name_is_asked_for_and_nothing_measured(name, tmp_path
     monkeypatch.setattr(door, "_main_of", lambda name: pytest.fail(f"{name} was started"))
     with pytest.raises(SystemExit) as ended:
         door.main(["--json", str(tmp_path), *name])
-    assert ended.value.code == 2 and "NAME is missing" in capsys.readouterr().err
+    assert ended.value.code == 2 and "NAME must be the first argument" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,6 @@ def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
         return main
 
     monkeypatch.setattr(door, "_main_of", measure)
-    with pytest.raises(SystemExit, match=r"growth \(RuntimeError: .* code -9\), engine; why stands above"):
+    with pytest.raises(SystemExit, match=r"growth \(RuntimeError: .* code -9\), engine; see the errors above"):
         door.main(["all"])
     assert called == list(door.BENCHMARKS) and "no root" in capsys.readouterr().err

@@ -2,14 +2,14 @@
 
 import pytest
 
-from callbacks.metrics_server import MetricsServer
-from tests.metrics import a_run
-from tests.slurm.cluster import free_ports
+from callbacks.prometheus.metrics_server import MetricsServer
+from tests.support.outputs.metrics_endpoint import a_run
+from tests.support.ports import free_ports
 
 
 @pytest.fixture
 def fit(lockstep):
-    """Runs `fit` and hands the AgreedFailure on that the command line would turn into an exit code."""
+    """Runs `fit` and hands the CollectiveError on that the command line would turn into an exit code."""
 
     def run(*options, name="a"):
         try:
@@ -26,7 +26,7 @@ def serve():
     """Serves a run's metrics: ``serve(metrics, health) -> port``."""
     servers = []
 
-    def start(metrics=None, health=lambda: (True, "well")):
+    def start(metrics=None, health=lambda: (True, "healthy")):
         (port,) = free_ports(1)
         servers.append(MetricsServer("127.0.0.1", port, metrics or a_run(), health))
         return port

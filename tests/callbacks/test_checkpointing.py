@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from callbacks.best_checkpoint import BestCheckpoint
-from callbacks.last_checkpoint import LastCheckpoint
-from engine import checkpoints
-from engine.checkpoint_file import DamagedCheckpoint, newest_verified, verify
-from engine.checkpoints import DurableCheckpointIO
-from engine.faults import AgreedFailure
+from callbacks.checkpointing.best_checkpoint import BestCheckpoint
+from callbacks.checkpointing.last_checkpoint import LastCheckpoint
+from engine.checkpointing import checkpoint_io as checkpoints
+from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
+from engine.checkpointing.discovery import newest_verified
+from engine.checkpointing.verification import CorruptCheckpointError, verify
+from engine.distributed.errors import CollectiveError
 from tests.conftest import TINY
-from tests.distributed.tiny import TINY_FAMILY
+from tests.support.families.tiny import TINY_FAMILY
 
 
 def steps_of(folder):
@@ -43,7 +44,7 @@ def test_best_and_last_are_apart(lockstep):
 
 def test_the_last_is_saved_inside_an_epoch(lockstep):
     run = lockstep("fit", *TINY, "--last_checkpoint.every_n_steps", "4", "--trainer.max_steps", "7", name="a")
-    expected = {"last.ckpt": 7, "last-1.ckpt": 4}
+    expected = {"best.ckpt": 7, "last.ckpt": 7, "last-1.ckpt": 4}
     assert steps_of(run.folder) == expected, "also at the end of a run that is bounded by steps"
 
 
@@ -73,13 +74,13 @@ def test_nothing_to_keep():
 
 
 class Training:
-    """Of a trainer what BestCheckpoint looks at."""
+    """Stand-in for a trainer, with what BestCheckpoint uses."""
 
     fast_dev_run, sanity_checking, is_global_zero = False, False, True
 
     def __init__(self, folder, asynchronous=False):
         self.default_root_dir, self.state, self.callback_metrics = folder, SimpleNamespace(fn="fit"), {}
-        plugin = DurableCheckpointIO(asynchronous=asynchronous)
+        plugin = VerifiedCheckpointIO(asynchronous=asynchronous)
         self.strategy = SimpleNamespace(checkpoint_io=plugin, broadcast=lambda content: content)
 
     def begin(self, **settings):
@@ -99,7 +100,7 @@ class Training:
 
     def scores(self):
         folder = self.default_root_dir / "checkpoints"
-        return [torch.load(path, weights_only=True)["score"] for path in self.best.row if path in folder.iterdir()]
+        return [torch.load(path, weights_only=True)["score"] for path in self.best.files if path in folder.iterdir()]
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
@@ -115,15 +116,24 @@ def test_the_best_are_kept_in_order(training):
     ):  # fmt: skip
         training.evaluate(score)
         assert training.scores() == kept
-    assert [path.name for path in training.best.row] == ["best.ckpt", "best-2.ckpt", "best-3.ckpt"]
-    training.begin(keep=3)  # the next start knows what is in the files
+    assert [path.name for path in training.best.files] == ["best.ckpt", "best-2.ckpt", "best-3.ckpt"]
+    training.begin(keep=3)  # the next start reads the scores from the files
     training.evaluate(0.4)
     assert training.scores() == [0.9, 0.5, 0.5]
     training.evaluate(0.7)
     assert training.scores() == [0.9, 0.7, 0.5]
-    training.begin(keep=1)  # who wants to keep fewer gets rid of them at the end
+    training.begin(keep=1)  # a smaller `keep` removes the surplus at the end
     training.best.on_train_end(training, None)
     assert training.scores() == [0.9] and len(list((training.default_root_dir / "checkpoints").iterdir())) == 1
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_of_equal_scores_the_last_is_the_best(training, mode):
+    training.begin(mode=mode)
+    for _ in range(2):
+        training.evaluate(1.0)
+        (training.default_root_dir / "checkpoints/best.ckpt").rename(training.default_root_dir / "seen.ckpt")
+    assert torch.load(training.default_root_dir / "seen.ckpt", weights_only=True)["score"] == 1.0
 
 
 def test_the_smallest_may_be_the_best(training):
@@ -131,30 +141,30 @@ def test_the_smallest_may_be_the_best(training):
     for score in (math.nan, 0.5, 0.7, 0.3):
         training.evaluate(score)
     assert training.scores() == [0.3, 0.5]
-    training.begin(mode="max")  # another question: what is there does not answer it
+    training.begin(mode="max")  # scores by another mode do not count
     training.evaluate(0.1)
     assert training.scores() == [0.1]
 
 
 def test_a_best_that_could_not_be_saved_is_tried_again(training, monkeypatch):
-    """Lightning would take it for saved, and best.ckpt stays behind for good."""
+    """Lightning counts it as saved, and best.ckpt stays outdated."""
     training.begin()
     training.evaluate(0.2)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "write_beside", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
+        patch.setattr(checkpoints, "write_temp", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
         training.evaluate(0.9)
-        training.best.io.agree(training.strategy)
+        training.best.io.sync_outcomes(training.strategy)
     training.evaluate(0.4)
     assert training.scores() == [0.4]
 
 
-def test_a_damaged_best_is_replaced(training, said):
+def test_a_damaged_best_is_replaced(training, messages):
     training.begin()
     training.evaluate(0.9)
-    path = training.best.row[0]
+    path = training.best.files[0]
     path.write_bytes(path.read_bytes()[:300])
     training.begin()
-    assert any("best.ckpt is damaged" in line and "the next evaluation takes its place" in line for line in said)
+    assert any("best.ckpt is corrupt" in line and "the next evaluation replaces it" in line for line in messages)
     training.evaluate(0.1)
     assert training.scores() == [0.1]
 
@@ -165,13 +175,13 @@ def test_a_damaged_best_is_replaced(training, said):
     scores=st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), max_size=4),
     mode=st.sampled_from(["min", "max"]),
 )
-def test_what_is_damaged_never_takes_the_place_of_a_good_one(tmp_path_factory, rows, scores, mode):
-    """Whatever holes the row has: what is good stays, in order, and new ones come in by rank."""
+def test_a_corrupt_checkpoint_never_replaces_a_good_one(tmp_path_factory, rows, scores, mode):
+    """Whatever files are missing or corrupt, good ones stay in order and new ones are inserted by score."""
     training = Training(tmp_path_factory.mktemp("run"))
     training.best = BestCheckpoint("val/x", mode=mode, keep=len(rows))
     training.best.setup(training, None, "fit")
-    training.best.row[0].parent.mkdir(parents=True)
-    for path, found in zip(training.best.row, rows, strict=True):
+    training.best.files[0].parent.mkdir(parents=True)
+    for path, found in zip(training.best.files, rows, strict=True):
         if found == "damaged":
             path.write_bytes(b"PK cut short")
         elif found != "none":
@@ -179,7 +189,7 @@ def test_what_is_damaged_never_takes_the_place_of_a_good_one(tmp_path_factory, r
             training.strategy.checkpoint_io.save_checkpoint(
                 {"callbacks": {training.best.state_key: training.best.state_dict()}, "score": found}, path
             )
-    training.strategy.checkpoint_io._rows.clear()
+    training.strategy.checkpoint_io._rotations.clear()
     training.begin(mode=mode, keep=len(rows))
     kept = sorted([found for found in rows if isinstance(found, float)], reverse=mode == "max")
     assert good(training) == kept
@@ -190,12 +200,12 @@ def test_what_is_damaged_never_takes_the_place_of_a_good_one(tmp_path_factory, r
 
 
 def good(training):
-    """Scores of the row's whole checkpoints; they are its first ones."""
+    """Return the scores of the intact checkpoints, which must come first."""
     found = []
-    for path in training.best.row:
+    for path in training.best.files:
         try:
             verify(path)
-        except (DamagedCheckpoint, FileNotFoundError):
+        except (CorruptCheckpointError, FileNotFoundError):
             found.append(None)
         else:
             found.append(torch.load(path, weights_only=True)["score"])
@@ -207,13 +217,15 @@ def good(training):
 def test_a_metric_that_is_not_there(training):
     training.begin()
     training.best.monitor = "val/z"
-    with pytest.raises(AgreedFailure, match=r"monitor is 'val/z', but .* \['val/x', 'val/y'\]: name one"):
+    with pytest.raises(CollectiveError, match=r"monitor is 'val/z', which is not logged. .* \['val/x', 'val/y'\]"):
         training.evaluate(0.1)
 
 
 def test_a_metric_that_is_not_there_is_noticed_before_training(lockstep):
-    """Plain Lightning says so after the first epoch."""
+    """Plain Lightning raises after the first epoch."""
     options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "6"]
-    with pytest.raises(MisconfigurationException, match=r"monitor is 'val/foo', but .* gives \['val/loss'\]: name one"):
+    with pytest.raises(
+        MisconfigurationException, match=r"monitor is 'val/foo', which is not logged. .* \['val/loss'\]"
+    ):
         lockstep("fit", *options, "--best_checkpoint.monitor", "val/foo", name="a")
     assert not Path("runs/a/gradients").exists(), "no step was taken"

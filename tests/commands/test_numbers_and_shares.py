@@ -6,7 +6,7 @@ from typing import Union
 
 from lightning.pytorch import Trainer
 
-from commands.trainer import LockstepTrainer
+from commands.cli.trainer import LockstepTrainer
 
 
 def test_whole_numbers_come_first_and_defaults_are_lightnings():
@@ -17,4 +17,4 @@ def test_whole_numbers_come_first_and_defaults_are_lightnings():
         # typing keeps Unions that it was asked for, and gives one in another order for an equal one.
         assert isinstance(ours[name].annotation, UnionType) and ours[name].annotation.__args__[:2] == (int, float)
         assert ours[name].default == theirs[name].default
-        assert Union[ours[name].annotation] == theirs[name].annotation
+        assert Union[ours[name].annotation] == theirs[name].annotation  # noqa: UP007  of one type there is no X | Y

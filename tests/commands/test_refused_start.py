@@ -4,8 +4,8 @@ import pytest
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback
 
-from commands.cli import main
-from tests.distributed.tiny import TINY_FAMILY
+from commands.cli.main import main
+from tests.support.families.tiny import TINY_FAMILY
 
 REFUSED = {
     "options": ["--trainer.limit_train_batches", "0"],
@@ -27,9 +27,9 @@ def refuse(*options):
 
 @pytest.mark.parametrize("name", [["--run_name", "a"], []], ids=["named", "unnamed"])
 @pytest.mark.parametrize("options", REFUSED.values(), ids=REFUSED)
-def test_its_folder_goes(lockstep, tmp_path, options, name):
+def test_a_refused_run_leaves_no_folder(lockstep, tmp_path, options, name):
     refuse(*options, *name)
-    assert list((tmp_path / "runs").glob("*")) == []
+    assert list((tmp_path / "runs").glob("[!.]*")) == []
 
 
 def test_a_folder_that_was_there_stays(lockstep, tmp_path):
@@ -49,3 +49,8 @@ def test_a_folder_with_anything_else_stays(lockstep, tmp_path, monkeypatch):
 def test_a_run_that_has_begun_stays(lockstep, tmp_path):
     refuse("--trainer.callbacks+=tests.commands.test_refused_start.InTraining", "--run_name", "a")
     assert {"config.yaml", "train.log"} <= {path.name for path in (tmp_path / "runs/a").iterdir()}
+
+
+def test_git_ignores_what_a_named_run_writes(lockstep, tmp_path):
+    refuse(*REFUSED["data"], "--run_name", "a")
+    assert (tmp_path / "runs/.gitignore").read_text() == "*\n"

@@ -1,8 +1,11 @@
-"""A run that was stopped and resumed is the run that went through, to the bit."""
+"""A stopped and resumed run is bit-identical to an uninterrupted run: bitwise equal losses and metrics."""
 
 import json
 
+import pytest
+
 from tests.conftest import TINY
+from tests.support.families.tiny import TINY_FAMILY
 
 # 200 sequences in batches of 16: 13 steps an epoch, the last with 8 sequences. Dropout is on.
 OPTIONS = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1"]
@@ -18,9 +21,39 @@ def test_stopped_in_the_middle_of_an_epoch(lockstep):
     assert sorted(stopped.series("train/loss")) == list(range(1, 19))
     resumed = lockstep("fit", *OPTIONS, *steps(45), "--ckpt_path", "last", name="stopped")
     assert resumed.series("train/loss") == through.series("train/loss")
-    assert resumed.series("val/ndcg@10") == through.series("val/ndcg@10")
+    validated = resumed.series("val/ndcg@10")
+    del validated[18]  # the end of the first start
+    assert validated == through.series("val/ndcg@10")
 
 
+@pytest.mark.slow
+def test_with_random_windows_of_long_histories(lockstep):
+    short = [*OPTIONS, "--data.init_args.max_length", "8"]
+    windows = [*short, "--data.init_args.windows", "random"]
+    through = lockstep("fit", *windows, *steps(32), name="through")
+    lockstep("fit", *windows, *steps(18), name="stopped")
+    resumed = lockstep("fit", *windows, *steps(32), "--ckpt_path", "last", name="stopped")
+    assert resumed.series("train/loss") == through.series("train/loss")
+    last = lockstep("fit", *short, *steps(3), name="last").series("train/loss")
+    assert all(last[step] != through.series("train/loss")[step] for step in last)
+
+
+@pytest.mark.parametrize(
+    ("stop", "kept", "interval"),
+    [(7, "last", 5), (8, "last", 5), (10, "last", 5), (7, "best", 5), (10, "best", 5), (3, "best", 3)],
+)
+def test_log_intervals_count_from_the_first_step(lockstep, stop, kept, interval):
+    """Lightning's count of steps is one off after a resume from some places of an epoch, here of 5 steps."""
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.log_every_n_steps", "4"]
+    options += ["--trainer.val_check_interval", str(interval)]
+    stopped = lockstep("fit", *options, *steps(stop), name="stopped")
+    if kept == "best":
+        (stopped.folder / "checkpoints/last.ckpt").unlink()
+    resumed = lockstep("fit", *options, *steps(17), "--ckpt_path", "last", name="stopped")
+    assert sorted(resumed.series("train/loss")) == [4, 8, 12, 16]
+
+
+@pytest.mark.slow
 def test_stopped_at_the_end_of_an_epoch(lockstep):
     through = lockstep("fit", *OPTIONS, *steps(39), name="through")
     lockstep("fit", *OPTIONS, *steps(26), name="stopped")
@@ -29,6 +62,7 @@ def test_stopped_at_the_end_of_an_epoch(lockstep):
     assert resumed.series("val/ndcg@10") == through.series("val/ndcg@10")
 
 
+@pytest.mark.slow
 def test_killed_after_the_last_checkpoint(lockstep):
     """What was trained after the checkpoint is trained again, and written once."""
     save = ["--last_checkpoint.every_n_steps", "10"]
@@ -42,6 +76,7 @@ def test_killed_after_the_last_checkpoint(lockstep):
     assert len([line for line in lines if "train/loss" in line]) == 30
 
 
+@pytest.mark.slow
 def test_with_accumulation_and_workers(lockstep):
     options = [*OPTIONS, "--data.init_args.micro_batch_size", "4", "--data.init_args.num_workers", "1"]
     through = lockstep("fit", *options, *steps(22), name="through")
@@ -50,6 +85,7 @@ def test_with_accumulation_and_workers(lockstep):
     assert resumed.series("train/loss") == through.series("train/loss")
 
 
+@pytest.mark.slow
 def test_from_the_best_checkpoint_when_there_is_no_last(lockstep):
     through = lockstep("fit", *OPTIONS, *steps(30), name="through")
     stopped = lockstep("fit", *OPTIONS, *steps(13), name="stopped")
@@ -58,6 +94,7 @@ def test_from_the_best_checkpoint_when_there_is_no_last(lockstep):
     assert resumed.series("train/loss") == through.series("train/loss")
 
 
+@pytest.mark.slow
 def test_epochs_that_are_cut_short(lockstep):
     short = [*TINY, "--trainer.limit_train_batches", "5"]
     through = lockstep("fit", *short, "--trainer.max_epochs", "4", name="through")
@@ -70,7 +107,8 @@ def test_killed_before_the_first_checkpoint(lockstep, tmp_path):
     folder = tmp_path / "runs/killed"
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text('{"step": 1, "train/loss": -1.0}\n{"step": 2, "ep{"step": 3}\n')
-    run = lockstep("fit", *OPTIONS, *steps(3), "--ckpt_path", "last", name="killed")
+    options = [*OPTIONS, "--trainer.limit_val_batches", "0"]
+    run = lockstep("fit", *options, *steps(3), "--ckpt_path", "last", name="killed")
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
     assert sorted(run.series("train/loss")) == [1, 2, 3] and run.series("train/loss")[1] > 0
 

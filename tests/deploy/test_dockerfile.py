@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from callbacks import run_log
+from callbacks.logging import run_log
 from tests.conftest import REPOSITORY
 
 DOCKERFILE = REPOSITORY / "deploy/kubernetes/Dockerfile"
@@ -107,7 +107,7 @@ def test_every_package_of_the_image_has_one_version(lockstep):
     assert {name for name, _ in seen} > {"torch", "transformers", "mlflow-skinny", "tzdata"} and unpinned == set()
 
 
-def test_what_git_ignores_does_not_get_into_the_image():
+def test_ignored_files_stay_out_of_the_image():
     def patterns(name: str) -> set[str]:
         lines = (REPOSITORY / name).read_text(encoding="utf-8").splitlines()
         return {line.removeprefix("**/").strip("/") for line in lines if line and not line.startswith("#")}

@@ -12,10 +12,10 @@ from kubeflow_trainer_api import models
 from torch.distributed import run
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
-from callbacks.metrics_endpoint import MetricsEndpoint
-from callbacks.tracker import FINISH_PATIENCE
-from callbacks.watchdog import Watchdog
-from commands.cli import LockstepCLI
+from callbacks.health.watchdog import Watchdog
+from callbacks.prometheus.exporter import PrometheusExporter
+from callbacks.trackers.base import FINISH_TIMEOUT
+from commands.cli.main import LockstepCLI
 from tests.conftest import REPOSITORY
 from tests.deploy.manifests import FOLDER, Pods, all_pods, documents
 
@@ -134,8 +134,8 @@ def test_torchrun_waits_for_the_pods_and_for_the_last_checkpoint(pods: Pods, mon
 @each_pod
 def test_probes_and_prometheus_ask_the_metrics_endpoint(pods: Pods):
     """tests/deploy/test_pods_run.py asks it the same."""
-    first = int(pods.option("metrics_endpoint.port"))
-    assert pods.option("metrics_endpoint.host") == "0.0.0.0", "nobody could ask from outside the pod"
+    first = int(pods.option("prometheus.port"))
+    assert pods.option("prometheus.host") == "0.0.0.0", "nobody could ask from outside the pod"
     ports = {port["name"]: port["containerPort"] for port in pods.container["ports"]}
     assert ports == {f"metrics-{number}": first + number for number in range(pods.processes)}
     annotations = pods.template["metadata"]["annotations"]
@@ -145,9 +145,9 @@ def test_probes_and_prometheus_ask_the_metrics_endpoint(pods: Pods):
     startup, alive, ready = (pods.container[f"{kind}Probe"] for kind in ("startup", "liveness", "readiness"))
     assert all(probe["httpGet"] == {"path": "/healthz", "port": "metrics-0"} for probe in (startup, alive, ready))
     assert startup["periodSeconds"] * startup["failureThreshold"] > Watchdog().start_timeout
-    assert MetricsEndpoint().stalled_after > Watchdog().timeout, "the watchdog has more to say, and comes first"
+    assert PrometheusExporter().stalled_after > Watchdog().timeout, "the watchdog has more to say, and comes first"
     waits = inspect.signature(SimpleElasticAgent.__init__).parameters["exit_barrier_timeout"].default  # torchrun's
-    ending = waits + 2 * FINISH_PATIENCE  # W&B and MLflow; nobody answers then
+    ending = waits + 2 * FINISH_TIMEOUT  # W&B and MLflow; nobody answers then
     assert alive["periodSeconds"] * (alive["failureThreshold"] - 1) > ending, "a run that ends would be killed"
     assert alive["timeoutSeconds"] >= 10, "a busy machine answers late"
 

@@ -8,11 +8,11 @@ import subprocess
 import pytest
 import yaml
 
-from callbacks.run_metrics import COUNTERS, GAUGES, PREFIX
-from engine.events import EVENTS, OF_A_PROCESS
+from callbacks.prometheus.metrics import COUNTERS, GAUGES, PREFIX
+from engine.telemetry.events import EVENTS, RANK_LOCAL_EVENTS
 from tests.conftest import REPOSITORY
 from tests.deploy.manifests import all_pods
-from tests.prometheus import MONITORING, alerts, dashboard, metrics_in, missing, panel_queries
+from tests.support.outputs.prometheus_server import MONITORING, alerts, dashboard, metrics_in, missing, panel_queries
 
 NAMES = [alert["alert"] for alert in alerts()]
 GUIDE = (REPOSITORY / "docs/monitoring.md").read_text(encoding="utf-8")
@@ -33,8 +33,8 @@ def test_promtool_has_nothing_to_object_to(tmp_path):
     (folder / "without_pods.yml").write_text(yaml.safe_dump(settings))
     for file in ("prometheus.yml", "without_pods.yml"):
         assert promtool("check", "config", file, folder=folder)[0] == 0
-    code, said = promtool("test", "rules", "alerts_test.yml", folder=folder)
-    assert code == 0, said
+    code, output = promtool("test", "rules", "alerts_test.yml", folder=folder)
+    assert code == 0, output
     assert f"{len(NAMES)} rules found" in promtool("check", "rules", "alerts.yml")[1]
 
     # The test of the rules would notice if one were another.
@@ -69,8 +69,8 @@ def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
     del job["kubernetes_sd_configs"], settings["rule_files"]
     job["static_configs"] = targets
     (tmp_path / "told.yml").write_text(yaml.safe_dump(settings))
-    said = promtool("check", "service-discovery", "--timeout=1s", "told.yml", job["job_name"], folder=tmp_path)[1]
-    kept = {target["labels"]["__address__"] for target in json.loads(said) if target["labels"]}
+    output = promtool("check", "service-discovery", "--timeout=1s", "told.yml", job["job_name"], folder=tmp_path)[1]
+    kept = {target["labels"]["__address__"] for target in json.loads(output) if target["labels"]}
     wanted = {f"{pod}:{port['containerPort']}" for pod, _, _, ports in found for port in ports}
     assert kept == wanted and len(wanted) == sum(one.processes for one in pods)
 
@@ -95,7 +95,7 @@ def test_the_dashboard_misses_no_event_that_one_process_alone_knows():
     told_alike, of_a_process = (query for title, query in panel_queries() if title == "Events")
     (others,) = re.findall(r'event!~"([^"]+)"', told_alike)
     (own,) = re.findall(r'event=~"([^"]+)"', of_a_process)
-    assert set(others.split("|")) == set(own.split("|")) == OF_A_PROCESS
+    assert set(others.split("|")) == set(own.split("|")) == RANK_LOCAL_EVENTS
     assert 'process="0"' in told_alike and "process=" not in of_a_process
 
 
@@ -122,7 +122,7 @@ def test_the_dashboard_is_in_order():
             assert set(re.findall(r"\$\w+", target["expr"])) <= {"$run", "$__rate_interval"}, panel["title"]
 
 
-def test_nothing_of_what_a_process_says_is_left_out():
+def test_no_line_of_a_process_is_dropped():
     queries = [query for _, query in panel_queries()] + [rule["expr"] for rule in alerts()]
     assert {PREFIX + name for name in (*GAUGES, *COUNTERS)} <= set().union(*map(metrics_in, queries))
     for name in (*GAUGES, *COUNTERS, "run_info"):

@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import REPOSITORY, TINY, Run
 from tests.deploy.manifests import all_pods
-from tests.distributed.faults import fault
-from tests.slurm.cluster import free_ports
+from tests.support.faults.step_faults import fault
+from tests.support.ports import free_ports
 
 PODS = all_pods()[0]
 
@@ -46,13 +46,18 @@ def start_pods(tmp_path):
             with outputs[-1].open("wb") as output:
                 running.append(
                     subprocess.Popen(
-                        [*PODS.container["command"], "fit", *options, f"--metrics_endpoint.port={probed[pod]}"],
+                        [*PODS.container["command"], "fit", *options, f"--prometheus.port={probed[pod]}"],
                         cwd=tmp_path,
                         env={
-                            **os.environ, **variables, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+                            **os.environ,
+                            **variables,
+                            "OMP_NUM_THREADS": "1",
+                            "CUDA_VISIBLE_DEVICES": "",
                             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
                         },
-                        stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
                     )  # fmt: skip
                 )
         answers: list[list[int]] = [[], []]
@@ -60,9 +65,9 @@ def start_pods(tmp_path):
         while any(pod.poll() is None for pod in running[-2:]):
             assert time.monotonic() < deadline, "the pods do not end"
             for pod, number in enumerate(probed):
-                with suppress(URLError, OSError):
-                    with urlopen(f"http://127.0.0.1:{number}{probe['path']}", timeout=10) as answer:
-                        answers[pod].append(answer.status)
+                place = f"http://127.0.0.1:{number}{probe['path']}"
+                with suppress(URLError, OSError), urlopen(place, timeout=10) as answer:
+                    answers[pod].append(answer.status)
             time.sleep(0.1)
         codes = [pod.returncode for pod in running[-2:]]
         return codes, "\n".join(output.read_text(errors="replace") for output in outputs), answers
@@ -73,6 +78,8 @@ def start_pods(tmp_path):
             os.killpg(pod.pid, signal.SIGKILL)
 
 
+@pytest.mark.launcher
+@pytest.mark.slow
 @pytest.mark.distributed
 @pytest.mark.timeout(330)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds torchrun's process in /proc")
@@ -82,14 +89,14 @@ def test_an_evicted_pod_takes_the_other_one_along_and_both_come_back(start_pods,
     torchrun = "$(cut -d ' ' -f 4 /proc/$PID/stat)"
     evict = json.dumps(["sh", "-c", f"kill -TERM {torchrun}"])
     options += ["--ckpt_path", "last", *fault("CommandAt", command=evict, step=5, process=1, hold=True)]
-    given = [arg for arg in PODS.container["args"] if arg.startswith(("--log.", "--metrics_endpoint.host"))]
-    codes, said, answers = start_pods(*options, *given)
-    assert all(codes), said
-    assert "stopped by SIGTERM after step 6, saved" in said, said
-    assert all(pod and set(pod) == {200} for pod in answers), (answers, said)
-    assert '"message": "stopped by SIGTERM after step 6, saved' in said, "a line of JSON"
-    codes, said, _ = start_pods(*options, *given)
-    assert codes == [0, 0], said
-    assert "going on after step 6 " in said
-    assert "= 2 processes x 8 samples" in said
+    given = [arg for arg in PODS.container["args"] if arg.startswith(("--log.", "--prometheus.host"))]
+    codes, output, answers = start_pods(*options, *given)
+    assert all(codes), output
+    assert "stopped by SIGTERM after step 6, saved" in output, output
+    assert all(pod and set(pod) == {200} for pod in answers), (answers, output)
+    assert '"message": "stopped by SIGTERM after step 6, saved' in output, "a line of JSON"
+    codes, output, _ = start_pods(*options, *given)
+    assert codes == [0, 0], output
+    assert "resuming after step 6 " in output
+    assert "= 2 ranks x 8 samples" in output
     assert sorted(Run(tmp_path / "runs/a").series("train/loss")) == list(range(1, 21))

@@ -1,4 +1,4 @@
-"""deploy/slurm/train.sbatch, as bash and SLURM read it. tests/distributed/test_slurm.py runs it under a real SLURM."""
+"""deploy/slurm/train.sbatch, as bash and SLURM read it. With a real SLURM: tests/distributed/launch/test_slurm.py."""
 
 import re
 import shutil

@@ -9,13 +9,13 @@ import sys
 import pytest
 import yaml
 
-from commands.cli import main
+from commands.cli.main import main
 from tests.conftest import REPOSITORY
-from tests.coloured_squares import LANGUAGE_MODEL, TOWER
-from tests.vision_language_files import coloured, write_llava
+from tests.support.data_files.vision_language_files import coloured, write_llava
+from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
 
 pytestmark = [
-    pytest.mark.distributed,
+    pytest.mark.launcher,
     pytest.mark.skipif(shutil.which("bash") is None, reason="no bash"),
 ]
 
@@ -26,7 +26,7 @@ def backbones(tmp_path):
     import torch
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
-    from datamodules.multimodal.tokenizer import load_tokenizer
+    from datamodules.multimodal.text.tokenizer import load_tokenizer
 
     torch.manual_seed(0)
     tokenizer = load_tokenizer(None, ["Which number is this? It is 0123456789."] * 3).tokenizer
@@ -37,6 +37,7 @@ def backbones(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_pretrain_sft_and_export(backbones, monkeypatch):
     """On two processes without a GPU, as on a machine that has none."""
     folder = backbones
@@ -71,7 +72,7 @@ def test_pretrain_sft_and_export(backbones, monkeypatch):
     train("pretrain", "--devices", "2", "--run_name", "first")
     train("sft", "--devices", "1", "--run_name", "second", "--model.init_args.init_from", "first")
     log = (folder / "runs/second/train.log").read_text()
-    assert "begun with" in log and "runs/first/checkpoints" in log
+    assert "initialized" in log and "runs/first/checkpoints" in log
     lines = [json.loads(line) for line in (folder / "runs/second/metrics.jsonl").read_text().splitlines()]
     assert any("train/loss" in line for line in lines)
 

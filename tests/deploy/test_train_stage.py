@@ -64,7 +64,7 @@ def test_the_repositorys_own_environment_comes_first(start, tmp_path):
 
 @needs_bash
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "messages"),
     [
         ((), "--stage is missing, expected pretrain, sft or one_stage"),
         (("--stage", "align"), "--stage is align, expected pretrain, sft or one_stage"),
@@ -72,12 +72,13 @@ def test_the_repositorys_own_environment_comes_first(start, tmp_path):
         (("--stage", "sft", "--devices"), "--devices needs a value"),
     ],
 )
-def test_what_it_cannot_do_is_said_and_nothing_starts(start, tmp_path, arguments, said):
+def test_unsupported_settings_are_reported_and_nothing_starts(start, tmp_path, arguments, messages):
     done = start(*arguments)
-    assert (done.returncode, done.stderr) == (2, f"train_stage.sh: {said}\n")
+    assert (done.returncode, done.stderr) == (2, f"train_stage.sh: {messages}\n")
     assert not (tmp_path / "noted").exists()
 
 
+@pytest.mark.slow
 @needs_bash
 @pytest.mark.parametrize("stage", STAGES)
 def test_train_py_takes_what_the_script_gives_it(stage, tmp_path):

@@ -1,40 +1,51 @@
-"""`team`: real processes in seconds; `machines`: two hosts and a cable."""
+"""Fixtures `team`, the ranks of a run in seconds, and `machines`, two hosts and a network between them."""
+
+import atexit
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.network.machines import Machines
-from tests.distributed.team import Forge, Team
+from tests.support.ranks.team import ForkServer, Team
+
+
+@cache
+def fork_server() -> ForkServer:
+    """Return the server of this process, also to modules that import the fixtures: it costs seconds to start."""
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
 
 
 @pytest.fixture(scope="session")
-def forge():
-    """One for the session; its children end with the tests that asked for them."""
-    one = Forge()
-    yield one
-    one.close()
+def forge() -> ForkServer:
+    """The fork server of the session. Its children end with the tests that started them."""
+    return fork_server()
 
 
 @pytest.fixture
-def team(forge, tmp_path):
-    """Starts processes: ``team("fit", *TINY, name="a", processes=2) -> Team``; none survives the test."""
-    teams = []
+def team(forge: ForkServer, tmp_path: Path) -> Iterator[Callable[..., Team]]:
+    """Start ranks: ``team("fit", *TINY, name="a", processes=2) -> Team``. None survives the test."""
+    teams: list[Team] = []
 
-    def start(command, *options, name, **settings):
+    def start(command: str, *options: str, name: str, **settings: Any) -> Team:
         teams.append(Team(forge, [command, *options], tmp_path, name, **settings))
         return teams[-1]
 
     yield start
-    for one in teams:
-        one.close()
+    for started in teams:
+        started.close()
 
 
 @pytest.fixture
-def machines():
-    """Skips, saying why, where there can be none."""
+def machines() -> Iterator[Machines]:
+    """Two connected hosts. Skips the test where network namespaces cannot be made, and says why."""
     both = Machines()
     try:
-        why = both.connect()
-        if why:
+        if why := both.connect():
             pytest.skip(why)
         yield both
     finally:

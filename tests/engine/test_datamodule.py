@@ -1,11 +1,11 @@
-"""What a checkpoint says of the order of the samples, and which runs may go on from it."""
+"""The position in the order of the samples in a checkpoint, and the runs that can resume from it."""
 
 from types import SimpleNamespace
 
 import pytest
 
+from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
-from engine.streaming import Stream
 
 
 class Sized:
@@ -19,7 +19,7 @@ class Sized:
         return draw.indices
 
 
-class Positions(Stream):
+class Positions(StreamDataset):
     identity = "shards a to c"
 
     def __init__(self, length):
@@ -33,7 +33,7 @@ class Positions(Stream):
 
 
 class Trainer(SimpleNamespace):
-    """As much of Lightning's as the data module looks at."""
+    """The attributes of Lightning's Trainer that the data module reads."""
 
     def __init__(self):
         progress = SimpleNamespace(current=SimpleNamespace(processed=0), total=SimpleNamespace(ready=0))
@@ -43,6 +43,7 @@ class Trainer(SimpleNamespace):
             strategy=SimpleNamespace(root_device=SimpleNamespace(type="cpu")),
             global_rank=0,
             world_size=1,
+            num_devices=1,
             num_training_batches=float("inf"),
             limit_train_batches=1.0,
             is_last_batch=False,
@@ -56,19 +57,19 @@ class Trainer(SimpleNamespace):
 
 
 def module(data, state=None, **options):
-    made = LockstepDataModule(**{"batch_size": 4, **options})
-    made.train_set, made.trainer = data, Trainer()
+    data_module = LockstepDataModule(**{"batch_size": 4, **options})
+    data_module.train_set, data_module.trainer = data, Trainer()
     if state is not None:
-        made.load_state_dict(state)
-    return made
+        data_module.load_state_dict(state)
+    return data_module
 
 
 @pytest.mark.parametrize("data", [Sized(10), Positions(10)], ids=["sized", "stream"])
-def test_where_the_order_stands(data):
+def test_the_position_counts_trained_batches(data):
     run = module(data, micro_batch_size=2)
     batches = iter(run.train_dataloader())
     assert run.state_dict()["epoch"] == run.state_dict()["batches"] == 0
-    next(batches)  # asked for ahead, not trained
+    next(batches)  # prefetched, not trained
     assert run.state_dict()["batches"] == 0
     run.trainer.train(4)
     assert (run.state_dict()["epoch"], run.state_dict()["batches"]) == (0, 2)
@@ -76,11 +77,11 @@ def test_where_the_order_stands(data):
     state = run.state_dict()
     assert (state["epoch"], state["batches"], state["accumulation"]) == (1, 0, 2)
 
-    again = module(data, state)
-    again.trainer.is_last_batch = True  # Lightning's counters are those of the checkpoint until something is trained
-    again.trainer.fit_loop.epoch_loop.batch_progress.current.processed = 6
-    next(iter(again.train_dataloader()))
-    assert (again.state_dict()["epoch"], again.state_dict()["batches"]) == (1, 0)
+    resumed = module(data, state)
+    resumed.trainer.is_last_batch = True  # Lightning's counters are those of the checkpoint until something is trained
+    resumed.trainer.fit_loop.epoch_loop.batch_progress.current.processed = 6
+    next(iter(resumed.train_dataloader()))
+    assert (resumed.state_dict()["epoch"], resumed.state_dict()["batches"]) == (1, 0)
 
 
 def state_of(data, **options):
@@ -99,14 +100,24 @@ def state_of(data, **options):
         (Positions(10), Sized(10), {}, "with no num_samples, this run has num_samples 10"),
     ],
 )
-def test_the_rest_of_an_epoch_is_only_trained_in_the_order_it_began_in(before, after, options, message):
+def test_an_epoch_resumes_only_with_the_same_order(before, after, options, message):
     state = state_of(before)
     with pytest.raises(ValueError, match=f"1 batches into epoch 0 {message}"):
         module(after, state, **options).train_dataloader()
     module(after, {**state, "epoch": 1, "batches": 0}, **options).train_dataloader()
 
 
-def test_a_stream_of_the_same_identity_may_have_grown():
-    """Its length is not known, so it is nothing that could differ."""
+def test_an_epoch_does_not_resume_with_another_seed(monkeypatch):
+    """The rest of another order would contain some samples twice, and others never."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", "7")
+    state = state_of(Sized(10))
+    monkeypatch.setenv("PL_GLOBAL_SEED", "8")
+    with pytest.raises(ValueError, match="1 batches into epoch 0 with seed 7, this run has seed 8"):
+        module(Sized(10), state).train_dataloader()
+    module(Sized(10), {**state, "epoch": 1, "batches": 0}).train_dataloader()
+
+
+def test_a_stream_with_the_same_identity_may_have_grown():
+    """Its length is not known, so it is not compared."""
     batches = iter(module(Positions(20), state_of(Positions(10))).train_dataloader())
     assert next(batches).tolist() == [4, 5, 6, 7]

@@ -24,7 +24,7 @@ def test_of_a_language_model_that_sees():
     parts = {name.partition(".")[0] for name in names}
     assert {"encoder", "projector", "language_model"} <= parts, parts
     layers = sum(name.endswith("self_attn.q_proj.weight") for name in names)
-    assert layers == 1 + reader.language_model.causal.config.num_hidden_layers, "the tower's one, and the model's"
+    assert layers == 1 + reader.language_model.causal_lm.config.num_hidden_layers, "the tower's one, and the model's"
 
 
 def test_of_a_recommender():

@@ -1,6 +1,6 @@
-"""SASRec of this project as `train.py fit` and `train.py test` run it, all guards on.
+"""SASRec of this project as `train.py fit` and `train.py test` run it, with all guards.
 
-A row is a user's last events, computed in parts of similar length; every item after the first is a target.
+A row has a user's last events. Rows are computed in groups of similar length; every item after the first is a target.
 """
 
 import logging
@@ -11,15 +11,15 @@ from turns import Turns
 
 
 def main() -> None:
-    """In an empty folder, where the run's folder goes."""
+    """Run in an empty folder, which gets the run's folder."""
     turns = Turns()
     settings = turns.settings
     from lightning.pytorch import Callback, LightningModule, Trainer
 
-    from commands.cli import LockstepCLI
-    from commands.console import quiet_lightning
+    from commands.cli.console_logging import filter_lightning_noise
+    from commands.cli.main import LockstepCLI
 
-    quiet_lightning()
+    filter_lightning_noise()
     logging.getLogger("lockstep").setLevel(logging.ERROR)
     versions = {"package": "", "torch": version("torch")}
 
@@ -37,7 +37,7 @@ def main() -> None:
         def before_fit(self) -> None:
             if settings["work"] == "train":
                 self.trainer.callbacks.append(Gate())
-            else:  # a log is of one command, and here a test follows in the same one
+            else:  # a log belongs to a single command, and here a test follows in the same process
                 self.trainer.callbacks = [c for c in self.trainer.callbacks if type(c).__name__ != "RunLog"]
 
     if settings["work"] == "learn":

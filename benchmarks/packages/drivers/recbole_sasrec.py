@@ -1,6 +1,6 @@
 """SASRec of RecBole, trained and evaluated by its own Trainer.
 
-RecBole trains on every prefix of a history as a row of its own, whose last item alone is learnt: a row is a target.
+RecBole trains on every prefix of a history as a separate row, whose last item is the only target.
 """
 
 import logging
@@ -13,12 +13,12 @@ from typing import Any
 
 from turns import Turns
 
-warnings.simplefilter("ignore")  # deprecations of what it is built on
+warnings.simplefilter("ignore")  # deprecations of its dependencies
 logging.disable(logging.WARNING)
 
 
 def main() -> None:
-    """In an empty folder, where its copy of the interactions goes."""
+    """Run in an empty folder, which gets a copy of the interactions."""
     turns = Turns()
     settings = turns.settings
     from recbole.config import Config

@@ -1,6 +1,6 @@
 """SASRec of RecTools, trained by Lightning's Trainer, evaluated by `recommend` and its metrics.
 
-A row is a user's last events, padded to the full length; every item after the first is a target.
+A row has a user's last events, padded to the full length; every item after the first is a target.
 """
 
 import logging
@@ -10,11 +10,11 @@ from typing import Any
 
 from turns import Turns
 
-warnings.simplefilter("ignore")  # deprecations of what it is built on
+warnings.simplefilter("ignore")  # deprecations of its dependencies
 
 
 def main() -> None:
-    """In an empty folder."""
+    """Run in an empty folder."""
     turns = Turns()
     settings = turns.settings
     import pandas as pd

@@ -1,11 +1,11 @@
-"""A driver's end of the conversation with the measuring process: a line of JSON each way for every turn.
+"""A driver's side of the protocol with the measuring process: a line of JSON in each direction for every turn.
 
-A driver runs in its package's own environment, so this file needs nothing but the standard library. What is said:
+A driver runs in its package's environment, so this file needs only the standard library. The messages are:
 
-  settings  ->              what to do, once
+  settings  ->              once
             <- versions     prepared (not measured)
-  units     ->              begin a turn of so many units: steps, or evaluations
-            <- figures      of the turn: CPU and wall seconds, and the amounts done, added up
+  units     ->              start of a turn of so many units: steps or evaluations
+            <- results      of the turn: CPU and wall seconds, and the sums of the amounts
   (the end) ->              no more turns
 """
 
@@ -17,22 +17,22 @@ from typing import Any, NoReturn
 
 
 class Turns:
-    """Reads the settings at once; a driver first calls `begin`, then `done` after every unit of work."""
+    """Reads the settings in its constructor; a driver then calls `begin`, and `done` after every unit."""
 
     def __init__(self) -> None:
-        # Packages print what they like: it goes where errors go, and the answers have the pipe to themselves.
+        # Packages print to stdout. It is redirected to stderr, so the pipe has the answers only.
         self._answers = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
         self.settings = self._listen()
         self._left = 0
 
     def begin(self, **versions: str) -> None:
-        """All is prepared; returns when the first turn begins."""
+        """Report that everything is prepared, and wait for the first turn."""
         self._say(versions)
         self._start()
 
     def done(self, **amounts: float) -> None:
-        """A unit is done. Returns when the next one may begin, and not at all when there are no more turns."""
+        """Record a unit and wait until the next may begin. Does not return after the last turn."""
         for name, amount in amounts.items():
             self._amounts[name] = self._amounts.get(name, 0) + amount
         self._left -= 1
@@ -56,6 +56,6 @@ class Turns:
 
 
 def _end() -> NoReturn:
-    # Inside a package's training loop an exception would be a fault, with a checkpoint and a report of it.
+    # Inside a package's training loop an exception would be an error, with a checkpoint and a report.
     sys.stderr.flush()
     os._exit(0)

@@ -7,7 +7,7 @@ const SECTIONS = [
   ["Others", () => true],
 ];
 const UNITS = {learning_rate: "", memory_gib: "GiB, peak", data_wait: "of the time", tflops: "TFLOP/s", mfu: "of the peak", gradient_norm: "before clipping",
-  samples_per_second: "samples/s", slowest_over_median: "slowest process / median"};
+  samples_per_second: "samples/s", slowest_over_median: "slowest rank / median"};
 const FIRST = 9; // charts of a section before the rest is folded away
 const TITLES = {learning_rate: "learning rate", gradient_norm: "gradient norm", data_wait: "waiting for data", memory_gib: "memory",
   mfu: "model FLOPs utilization", tflops: "TFLOP/s", samples_per_second: "samples per second", real_tokens: "tokens that are not padding", real_positions: "positions that are not padding"};

@@ -1,4 +1,4 @@
-// Everything that the log tells of, as a table: faults and restarts first, the rest on demand.
+// All events of the log, as a table: faults and restarts first, the rest on demand.
 
 const AT_ONCE = 100;
 

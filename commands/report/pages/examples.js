@@ -79,7 +79,7 @@ function examples() {
   slider.addEventListener("input", show);
   show();
   const some = shown.filter(({run}) => run.examples.evaluations > run.examples.steps.length), left = shown.reduce((sum, {run}) => sum + run.examples.left_out, 0);
-  const notes = [...(some.length ? [`Of ${some[0].run.examples.evaluations} evaluations ${some[0].run.examples.steps.length} are shown.`] : []), ...(left ? [`${left} pictures are left out, for the size of the page.`] : [])];
+  const notes = [...(some.length ? [`Of ${some[0].run.examples.evaluations} evaluations ${some[0].run.examples.steps.length} are shown.`] : []), ...(left ? [`${left} pictures are omitted to limit the size of the page.`] : [])];
   return section("examples", "Examples", ...(steps.length > 1 ? [element("label", {class: "inline evaluation"}, "Evaluation", slider, told)] : []),
     ...(notes.length ? [element("p", {class: "note"}, notes.join(" "))] : []), cards);
 }

@@ -64,12 +64,19 @@ function resultsOfSeveral(stage) {
   return element("div", {}, element("h3", {}, stage === "val" ? "Validation, at each run's best checkpoint" : "Test"), folding(heads, rows, "figures"));
 }
 
+// Metrics by group of users and items, as the console shows them.
+function byGroup({title, heads, rows}) {
+  return element("div", {}, element("h3", {}, title), folding(heads.map((name, i) => head(name, i > 0)),
+    rows.map(([name, ...cells]) => element("tr", {}, element("th", {scope: "row"}, name), ...cells.map((cell) => element("td", {class: "number"}, cell)))), "groups"));
+}
+
 function results() {
   const stages = ["val", "test"].filter((stage) => resultNames(stage).length);
   if (!stages.length) return null;
   if (!single) return section("results", "Results", element("div", {class: "stages"}, ...stages.map(resultsOfSeveral)),
+    ...content.comparison.map((line) => element("p", {class: "note"}, line)),
     ...(groups.some((group) => group.runs.length > 1) ? [element("p", {class: "note"}, "± is the sample standard deviation over the seeds.")] : []));
   const {name, mode} = runs[0].monitor;
   const note = name ? `Validation figures are those of the evaluation with the ${mode === "min" ? "least" : "largest"} ${name}.` : "Validation figures are those of the last evaluation.";
-  return section("results", "Results", element("p", {class: "note"}, note), resultsOfOne(runs[0]));
+  return section("results", "Results", element("p", {class: "note"}, note), resultsOfOne(runs[0]), ...content.tables.map(byGroup));
 }

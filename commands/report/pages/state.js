@@ -2,8 +2,8 @@
 
 const runs = content.runs, groups = content.groups, single = runs.length === 1;
 const COLOURS = 8;
-const FAULTS = new Set(["run_failed", "checkpoint_failed", "checkpoint_passed_over", "gradients_not_finite", "rolled_back",
-  "process_lost", "straggler", "waiting_for_data", "sample_left_out", "memory_rising", "out_of_memory", "tracker_failed",
+const FAULTS = new Set(["run_failed", "checkpoint_failed", "checkpoint_skipped", "gradients_not_finite", "rolled_back",
+  "process_lost", "straggler", "waiting_for_data", "sample_skipped", "memory_rising", "out_of_memory", "tracker_failed",
   "disk_full", null]);
 const RESTARTS = new Set(["run_resumed", "run_restarted", "run_requeued", "run_preempted"]);
 

@@ -1,0 +1,1 @@
+"""Random augmentation of training samples. Imports retrieval, prompt, views and types."""

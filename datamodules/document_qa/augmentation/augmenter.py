@@ -1,30 +1,31 @@
-"""One sample of a training, altered: a function of (seed, epoch, index) alone."""
+"""Augmentation of a training sample, as a function of (seed, epoch, index)."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from datamodules.document_qa.augmentation.distractors import with_distractors
+from datamodules.document_qa.augmentation.config import AugmentationSettings
+from datamodules.document_qa.augmentation.distractor_pages import add_distractor_pages
+from datamodules.document_qa.augmentation.drop_irrelevant import drop_irrelevant
 from datamodules.document_qa.augmentation.mirror import mirrored
-from datamodules.document_qa.augmentation.option_order import reordered
-from datamodules.document_qa.augmentation.scan import Scanned, chosen_scan
-from datamodules.document_qa.augmentation.settings import AugmentationSettings
-from datamodules.document_qa.augmentation.unneeded import without_unneeded
-from datamodules.document_qa.augmentation.wordings import reworded
-from datamodules.document_qa.document import Document
-from datamodules.document_qa.question import Question
-from engine.randomness import hash_bits
+from datamodules.document_qa.augmentation.option_shuffle import shuffle_options
+from datamodules.document_qa.augmentation.paraphrase import paraphrase_question
+from datamodules.document_qa.augmentation.scan_noise import Scanned, sample_scan
+from datamodules.document_qa.types.document import Document
+from datamodules.document_qa.types.question import Question
+from engine.determinism.stateless_rng import hash_bits
 
-_STREAM = 0xA06  # this one's name beside those of the data, which hash the same seed
+_STREAM = 0xA06  # separates these random numbers from others that hash the same seed
 
 Altered = tuple[Sequence[Question], Document, tuple[int, ...]]
 
 
 class Augmenter:
-    """
+    """Augments training samples.
+
     Args:
-        settings: see there.
-        seed: of the run.
+        settings: see AugmentationSettings.
+        seed: seed of the run.
     """
 
     def __init__(self, settings: AugmentationSettings, seed: int) -> None:
@@ -39,13 +40,18 @@ class Augmenter:
         epoch: int,
         index: int,
     ) -> Altered:
-        """
+        """Augment a sample.
+
         Args:
-            ranked: the pages that the retriever names for the questions as they were asked.
-            another: gives another document.
+            questions: its questions.
+            document: their document.
+            ranked: page numbers in the retriever's order, for the original questions.
+            another: returns another document.
+            epoch: training epoch.
+            index: index of the sample.
 
         Returns:
-            Questions, document and ranked pages to train on instead.
+            The augmented questions, document and ranked pages.
         """
         settings = self.settings
         key = int(hash_bits(self.seed, _STREAM, epoch, index))
@@ -53,13 +59,14 @@ class Augmenter:
         if settings.flips != "none" and random.random() < 0.5:
             questions, document = mirrored(questions, document, settings.flips, ranked)
         if settings.option_order:
-            questions = [reordered(question, random) for question in questions]
+            questions = [shuffle_options(question, random) for question in questions]
         questions = [
-            reworded(question, random) if random.random() < settings.paraphrase else question for question in questions
+            paraphrase_question(question, random) if random.random() < settings.paraphrase else question
+            for question in questions
         ]
         if settings.distractors:
-            document, ranked = with_distractors(questions, document, ranked, another, settings.distractors, random)
-        scan = chosen_scan(settings, random)
+            document, ranked = add_distractor_pages(questions, document, ranked, another, settings.distractors, random)
+        scan = sample_scan(settings, random)
         if settings.unneeded and random.random() < settings.unneeded:
-            document = without_unneeded(questions, document, random)
+            document = drop_irrelevant(questions, document, random)
         return questions, document if scan is None else Scanned(document, scan, key), tuple(ranked)

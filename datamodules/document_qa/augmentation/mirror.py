@@ -1,17 +1,19 @@
-"""Figures in a mirror, and the words of their questions with them: what was left of something is right of it.
+"""Mirrors figures together with the direction words of their questions: "left" becomes "right".
 
-A mirrored text cannot be read, so this is for drawings without any, which the settings say. A question is left as it
-is where its words may mean something else than a direction, or name places otherwise than by one.
+Mirrored text is unreadable, so this is only for drawings without text. A question is not changed if a direction word in
+it may have another meaning, or if it describes a place by other means.
 """
 
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from datamodules.document_qa.ablation import on_page
-from datamodules.document_qa.altered_document import AlteredDocument
-from datamodules.document_qa.document import Chunk, Document
-from datamodules.document_qa.question import Question
+from typing_extensions import override
+
+from datamodules.document_qa.types.document import Chunk, Document
+from datamodules.document_qa.types.question import Question
+from datamodules.document_qa.views.ablation import pixel_box
+from datamodules.document_qa.views.document_view import DocumentView
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,7 +29,7 @@ _PAIRS: dict[Direction, tuple[tuple[str, str], ...]] = {
 }  # fmt: skip
 _BOTH = (("clockwise", "counterclockwise"), ("顺时针", "逆时针"))
 
-# What tells a place or a direction otherwise, and directions' words that mean something else.
+# Other descriptions of places and directions, and direction words with another meaning.
 _UNCLEAR = re.compile(
     r"\b(?:columns?|rows?|first|second|third|last|next|north|south|east|west|o'clock|degrees?|angles?|left over|"
     r"(?:is|are) left(?! of)|right[- ]angled?|all right|rights|answers?|statements?|bottom line|top speed|set ?up|"
@@ -41,45 +43,48 @@ _UNCLEAR = re.compile(
 def mirrored(
     questions: Sequence[Question], document: Document, direction: Direction, shown: Sequence[int]
 ) -> tuple[Sequence[Question], Document]:
-    """All figures of a document and its questions in a mirror; as they were where that could alter what is right.
+    """Mirror all figures of a document and its questions, unless that could change the right answer.
 
-    That is where a question is not about figures alone, where its words are unclear, and where a page that is shown
-    says something of directions.
+    Nothing is mirrored if a question is not only about figures, if its words are ambiguous, or if a page of the
+    context mentions directions.
     """
     words = [text for question in questions for text in _texts(question)]
     pages = (document.pages[page - 1] for page in shown)
-    said = [chunk.text for page in pages for chunk in page.chunks if chunk.kind != "figure"]
+    page_texts = [chunk.text for page in pages for chunk in page.chunks if chunk.kind != "figure"]
     about_figures = all(question.source == "figure" for question in questions)
-    if not about_figures or any(map(_UNCLEAR.search, words)) or any(_told(text, direction) for text in said):
+    ambiguous = any(map(_UNCLEAR.search, words))
+    if not about_figures or ambiguous or any(_has_direction(text, direction) for text in page_texts):
         return questions, document
     return [_mirrored(question, direction) for question in questions], Mirrored(document, direction)
 
 
-def mirrored_words(text: str, direction: Direction) -> str:
-    """A text with each direction as it is in the mirror; done twice it is as it was."""
+def mirror_words(text: str, direction: Direction) -> str:
+    """Swap the direction words of a text; applied twice, it returns the original text."""
     swaps = _swaps(direction)
     return _pattern(direction).sub(lambda found: _as_written(swaps[found.group().lower()], found.group()), text)
 
 
-class Mirrored(AlteredDocument):
-    """A document whose figures are mirrored."""
+class Mirrored(DocumentView):
+    """A document with mirrored figures."""
 
     def __init__(self, document: Document, direction: Direction) -> None:
         super().__init__(document)
         self.direction = direction
 
+    @override
     def picture(self, page: int) -> "Image":
         picture = self.document.picture(page).copy()
         for chunk in self.document.pages[page - 1].chunks:
             if chunk.kind == "figure":
-                box = on_page(chunk, *picture.size)
-                picture.paste(self._turned(picture.crop(box)), box)
+                box = pixel_box(chunk, *picture.size)
+                picture.paste(self._flip(picture.crop(box)), box)
         return picture
 
+    @override
     def figure(self, chunk: Chunk) -> "Image":
-        return self._turned(self.document.figure(chunk))
+        return self._flip(self.document.figure(chunk))
 
-    def _turned(self, picture: "Image") -> "Image":
+    def _flip(self, picture: "Image") -> "Image":
         from PIL.Image import Transpose
 
         horizontal = self.direction == "horizontal"
@@ -87,12 +92,12 @@ class Mirrored(AlteredDocument):
 
 
 def _mirrored(question: Question, direction: Direction) -> Question:
-    answer = None if question.answer is None else mirrored_words(question.answer, direction)
+    answer = None if question.answer is None else mirror_words(question.answer, direction)
     return question._replace(
-        question=mirrored_words(question.question, direction),
-        options=tuple(mirrored_words(option, direction) for option in question.options),
+        question=mirror_words(question.question, direction),
+        options=tuple(mirror_words(option, direction) for option in question.options),
         answer=answer,
-        also_right=tuple(mirrored_words(text, direction) for text in question.also_right),
+        also_right=tuple(mirror_words(text, direction) for text in question.also_right),
     )
 
 
@@ -100,7 +105,7 @@ def _texts(question: Question) -> list[str]:
     return [question.question, *question.options, *question.also_right, question.answer or ""]
 
 
-def _told(text: str, direction: Direction) -> bool:
+def _has_direction(text: str, direction: Direction) -> bool:
     return bool(_pattern(direction).search(text))
 
 

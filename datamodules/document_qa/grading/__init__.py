@@ -1,0 +1,1 @@
+"""Grading of answers: scores, metrics and confidence intervals. Imports batch and types."""

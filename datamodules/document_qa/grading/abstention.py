@@ -1,10 +1,10 @@
-"""Whether an answer says that there is none, and how often rightly so."""
+"""Detects abstentions ("the document does not say") and scores them."""
 
 import re
 import unicodedata
 from collections.abc import Sequence
 
-from datamodules.document_qa.question import UNANSWERABLE, Question
+from datamodules.document_qa.types.question import UNANSWERABLE, Question
 
 _WHOLE = re.compile(
     r"(?:the answer is |it is |answer: ?)?(?:unknown|n/?a|none|no answer|无|没有|未知|不详|不清楚|不知道"
@@ -21,7 +21,7 @@ _ANYWHERE = re.compile(
     r"|未(?:提及|说明|给出|提到|指明|注明|标明|涉及)|没有(?:提及|说明|给出|提到|指明|标明|相关|答案)"
     r"|(?:不存在|无|缺乏)(?:答案|相关信息)|信息不足"
 )
-# What a right answer says so with: "No, it does not contain mercury", "No data link" and "none" are answers.
+# How a right answer states that; "No, it does not contain mercury", "No data link" and "none" are real answers.
 _RIGHT = re.compile(
     rf"(?:it is |(?:this|the) question is )?(?:{UNANSWERABLE}|un-?answerable)|no answer (?:can be )?(?:found|given)"
     r"|(?:(?:the|this) question |it )?(?:can ?not|can't) be (?:answered|determined)"
@@ -36,35 +36,35 @@ _RIGHT = re.compile(
 
 
 def is_abstention(text: str) -> bool:
-    """Whether an answer, in English or Chinese, says that the question cannot be answered. Nothing at all does not."""
+    """Return whether an answer in English or Chinese states that the question is unanswerable; "" does not."""
     text = _plain(text)
     return bool(_WHOLE.fullmatch(text) or _ANYWHERE.search(text))
 
 
 def says_unanswerable(answer: str) -> bool:
-    """Whether a right answer, or an option, says no more than that the document does not answer the question."""
+    """Return whether a right answer, or an option, states only that the document does not answer the question."""
     return bool(_RIGHT.fullmatch(_plain(answer)))
 
 
 def is_unanswerable(question: Question) -> bool:
-    """Whether abstaining is right: so is the option that says so, where there is one."""
+    """Return whether the right answer is to abstain, or the option that states so."""
     if question.answer_type in ("choice", None) and question.answer is not None:
         return question.source == "none" or says_unanswerable(question.answer)
     return question.source == "none" or question.answer_type == "unanswerable"
 
 
 def abstention_f1(unanswerable: Sequence[bool], abstained: Sequence[bool]) -> float:
-    """The harmonic mean of how many abstentions were right, and how many of the unanswerable questions met one.
+    """Return the F1 score of abstentions: precision and recall with respect to unanswerable questions.
 
     As in Ma et al., "MMLongBench-Doc", 2024, who take the F1 with unanswerable questions as a class of their own.
 
     Raises:
-        ValueError: nobody abstains, rightly or not; or not as many of both.
+        ValueError: there are neither abstentions nor unanswerable questions, or the lengths differ.
     """
-    both = sum(right and said for right, said in zip(unanswerable, abstained, strict=True))
+    both = sum(right and abstains for right, abstains in zip(unanswerable, abstained, strict=True))
     total = sum(unanswerable) + sum(abstained)
     if not total:
-        raise ValueError("no abstention, right or not, has no F1")
+        raise ValueError("found no abstention and no unanswerable question, so there is no F1")
     return 2 * both / total
 
 

@@ -1,26 +1,26 @@
-"""Answers without a look at the question: what a model's figures are worth is their distance from these."""
+"""Baselines that do not read the question: random choice, and the most frequent answer of the training set."""
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from datamodules.document_qa.grading.grade import grade_text
-from datamodules.document_qa.question import Question, QuestionSet
-from datamodules.multimodal.unusable import UnusableSample
+from datamodules.document_qa.types.question import Question, QuestionSet
+from engine.data.errors import BadSampleError
 
 _LOOKED_AT = 1000
-"""Samples of a training set whose answers are counted; a set made as needed has more than anybody wants to see."""
+"""Number of training samples whose answers are counted; generated sets may be much larger."""
 
 
-class UsualAnswers(NamedTuple):
+class MostFrequentAnswers(NamedTuple):
     """The most frequent answers of a training set."""
 
-    place: int | None = None  # of the right option; None: it has no choice questions
-    text: str | None = None  # of open questions, whatever they ask for; None: it has none
+    place: int | None = None  # index of the right option; None without choice questions
+    text: str | None = None  # answer of open questions; None without open questions
 
 
-def usual_answers(questions: Iterable[Question]) -> UsualAnswers:
-    """Of equally frequent ones the one that comes first by letter or alphabet."""
+def most_frequent_answers(questions: Iterable[Question]) -> MostFrequentAnswers:
+    """Count the answers of questions; of equally frequent ones, the first by letter or alphabet is returned."""
     places: Counter[int] = Counter()
     texts: Counter[str] = Counter()
     for question in questions:
@@ -29,20 +29,20 @@ def usual_answers(questions: Iterable[Question]) -> UsualAnswers:
         elif not question.options and question.answer is not None:
             texts[question.answer] += 1
     place = min(places, key=lambda place: (-places[place], place), default=None)
-    return UsualAnswers(place, min(texts, key=lambda text: (-texts[text], text), default=None))
+    return MostFrequentAnswers(place, min(texts, key=lambda text: (-texts[text], text), default=None))
 
 
-def asked_in(questions: QuestionSet) -> Iterable[Question]:
-    """The questions of the first 1,000 samples of a set, in its first epoch, without those that cannot be used."""
+def first_questions(questions: QuestionSet) -> Iterable[Question]:
+    """Yield the questions of the first 1,000 samples of a set in epoch 0, without unusable samples."""
     for index in range(min(len(questions), _LOOKED_AT)):
         try:
             yield from questions.questions(0, index)
-        except UnusableSample:
+        except BadSampleError:
             continue
 
 
-def by_chance(question: Question) -> float | None:
-    """How right it is on average to choose any option; 0 of an open question; None: its answer is not known."""
+def random_score(question: Question) -> float | None:
+    """Return the expected score of a random option; 0 for an open question; None if the right answer is not known."""
     if question.options:
         if question.right is None:
             return None
@@ -50,13 +50,15 @@ def by_chance(question: Question) -> float | None:
     return None if question.answer is None else 0.0
 
 
-def by_custom(question: Question, usual: UsualAnswers, relative_tolerance: float = 0.0) -> float | None:
-    """How right the usual answer is; None: the right one is not known."""
+def majority_score(
+    question: Question, most_frequent: MostFrequentAnswers, relative_tolerance: float = 0.0
+) -> float | None:
+    """Return the score of the most frequent answer; None if the right answer is not known."""
     if question.options:
         if question.right is None:
             return None
         right = question.options[question.right]
-        return float(usual.place in {place for place, option in enumerate(question.options) if option == right})
-    if question.answer is None or usual.text is None:
+        return float(most_frequent.place in {place for place, option in enumerate(question.options) if option == right})
+    if question.answer is None or most_frequent.text is None:
         return None if question.answer is None else 0.0
-    return grade_text(question, usual.text, relative_tolerance).right
+    return grade_text(question, most_frequent.text, relative_tolerance).right

@@ -1,14 +1,14 @@
-"""How right one answer is, by all measures that apply to its question."""
+"""Grades an answer by all measures that apply to its question."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from datamodules.document_qa.batch import Said
+from datamodules.document_qa.batch import ModelAnswer
 from datamodules.document_qa.grading.abstention import is_abstention, is_unanswerable, says_unanswerable
 from datamodules.document_qa.grading.quantities import same_quantities
 from datamodules.document_qa.grading.relations import same_relation
-from datamodules.document_qa.grading.words import anls, character_f1, exact_match, token_f1
-from datamodules.document_qa.question import Question
+from datamodules.document_qa.grading.text_similarity import anls, character_f1, exact_match, token_f1
+from datamodules.document_qa.types.question import Question
 
 _WORDS: dict[str, Callable[[str, str], float]] = {
     "exact_match": exact_match,
@@ -19,32 +19,36 @@ _WORDS: dict[str, Callable[[str, str], float]] = {
 
 
 class Grade(NamedTuple):
-    """Points from 0 to 1."""
+    """Scores of an answer, from 0 to 1."""
 
-    right: float | None  # by the measure that fits the question's type; None: the right answer is not known
-    measures: dict[str, float]  # {name: points}, of open questions whose right answer is known
+    right: float | None  # by the measure of the answer type; None if the right answer is not known
+    measures: dict[str, float]  # {measure: score} of open questions with a known right answer
     abstained: bool
 
 
-def grade(question: Question, said: Said, relative_tolerance: float = 0.0) -> Grade:
-    """A choice is right if the right option was chosen, or another of the same text. An open answer is right, by the
-    type of its question, if it is the same quantity, says the same of two parts, or rightly abstains; else if it is the
-    same text (exact match).
+def grade(question: Question, given: ModelAnswer, relative_tolerance: float = 0.0) -> Grade:
+    """Grade an answer.
+
+    An answer to a choice question is right if it chooses the right option, or another with the same text. An open
+    answer is graded by the type of its question: quantities, relations and abstentions are compared by meaning, other
+    answers by exact match.
 
     Args:
-        relative_tolerance: of numbers, see `same_quantities`.
+        question: the question, with the right answer if it is known.
+        given: the answer.
+        relative_tolerance: tolerance of numbers, see `same_quantities`.
     """
     if question.options:
-        chosen = question.options[said.chosen] if said.options else None
+        chosen = question.options[given.chosen] if given.options else None
         right = None if question.right is None else float(chosen == question.options[question.right])
         return Grade(right, {}, chosen is not None and says_unanswerable(chosen))
-    return grade_text(question, said.text, relative_tolerance)
+    return grade_text(question, given.text, relative_tolerance)
 
 
 def grade_text(question: Question, text: str, relative_tolerance: float = 0.0) -> Grade:
-    """Of an open question. Of several right answers the one counts that an answer comes closest to, by each measure.
+    """Grade an answer to an open question. Of several accepted answers, the best score counts for each measure.
 
-    Where there is no answer, abstaining is the same text in whatever words.
+    For an unanswerable question, every abstention counts as a match.
     """
     abstained = is_abstention(text)
     if question.answer is None:
@@ -61,5 +65,5 @@ def grade_text(question: Question, text: str, relative_tolerance: float = 0.0) -
     elif question.answer_type == "relation":
         right = max(right, *(same_relation(answer, text, question.question) for answer in accepted))
         measures["relation_accuracy"] = right
-    # "No data link" is no abstention where it is right.
+    # A right answer such as "No data link" is not an abstention.
     return Grade(right, measures, abstained and right < 1.0)

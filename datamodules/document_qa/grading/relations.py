@@ -1,4 +1,4 @@
-"""Where one part is from another, as a text says it: in English or Chinese, from either side."""
+"""Parses relations between two parts in English or Chinese texts: "17 is to the right of 18"."""
 
 import re
 import unicodedata
@@ -44,16 +44,16 @@ _FILLING = re.compile(
 
 
 class Relation(NamedTuple):
-    """Where `first` is, seen from `second`."""
+    """The position of `first` relative to `second`."""
 
-    across: int  # -1 left, 1 right, 0 not said
-    down: int  # -1 above, 1 below, 0 not said
-    first: str  # "" where it is not named
+    across: int  # -1 left, 1 right, 0 unknown
+    down: int  # -1 above, 1 below, 0 unknown
+    first: str  # "" if it is not named
     second: str
 
 
 def parse_relation(text: str) -> Relation | None:
-    """What a text says, "17 is to the right of 18" as well as "right" or "17位于18的右侧"; None: nothing of the kind."""
+    """Parse a relation: "17 is to the right of 18", "right", "17位于18的右侧"; None if the text is not a relation."""
     text = unicodedata.normalize("NFKC", text).casefold().strip().rstrip(".。!")
     if _NOT.search(text):
         return None
@@ -63,26 +63,26 @@ def parse_relation(text: str) -> Relation | None:
     words = _SAYS_A_DIRECTION.findall(match["direction"])
     first, second = (match.groupdict().get(side) or "" for side in ("first", "second"))
     if _SAYS_A_DIRECTION.search(f"{first} {second}"):
-        return None  # it says more than one thing
+        return None  # several statements
     across = {_ACROSS[word] for word in words if word in _ACROSS}
     down = {_DOWN[word] for word in words if word in _DOWN}
     if len(across) > 1 or len(down) > 1 or len(words) > len(across) + len(down):
-        return None  # "left, no, right", and "above over" are no places
-    return Relation(*(next(iter(one), 0) for one in (across, down)), _name(first), _name(second))
+        return None  # contradictions and repetitions: "left, no, right", "above over"
+    return Relation(next(iter(across), 0), next(iter(down), 0), _name(first), _name(second))
 
 
-def same_relation(right: str, said: str, question: str = "") -> float:
-    """1 where an answer says of the same two parts the same, from whichever side; else 0.
+def same_relation(expected_text: str, predicted: str, question: str = "") -> float:
+    """Return 1 if an answer states the same relation of the same parts, in either direction, else 0.
 
-    "17 is to the right of 18" is "18 is left of 17", not "18 is right of 17". Who names no part, or one, speaks of the
-    parts in the order in which they are asked about.
+    "17 is to the right of 18" equals "18 is left of 17", but not "18 is right of 17". An answer that names no part, or
+    one, refers to the parts in the order of the question.
 
     Args:
-        right: the right answer; one that says nothing about places is never met.
-        said: an answer.
-        question: it tells the order where only one of both answers names the parts.
+        expected_text: the right answer; if it is not a relation, the result is 0.
+        predicted: the answer.
+        question: determines the order of the parts if only one of the answers names them.
     """
-    expected, found = parse_relation(right), parse_relation(said)
+    expected, found = parse_relation(expected_text), parse_relation(predicted)
     if expected is None or found is None:
         return 0.0
     if not (expected.first and expected.second):
@@ -98,7 +98,7 @@ def same_relation(right: str, said: str, question: str = "") -> float:
 
 
 def _asked_turned(relation: Relation, question: str) -> bool:
-    """Whether a question names the two parts in the other order."""
+    """Return whether a question names the two parts in reverse order."""
     if not relation.first or not relation.second:
         return False
     text = unicodedata.normalize("NFKC", question).casefold()
@@ -107,12 +107,12 @@ def _asked_turned(relation: Relation, question: str) -> bool:
 
 
 def _last_place(text: str, name: str) -> int:
-    """Where a name is last in a text as a whole word; -1: nowhere. Numbers of pages come first in questions."""
+    """Return the last position of a name as a whole word, or -1; numbers of pages precede parts in questions."""
     whole = rf"(?<!\d){re.escape(name)}(?!\d)" if name.isdigit() else rf"(?<![^\W_]){re.escape(name)}"
     return max((match.start() for match in re.finditer(whole, text)), default=-1)
 
 
 def _name(text: str) -> str:
-    """A part's name as it is compared: its number where it has one, as in "the pump (10)"."""
+    """Normalise a part's name: its number if it has one, as in "the pump (10)"."""
     numbers = re.findall(r"\d+", text)
     return numbers[-1] if numbers else " ".join(_FILLING.sub(" ", text).split())

@@ -1,4 +1,4 @@
-"""Units of measurement, in English and Chinese, as multiples of the same base units."""
+"""Units of measurement in English and Chinese, as multiples of common base units."""
 
 import re
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ _PREFIXES = {
     "": 0, "T": 12, "G": 9, "M": 6, "k": 3, "h": 2, "d": -1, "c": -2, "m": -3, "μ": -6, "u": -6, "n": -9, "p": -12,
     "f": -15,
 }  # fmt: skip
-"""Without the rare ones that make words of units: "at", "as"."""
+"""Without rare prefixes that would turn words into units: "at", "as"."""
 
-# {symbol: (factor, {base: exponent})}; the ones that take prefixes.
+# {symbol: (factor, {base: exponent})} of units that take prefixes.
 _PREFIXED: Mapping[str, tuple[float, Mapping[str, int]]] = {
     "m": (1, {"m": 1}), "g": (1e-3, {"kg": 1}), "s": (1, {"s": 1}), "A": (1, {"A": 1}), "K": (1, {"K": 1}),
     "mol": (1, {"mol": 1}), "cd": (1, {"cd": 1}), "Hz": (1, {"s": -1}), "N": (1, {"kg": 1, "m": 1, "s": -2}),
@@ -40,7 +40,7 @@ _ALONE: Mapping[str, tuple[float, Mapping[str, int]]] = {
 }  # fmt: skip
 
 _ZEROS = {"°C": 273.15, "°F": 459.67 * 5 / 9}
-"""Kelvin at the zero of the scales of temperature."""
+"""Offset of temperature scales, in kelvin."""
 
 _WORDS = {
     "metre": "m", "meter": "m", "gram": "g", "gramme": "g", "second": "s", "ampere": "A", "amp": "A", "kelvin": "K",
@@ -69,8 +69,8 @@ _CHINESE_PREFIXES = {
 }  # fmt: skip
 _CHINESE_ALONE = {
     "公斤": "kg", "公里": "km", "公分": "cm", "吨": "t", "分钟": "min", "小时": "h", "天": "d", "摄氏度": "°C",
-    "度": "°", "转/分钟": "rpm", "转/分": "rpm", "转每分钟": "rpm", "转每分": "rpm", "英寸": "in", "英尺": "ft", "磅": "lb",
-    "分贝": "dB", "开尔文": "K", "马力": "hp", "度电": "kWh", "分": "min", "时": "h", "转": "r",
+    "度": "°", "转/分钟": "rpm", "转/分": "rpm", "转每分钟": "rpm", "转每分": "rpm", "英寸": "in", "英尺": "ft",
+    "磅": "lb", "分贝": "dB", "开尔文": "K", "马力": "hp", "度电": "kWh", "分": "min", "时": "h", "转": "r",
 }  # fmt: skip
 
 _POWER = re.compile(r"(.+?)\^?(-?[1-9])$")
@@ -78,24 +78,24 @@ _CHINESE_POWERS = {"平方": 2, "立方": 3}
 
 
 class Unit(NamedTuple):
-    """x of a unit are `x * factor + zero` of the base units."""
+    """A unit: x of it are `x * factor + zero` of the base units."""
 
     factor: float
-    bases: tuple[tuple[str, int], ...]  # base units with their exponents other than 0, sorted
+    bases: tuple[tuple[str, int], ...]  # (base unit, exponent), sorted, without exponents of 0
     zero: float = 0.0
 
 
 @cache
 def parse_unit(text: str) -> Unit | None:
-    """A unit in symbols or words, with prefixes, powers, products and quotients; None: it is not known.
+    """Parse a unit in symbols or words, with prefixes, powers, products and quotients; None if it is not known.
 
-    The text is as `normal_form` has it. The case of letters counts only where it decides: kpa is kPa, mw may be MW.
+    The text must be in `normal_form`. Case counts only if it makes a difference: kpa is kPa, but mw is ambiguous.
     """
     if (simple := _named(text)) is not None:
         return simple
     numerator, *denominators = re.split(r"/|\bper\b|每", text)
     factor, bases = 1.0, dict[str, int]()
-    for sign, part in [(1, numerator), *((-1, one) for one in denominators)]:
+    for sign, part in [(1, numerator), *((-1, denominator) for denominator in denominators)]:
         for symbol in re.split("[·*⋅]", part.strip()):
             found = _with_power(symbol)
             if found is None:
@@ -108,7 +108,7 @@ def parse_unit(text: str) -> Unit | None:
 
 
 def normal_form(text: str) -> str:
-    """A unit's text with one way to write each sign."""
+    """Normalise the spelling of a unit's signs and powers."""
     for sign, plain in {"µ": "μ", "\u2126": "Ω", "℃": "°C", "℉": "°F", "º": "°", "˚": "°", "″": '"', "×": "*"}.items():
         text = text.replace(sign, plain)
     text = re.sub("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda power: "^" + power[0].translate(_RAISED), text)
@@ -130,7 +130,7 @@ def _with_power(symbol: str) -> tuple[Unit, int] | None:
 
 
 def _named(name: str) -> Unit | None:
-    """A unit without powers, products and quotients."""
+    """Look up a unit without powers, products and quotients."""
     if name in _units():
         return _units()[name]
     alike = _units_in_any_case().get(name.casefold(), frozenset())
@@ -150,7 +150,7 @@ def _units() -> dict[str, Unit]:
     units = {}
     for (symbol, (factor, bases)), (prefix, power) in product(_PREFIXED.items(), _PREFIXES.items()):
         units[prefix + symbol] = Unit(factor * 10.0**power, _sorted(bases))
-    # A minute is no milli-inch.
+    # Overwrites prefixed units of the same name: "min" is a minute, not a milli-inch.
     units |= {symbol: Unit(factor, _sorted(bases)) for symbol, (factor, bases) in _PREFIXED.items()}
     units |= {
         symbol: Unit(factor, _sorted(bases), _ZEROS.get(symbol, 0.0)) for symbol, (factor, bases) in _ALONE.items()

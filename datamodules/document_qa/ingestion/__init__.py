@@ -1,0 +1,1 @@
+"""Ingestion of PDFs, Markdown files and images into documents, by worker processes, with a cache. Imports types."""

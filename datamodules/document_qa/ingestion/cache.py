@@ -1,10 +1,10 @@
-"""Where ingested documents are kept, and what is known of the files that they were made from.
+"""Cache of ingested documents, and of what is known about their source files.
 
-    CACHE/known.json         of each document's path: its files with their sizes and times, and its key
-    CACHE/documents/KEY/     an ingested document, see ingested_document.py; or `broken.json`, which says why it is none
-    CACHE/locks/             so that of several processes one ingests a document, the others wait
+    CACHE/known.json         for each document's path: its files with size and times, and a content digest
+    CACHE/documents/KEY/     an ingested document, see ingested_document.py; or `broken.json` with an error message
+    CACHE/locks/             locks, so that only one process ingests a document at a time
 
-A key is a hash of the files' contents and the settings. So a document that was only moved is not ingested again.
+The key is a hash of file contents and settings, so a document that is only moved is not ingested again.
 """
 
 import hashlib
@@ -16,65 +16,81 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import DOCUMENT, IngestedDocument
-from datamodules.document_qa.ingestion.settings import IngestionSettings
-from datamodules.document_qa.ingestion.sources import Stamp, page_images, stamp
-from engine.durable_file import flush_folder, remove_leftovers, write_beside
+from datamodules.document_qa.ingestion.sources import Stamp, digest, page_images, stamp
+from engine.data.errors import UnreadableDocumentError
+from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
+from engine.io.json_checksum import has_wrong_checksum, with_checksum
 
 _KNOWN, _DOCUMENTS, _LOCKS, BROKEN = "known.json", "documents", "locks", "broken.json"
-_GIVEN_UP = "given up "
-"""In place of a digest, before what is known of the files."""
+GIVEN_UP, FAILED = "given up ", "failed "
+"""Prefixes of a digest of file sizes and times, in place of a digest of the contents.
+
+A document that is given up is tried again by each `prepare`: its worker process died, or its files could not be opened,
+which is no fact about its content. A document at which its reader failed is tried again when its files change.
+"""
+
+_ESCAPED = "backslashreplace"
+"""Handling of bytes in a file name that are not UTF-8: in JSON this is an escape, which is read as the same name."""
 
 log = logging.getLogger("lockstep")
 
 
-class Known(NamedTuple):
-    """A document that has been looked at."""
+class SourceRecord(NamedTuple):
+    """The source files of a document."""
 
-    files: tuple[Stamp, ...]  # all that it was made from, its own file first
+    files: tuple[Stamp, ...]  # all source files, the document's own file first
     content: str  # digest of their contents
 
 
 class Cache:
-    """A folder of ingested documents. It need not be there yet.
+    """A folder of ingested documents, which need not exist yet.
 
     Args:
-        folder: the cache.
-        settings: how documents are ingested.
+        folder: the cache folder.
+        settings: settings of the ingestion.
     """
 
     def __init__(self, folder: Path, settings: IngestionSettings) -> None:
         self.folder, self.settings = folder, settings
-        self._known: dict[str, Known] | None = None
+        self._known: dict[str, SourceRecord] | None = None
+        self._compared: dict[str, SourceRecord] = {}
 
     def key(self, content: str) -> str:
-        """Of a document under these settings, from the digest of its contents."""
+        """Return the key of a document under the current settings, given the digest of its contents."""
         identity = json.dumps({"content": content, **self.settings.identity}, sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
     def place(self, key: str) -> Path:
-        """The folder of a document, whether it is there or not."""
+        """Return the folder of a document, whether it exists or not."""
         return self.folder / _DOCUMENTS / key
 
-    def find(self, path: Path, again: bool = False) -> IngestedDocument | str | None:
-        """A document by the path of what it was made from, without reading that; of a broken one, the reason.
+    def find(self, path: Path, again: tuple[str, ...] = ()) -> IngestedDocument | str | None:
+        """Look up a document by path, without reading its files. Returns the error message of a broken document.
 
-        None: it has not been ingested under these settings, or its files were written to since.
+        Returns None if it has not been ingested with the current settings, or if its files have changed since. If only
+        the ctime of a file has moved, its content is compared: a copy with the old time (`cp -p`) is found, and other
+        permissions or hard links are no change.
 
         Args:
-            again: take what `give_up` was told of for what has not been ingested.
+            path: path of the document.
+            again: prefixes of marks of `mark_unreadable`; None is returned for these documents, to try them again.
         """
         if self._known is None:
             self._known = self._read()
         known = self._known.get(str(path.absolute()))
-        if known is None or not _unchanged(path, known):
+        if known is None or known.content.startswith(again):
             return None
-        if again and known.content.startswith(_GIVEN_UP):
+        current = _unchanged(path, known)
+        if current is None:
             return None
+        if current != known:
+            self._compared[str(path.absolute())] = current
         return self.at(self.key(known.content), path.name)
 
     def at(self, key: str, name: str) -> IngestedDocument | str | None:
-        """What is known of a document by its key: itself, or the reason why it is broken."""
+        """Look up a document by key. Returns the error message of a broken document; None if there is no entry."""
         place = self.place(key)
         if (place / DOCUMENT).is_file():
             return IngestedDocument(name, place)
@@ -83,66 +99,75 @@ class Cache:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{place / BROKEN}: cannot be read ({error!r}); delete the folder") from error
+            raise ValueError(f"{place / BROKEN}: is corrupt ({error!r}); delete its folder") from error
 
-    def give_up(self, files: Sequence[Path], reason: str) -> Known | None:
-        """Keeps that a document could not be read for a reason that may lie in the machine, until it is written to.
+    def mark_unreadable(self, files: Sequence[Path], reason: str, mark: str) -> SourceRecord | None:
+        """Mark a document as unreadable; the cause may be the machine, not the document.
 
-        It goes by the files' sizes and times, as whoever failed at them has not told their contents.
+        The mark is based on file sizes and times, as the contents may be unknown.
 
         Args:
-            files: that it is made of, its own first.
+            files: source files, the document's own file first.
+            reason: error message.
+            mark: GIVEN_UP or FAILED, which state when the document is tried again.
 
         Returns:
-            What to remember of it; None: its files cannot even be looked at.
+            The record to save; None if not even sizes and times can be read.
         """
         try:
             stamps = tuple(map(stamp, files))
         except OSError:
             return None
-        known = Known(stamps, _GIVEN_UP + hashlib.sha256(repr(stamps).encode()).hexdigest())
-        text = json.dumps({"reason": reason, **self.settings.identity}, ensure_ascii=False).encode()
+        known = SourceRecord(stamps, mark + hashlib.sha256(repr(stamps).encode()).hexdigest())
+        text = json.dumps({"reason": reason, **self.settings.identity}, ensure_ascii=False).encode(errors=_ESCAPED)
         marker = self.place(self.key(known.content)) / BROKEN
 
         def write(file: IO[bytes]) -> None:
             file.write(text)
 
-        os.replace(write_beside(marker, write, lambda hidden: None), marker)
+        os.replace(write_temp(marker, write, lambda hidden: None), marker)
         return known
 
-    def remember(self, found: dict[str, Known]) -> None:
-        """Keeps what was found out, beside what other processes have kept."""
+    def remember(self, found: dict[str, SourceRecord]) -> None:
+        """Save source records, merged with those that other processes have saved."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.locked(_KNOWN):
             self._known = {**self._read(), **found}
             documents = {
                 path: {"files": known.files, "content": known.content} for path, known in sorted(self._known.items())
             }
-            text = json.dumps({"documents": documents}, ensure_ascii=False, indent=1).encode()
+            content = with_checksum({"documents": documents})
+            text = json.dumps(content, ensure_ascii=False, indent=1).encode(errors=_ESCAPED)
             path = self.folder / _KNOWN
 
             def write(file: IO[bytes]) -> None:
                 file.write(text)
 
-            os.replace(write_beside(path, write, lambda hidden: None), path)
+            os.replace(write_temp(path, write, lambda hidden: None), path)
             flush_folder(self.folder)
 
+    def remember_compared(self) -> None:
+        """Save the new times of files whose content `find` compared, so that it is not read again."""
+        if self._compared:
+            self.remember(self._compared)
+            self._compared = {}
+
     def tidy(self) -> None:
-        """Deletes what killed processes left half done."""
+        """Delete temporary files of killed processes."""
         remove_leftovers(self.folder / _DOCUMENTS, "")
         remove_leftovers(self.folder, "")
 
     @contextmanager
-    def locked(self, what: str) -> Iterator[bool]:
-        """Alone with a key, or with `known.json`; False where the file system has no locks, so perhaps not alone.
+    def locked(self, name: str) -> Iterator[bool]:
+        """Lock a key, or `known.json`. Yields False if the file system has no locks.
 
-        That does no harm: whatever is written appears whole, and is the same whoever wrote it.
+        Processes without a lock do no harm: files appear by a rename, and all processes write the same content.
         """
         from filelock import FileLock
 
         folder = self.folder / _LOCKS
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"{what if what == _KNOWN else what[:2]}.lock")  # 256 of them for all documents
+        lock = FileLock(folder / f"{name if name == _KNOWN else name[:2]}.lock")  # 256 locks for all documents
         try:
             lock.acquire()
         except (NotImplementedError, PermissionError) as error:
@@ -154,27 +179,38 @@ class Cache:
         finally:
             lock.release()
 
-    def _read(self) -> dict[str, Known]:
+    def _read(self) -> dict[str, SourceRecord]:
         path = self.folder / _KNOWN
         try:
-            documents: dict[str, Any] = json.loads(path.read_bytes())["documents"]
+            content = json.loads(path.read_bytes())
+            if has_wrong_checksum(content):
+                raise ValueError("a value has changed since it was written")
+            documents: dict[str, Any] = content["documents"]
             return {
-                name: Known(
-                    tuple(Stamp(str(file), int(size), int(modified)) for file, size, modified in one["files"]),
-                    str(one["content"]),
+                name: SourceRecord(
+                    tuple(Stamp(str(file), *map(int, state)) for file, *state in record["files"]),
+                    str(record["content"]),
                 )
-                for name, one in documents.items()
+                for name, record in documents.items()
             }
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: cannot be read ({error!r}); delete it, and it is made again") from error
+            raise ValueError(f"{path}: is corrupt ({error!r}); delete it, and it is created again") from error
 
 
-def _unchanged(path: Path, known: Known) -> bool:
+def _unchanged(path: Path, known: SourceRecord) -> SourceRecord | None:
+    """Return the record with the current times; None if a file has changed or cannot be read."""
     try:
-        if path.is_dir() and [str(one.absolute()) for one in page_images(path)] != [one.path for one in known.files]:
-            return False
-        return all(stamp(Path(one.path)) == one for one in known.files)
-    except OSError:
-        return False
+        files = [Path(file.path) for file in known.files]
+        if path.is_dir() and [image.absolute() for image in page_images(path)] != files:
+            return None
+        stamps = tuple(map(stamp, files))
+        if any(now[:3] != before[:3] for now, before in zip(stamps, known.files, strict=True)):
+            return None
+        # A mark has no digest to compare with.
+        if stamps == known.files or known.content.startswith((GIVEN_UP, FAILED)):
+            return known
+        return SourceRecord(stamps, known.content) if digest(files) == known.content else None
+    except (OSError, UnreadableDocumentError):
+        return None

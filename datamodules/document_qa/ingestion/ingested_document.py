@@ -1,39 +1,45 @@
-"""A document that has been ingested: chunks in a file, a picture a page. The files are read when they are needed.
+"""An ingested document: chunks in a JSON lines file and an image per page. Files are read on demand.
 
-    FOLDER/document.json   pages, and what they were made from; written last
-    FOLDER/chunks.jsonl    a chunk a line, in reading order: {"page", "kind", "box", "text"}
-    FOLDER/pages/001.png   a page as it looks
+FOLDER/document.json   number of pages, CRC-32 of chunks.jsonl, ingestion settings, own checksum; written last
+FOLDER/chunks.jsonl    one chunk per line, in reading order: {"page", "kind", "box", "text"}
+FOLDER/pages/001.png   image of a page
 """
 
 import json
+import zlib
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from datamodules.document_qa.document import KINDS, Chunk, Page
-from datamodules.multimodal.image_decoding import MAX_PIXELS, decode
+from datamodules.document_qa.types.document import KINDS, Chunk, Page
+from datamodules.multimodal.images.decoding import MAX_PIXELS, decode
+from engine.io.json_checksum import has_wrong_checksum
+from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 DOCUMENT, CHUNKS, PAGES = "document.json", "chunks.jsonl", "pages"
 
+CHECKSUM = "chunks_crc32"
+"""Key in document.json. Documents of Lockstep 0.1 lack it and are not compared."""
+
 _DECODED = 4
-"""Pages, of all documents together, whose pictures are kept in memory: 12 MB each, and more at a higher dpi."""
+"""Number of page images kept in memory, over all documents: 12 MB each, more at a higher dpi."""
 
 
 def picture_name(page: int) -> str:
-    """Of a page's file, within PAGES."""
+    """Return the file name of a page image within PAGES."""
     return f"{page:03d}.png"
 
 
 class IngestedDocument:
-    """A `Document` in a folder of the cache.
+    """A Document in a folder of the cache.
 
     Args:
-        name: what questions call it.
-        folder: of its files.
+        name: name by which questions refer to it.
+        folder: folder of its files.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -44,27 +50,30 @@ class IngestedDocument:
 
     @cached_property
     def pages(self) -> Sequence[Page]:
-        """All of them, page n at n - 1; read at the first use.
+        """All pages, page n at index n - 1; read at first use.
 
         Raises:
-            ValueError: a file was changed or cut off since.
+            ValueError: a file is corrupt.
         """
-        number = self._number_of_pages()
-        chunks: list[list[Chunk]] = [[] for _ in range(number)]
-        with (self.folder / CHUNKS).open(encoding="utf-8") as file:
+        chunks: list[list[Chunk]] = [[] for _ in range(self._number_of_pages())]
+        checksum = 0
+        with (self.folder / CHUNKS).open("rb") as file:
             for place, line in enumerate(file, 1):
+                checksum = zlib.crc32(line, checksum)
                 try:
                     chunk = _chunk(json.loads(line))
                     chunks[chunk.page - 1].append(chunk)
                 except (ValueError, KeyError, TypeError, IndexError) as error:
-                    raise self._damaged(f"{CHUNKS}, line {place}", error) from error
-        return tuple(Page(page, tuple(one)) for page, one in enumerate(chunks, 1))
+                    raise self._corrupt(f"{CHUNKS}, line {place}", error) from error
+        if self._description().get(CHECKSUM, checksum) != checksum:
+            raise self._corrupt(CHUNKS, "its checksum differs from that of the ingestion")
+        return tuple(Page(page, tuple(page_chunks)) for page, page_chunks in enumerate(chunks, 1))
 
     def picture(self, page: int) -> "Image":
-        """A page as it looks, in RGB.
+        """Return the image of a page, in RGB.
 
         Raises:
-            ValueError: there is no such page, or its file was changed or cut off since.
+            ValueError: the page does not exist, or its file is missing or corrupt.
         """
         path = self.folder / PAGES / picture_name(page)
         try:
@@ -73,40 +82,46 @@ class IngestedDocument:
             pages = self._number_of_pages()
             if not 1 <= page <= pages:
                 raise ValueError(f"{self.name} has pages 1 to {pages}, not {page}") from None
-            raise self._damaged(f"{PAGES}/{path.name}", "it is gone") from None
+            raise self._corrupt(f"{PAGES}/{path.name}", "the file is missing") from None
         except ValueError as error:
-            raise self._damaged(f"{PAGES}/{path.name}", error) from error
+            raise self._corrupt(f"{PAGES}/{path.name}", error) from error
 
     def figure(self, chunk: Chunk) -> "Image":
-        """A chunk as it looks, cut out of its page, in RGB; at least one pixel."""
+        """Return the image of a chunk, cut out of its page, in RGB; at least one pixel in size."""
         picture = self.picture(chunk.page)
         (width, height), (left, top, right, bottom) = picture.size, chunk.box
         x, y = min(round(left * width), width - 1), min(round(top * height), height - 1)
         return picture.crop((x, y, max(x + 1, round(right * width)), max(y + 1, round(bottom * height))))
 
     def _number_of_pages(self) -> int:
-        try:
-            return int(json.loads((self.folder / DOCUMENT).read_bytes())["pages"])
-        except FileNotFoundError:
-            raise ValueError(f"{self.name}: {self.folder} is gone; run `train.py prepare` again") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._damaged(DOCUMENT, error) from error
+        return int(self._description()["pages"])
 
-    def _damaged(self, what: str, error: object) -> ValueError:
+    def _description(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self.folder / DOCUMENT).read_bytes())
+            if has_wrong_checksum(found):
+                raise ValueError("a value has changed since it was written")
+            return {**found, "pages": int(found["pages"])}
+        except FileNotFoundError:
+            raise ValueError(f"{self.name}: {self.folder} is missing; run `{PROGRAM} prepare` again") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._corrupt(DOCUMENT, error) from error
+
+    def _corrupt(self, what: str, error: object) -> ValueError:
         return ValueError(
-            f"{self.name}: {self.folder / what} is damaged ({error}); delete its folder and run `train.py prepare`"
+            f"{self.name}: {self.folder / what} is corrupt ({error}); delete its folder and run `{PROGRAM} prepare`"
         )
 
 
 @lru_cache(maxsize=_DECODED)
 def _decoded(path: Path) -> "Image":
-    """One cache for all documents of a process, as many may be open: a page is asked for its figures one by one."""
+    # One cache for all documents of a process: successive figures are often on the same page.
     return decode(path.read_bytes(), str(path), MAX_PIXELS)
 
 
-def _chunk(record: dict[str, object]) -> Chunk:
+def _chunk(record: dict[str, Any]) -> Chunk:
     page, kind, box, text = (record[name] for name in ("page", "kind", "box", "text"))
     if not isinstance(page, int) or page < 1 or kind not in KINDS or not isinstance(text, str):
         raise ValueError(f"found {str(record)[:100]}, expected a chunk")
-    left, top, right, bottom = map(float, box)  # type: ignore[call-overload]
+    left, top, right, bottom = map(float, box)
     return Chunk(page, kind, (left, top, right, bottom), text)

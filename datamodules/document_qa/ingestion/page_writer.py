@@ -1,4 +1,4 @@
-"""The files of a document that is being ingested."""
+"""Writes the files of a document during its ingestion."""
 
 import json
 import os
@@ -7,20 +7,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from datamodules.document_qa.document import Chunk
-from datamodules.document_qa.ingestion.broken import BrokenDocument
+from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import CHUNKS, PAGES, picture_name
-from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.types.document import Chunk
+from engine.data.errors import UnreadableDocumentError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_DIGITS = 4  # of a box: a hundredth of a per cent of the page, less than a pixel
-_COMPRESSION = 1  # of zlib: more takes several times as long and saves little of what is rendered
+_DIGITS = 4  # of box coordinates: 0.01 % of the page, less than a pixel
+_COMPRESSION = 1  # zlib level: higher levels take several times as long and save little on rendered pages
 
 
 class PageWriter:
-    """Writes pages, one after the other, into a folder. To be used in a with-block."""
+    """Context manager that writes successive pages into a folder."""
 
     def __init__(self, folder: Path, settings: IngestionSettings) -> None:
         self.folder, self.settings, self.pages = folder, settings, 0
@@ -38,20 +38,21 @@ class PageWriter:
         self._chunks.close()
 
     def note(self, text: str) -> None:
-        """Something that the user should hear of, but that breaks nothing."""
+        """Add a warning for the user."""
         self.notes.append(text)
 
     def add(self, picture: "Image", chunks: Iterable[Chunk]) -> None:
-        """The next page, with its chunks in reading order; their `page` is filled in.
+        """Write the next page, with its chunks in reading order; `page` of the chunks is filled in.
 
         Raises:
-            BrokenDocument: it is a page too many.
+            UnreadableDocumentError: the document exceeds `max_pages`.
         """
-        os.utime(self.folder)  # pages lie deeper: for other machines it must not look forgotten
+        # Files are written below the folder; its own time shows other processes that it is in use.
+        os.utime(self.folder)
         self.pages += 1
         if self.pages > self.settings.max_pages:
-            raise BrokenDocument(
-                f"it has more than {self.settings.max_pages:,} pages, which ingestion.max_pages does not allow"
+            raise UnreadableDocumentError(
+                f"found {self.pages:,} pages or more, ingestion.max_pages allows {self.settings.max_pages:,}"
             )
         _plainest(picture).save(
             self.folder / PAGES / picture_name(self.pages), format="PNG", compress_level=_COMPRESSION
@@ -62,8 +63,8 @@ class PageWriter:
             self._chunks.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def fitted(picture: "Image", max_pixels: int) -> "Image":
-    """A picture with at most so many pixels, of the same shape."""
+def limit_pixels(picture: "Image", max_pixels: int) -> "Image":
+    """Scale an image down to at most `max_pixels`, keeping its aspect ratio."""
     width, height = picture.size
     if width * height <= max_pixels:
         return picture
@@ -75,7 +76,7 @@ def fitted(picture: "Image", max_pixels: int) -> "Image":
 
 
 def _plainest(picture: "Image") -> "Image":
-    """In grey where there is nothing else: most pages of manuals, a third of the bytes."""
+    """Return a colourless image in greyscale: most pages of manuals are, and it takes a third of the bytes."""
     import numpy as np
 
     if picture.mode != "RGB":

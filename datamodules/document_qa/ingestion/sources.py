@@ -1,4 +1,4 @@
-"""What can be a document: a PDF, a Markdown file, an image, a folder of page images. Told by its name."""
+"""Source files of documents: a PDF, a Markdown file, an image or a folder of page images, by file name."""
 
 import hashlib
 import os
@@ -6,27 +6,34 @@ import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from datamodules.document_qa.ingestion.broken import BrokenDocument
+from engine.data.errors import UnreadableDocumentError
 
 Kind = Literal["pdf", "markdown", "images"]
 
 PDF_SUFFIXES = (".pdf",)
 MARKDOWN_SUFFIXES = (".md", ".markdown")
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+
+_OTHER_IMAGES = (
+    ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".jpx", ".jpe", ".jfif", ".dib", ".ico", ".tga", ".ppm", ".pgm",
+    ".pbm", ".pnm", ".pcx", ".psd", ".svg", ".eps", ".djvu", ".dng", ".raw", ".cr2", ".nef", ".arw", ".xcf",
+)  # fmt: skip
+"""Suffixes of images that are not read. In a folder of page images they are pages, which are refused by name."""
 
 _CHUNK = 1 << 20  # bytes read at once
 
 
 class Stamp(NamedTuple):
-    """What tells, without reading it, that a file is still the same."""
+    """Identifies the state of a file without reading it."""
 
     path: str  # absolute
     size: int  # bytes
-    modified: int  # nanoseconds
+    modified: int  # time of the last write (mtime), nanoseconds; a program can set it
+    changed: int = 0  # time of the last change (ctime), nanoseconds; also moved by a new hard link or other permissions
 
 
-def kind_of(path: Path) -> Kind | None:
-    """None of what is no document: another kind of file, a folder without images, nothing at all."""
+def document_kind(path: Path) -> Kind | None:
+    """Return the kind of a document; None for other files, folders without images, and missing files."""
     if path.is_dir():
         return "images" if page_images(path) else None
     suffix = path.suffix.lower()
@@ -38,26 +45,49 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def find_documents(folder: Path) -> list[Path]:
-    """The documents directly in a folder, by name; what is hidden or none of them is passed over.
+    """Return all documents directly in a folder, sorted by name; hidden and other files are ignored.
 
     Raises:
-        ValueError: it is no folder.
+        ValueError: it is not a folder.
     """
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder; expected one of documents (PDF, Markdown, folders of page images)")
+        raise ValueError(f"{folder} is not a folder; expected one with PDFs, Markdown files or folders of page images")
     found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    return [path for path in found if kind_of(path) is not None]
+    return [path for path in found if document_kind(path) is not None]
 
 
 def page_images(path: Path) -> list[Path]:
-    """The images of a folder, or the one image, in the order of the numbers in their names: 2.png before 10.png."""
+    """Return an image, or the pages of a folder, sorted by the numbers in their names: 2.png before 10.png.
+
+    Pages are all images, of whatever format, and files that are named as the images are: were a page that cannot be
+    read skipped here, later pages would have the numbers of others. See `not_pages` for the other files.
+    """
     if path.is_file():
         return [path]
-    found = [
-        one for one in path.iterdir()
-        if one.suffix.lower() in IMAGE_SUFFIXES and not one.name.startswith(".") and one.is_file()
-    ]  # fmt: skip
-    return sorted(found, key=_by_number)
+    return sorted(_divided(path)[0], key=_by_number)
+
+
+def not_pages(folder: Path) -> list[str]:
+    """Return the names of what is in a folder of page images and is no page, sorted; hidden files are ignored."""
+    return sorted(path.name for path in _divided(folder)[1])
+
+
+def _divided(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Divide the content of a folder, without hidden files, into pages and the rest."""
+    visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    images = {path for path in visible if path.suffix.lower() in (*IMAGE_SUFFIXES, *_OTHER_IMAGES)}
+    stems = {path.stem for path in images}
+    numbered = {pattern for pattern in map(_pattern, stems) if "#" in pattern}
+    pages = images | {
+        path for path in visible
+        if path not in images and path.is_file() and path.stem not in stems and _pattern(path.stem) in numbered
+    }  # fmt: skip
+    return list(pages), [path for path in visible if path not in pages]
+
+
+def _pattern(stem: str) -> str:
+    """Return a name with all numbers replaced: pages are numbered alike."""
+    return re.sub(r"[0-9]+", "#", stem.casefold())
 
 
 def _by_number(path: Path) -> tuple[list[tuple[int, int, str]], str]:
@@ -66,33 +96,36 @@ def _by_number(path: Path) -> tuple[list[tuple[int, int, str]], str]:
 
 
 def stamp(path: Path) -> Stamp:
-    """
+    """Return size and times of a file.
+
     Raises:
-        OSError: it cannot be looked at.
+        OSError: they cannot be read.
     """
     try:
         found = os.stat(path)
-    except FileNotFoundError:  # a Markdown file's image, which may come later
+    except FileNotFoundError:  # an image of a Markdown file, which may be added later
         return Stamp(str(path.absolute()), -1, 0)
-    return Stamp(str(path.absolute()), found.st_size, found.st_mtime_ns)
+    return Stamp(str(path.absolute()), found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def digest(files: list[Path]) -> str:
-    """Of the contents of files in this order, in hexadecimal digits.
+    """Return a hexadecimal digest of the contents of files in this order.
 
     Raises:
-        BrokenDocument: one cannot be read.
+        UnreadableDocumentError: a file cannot be read.
     """
-    whole = hashlib.sha256()
+    total = hashlib.sha256()
     for path in files:
-        one = hashlib.sha256()
+        content = hashlib.sha256()
         try:
+            if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+                raise UnreadableDocumentError(f"{path.name} is not a file")
             with path.open("rb") as file:
                 while part := file.read(_CHUNK):
-                    one.update(part)
+                    content.update(part)
         except FileNotFoundError:
-            one.update(b"not there")
+            content.update(b"not there")  # part of existing keys
         except OSError as error:
-            raise BrokenDocument(f"{path.name} cannot be read ({error.strerror})") from error
-        whole.update(one.digest())
-    return whole.hexdigest()
+            raise UnreadableDocumentError(f"{path.name} cannot be read ({error.strerror})") from error
+        total.update(content.digest())
+    return total.hexdigest()

@@ -1,0 +1,1 @@
+"""Synthetic manuals of devices, with questions and right answers. Imports types only."""

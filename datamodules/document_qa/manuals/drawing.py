@@ -1,12 +1,12 @@
-"""A chapter's drawing: its parts as coloured symbols, each with its number. Nothing of it is text to a computer."""
+"""Draws the parts of a chapter as coloured symbols with numbers. A drawing has no text layer."""
 
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from datamodules.document_qa.manuals.config import ManualSettings
 from datamodules.document_qa.manuals.devices import Chapter, Part
-from datamodules.document_qa.manuals.settings import ManualSettings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,17 +24,17 @@ RGB = {
     "brown": (130, 80, 40),
 }
 
-_SAMPLES = 3  # drawn so many times larger, so that edges are smooth
+_SAMPLES = 3  # supersampling factor, for smooth edges
 _INK = (20, 20, 20)
 _PAPER = (255, 255, 255)
-_RADIUS = (0.40, 0.46)  # of a part with its number in it, in edges of its cell
-_RADIUS_BESIDE = (0.24, 0.28)  # of a part with its number beside it
-_NUMBER = 0.42  # height of a number, in edges of its cell
+_RADIUS = (0.40, 0.46)  # range of a part's radius with its number inside, in cell edges
+_RADIUS_BESIDE = (0.24, 0.28)  # range of a part's radius with its number beside it
+_NUMBER = 0.42  # height of a number, in cell edges
 _NUMBER_BESIDE = 0.26
 
 
 def draw(chapter: Chapter, settings: ManualSettings, random: np.random.Generator) -> "Image":
-    """The chapter's drawing; sizes and places within the cells are random."""
+    """Draw a chapter; sizes and positions within the cells are random."""
     from PIL import Image, ImageDraw
 
     whole = settings.figure_size * _SAMPLES
@@ -57,7 +57,7 @@ def _draw_part(
         _draw_symbol(pencil, part.shape, x, y, radius, RGB[part.colour])
         _write(pencil, str(part.number), x, y, cell * _NUMBER)
         return
-    # The symbol in one corner of its cell, the number in the one across: what counts is where the line leads.
+    # Symbol and number are in opposite corners of the cell, so a reader has to follow the leader line.
     side, above = (1 if random.random() < 0.5 else -1 for _ in range(2))
     x, y = (start + cell / 2 + sign * (room - 0.02 * cell) for start, sign in ((left, side), (top, above)))
     height = cell * _NUMBER_BESIDE
@@ -70,10 +70,10 @@ def _draw_part(
 
 
 def _write(pencil: "ImageDraw", text: str, x: float, y: float, height: float, boxed: bool = True) -> None:
-    """A number around a point; on a plate, so that it is as easy to read on any colour."""
+    """Draw a number, centred at a point; on a white plate, for the same contrast on all colours."""
     from PIL import ImageFont
 
-    font = ImageFont.load_default(height * 1.25)  # digits are about 0.75 of a font's size high
+    font = ImageFont.load_default(height * 1.25)  # digits are about 0.75 times as high as the font size
     if boxed:
         wide = height * (0.42 + 0.26 * (len(text) - 1))
         pencil.rectangle((x - wide, y - 0.58 * height, x + wide, y + 0.58 * height), fill=_PAPER)
@@ -90,7 +90,7 @@ def _draw_symbol(
     elif shape == "ring":
         pencil.ellipse(box, outline=colour, width=thick)
     elif shape == "square":
-        half = 0.88 * radius  # about the circle's area
+        half = 0.88 * radius  # about the same area as the circle
         pencil.rectangle((x - half, y - half, x + half, y + half), fill=colour)
     elif shape == "bar":
         pencil.rectangle((x - radius, y - 0.5 * radius, x + radius, y + 0.5 * radius), fill=colour)
@@ -106,7 +106,7 @@ def _draw_symbol(
     elif shape == "star":
         pencil.polygon(_around(x, y, [radius, 0.55 * radius] * 5), fill=colour)
     else:
-        raise ValueError(f"nobody knows how to draw a {shape}")
+        raise ValueError(f"unknown shape {shape!r}")
 
 
 def _around(x: float, y: float, radii: list[float]) -> list[tuple[float, float]]:

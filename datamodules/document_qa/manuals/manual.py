@@ -1,34 +1,35 @@
-"""A synthetic manual as a document: what reading its PDF would give, without the PDF."""
+"""A synthetic manual as a Document, equal to what ingestion of its PDF gives."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from datamodules.document_qa.document import Chunk, Page
+from datamodules.document_qa.manuals.config import ManualSettings, PageKind, Split
 from datamodules.document_qa.manuals.devices import Chapter, Device, make_device
 from datamodules.document_qa.manuals.drawing import draw
 from datamodules.document_qa.manuals.layout import Placed, lay_out
-from datamodules.document_qa.manuals.settings import ManualSettings, PageKind, Split
-from engine.randomness import hash_bits
+from datamodules.document_qa.manuals.pdf_writer import pdf_bytes, render_page
+from datamodules.document_qa.types.document import Chunk, Page
+from engine.determinism.stateless_rng import hash_bits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 GENERATOR_VERSION = 1
-"""Goes up with every change that gives other samples."""
+"""Version of the generator; increased by every change of the samples."""
 
-_STREAM = 0xD0C0A  # this generator's name beside whatever else hashes the same seed
+_STREAM = 0xD0C0A  # separates these random numbers from others that hash the same seed
 _DEVICE, _TEXT, _PICTURE = 0, 1, 2
 
 
 class Manual:
-    """A `Document`: a function of its arguments.
+    """A Document that is a function of its arguments.
 
     Args:
-        settings: what it is like.
-        key: of everything random.
-        name: what questions call it.
+        settings: properties of the manual.
+        key: key of all random numbers.
+        name: name by which questions refer to it.
     """
 
     def __init__(self, settings: ManualSettings, key: int, name: str) -> None:
@@ -36,23 +37,24 @@ class Manual:
 
     @cached_property
     def device(self) -> Device:
-        """What it is about."""
+        """The device that the manual describes."""
         return make_device(self._random(_DEVICE), self.settings, self.name)
 
     @cached_property
     def layout(self) -> list[tuple[Chapter, PageKind, tuple[Placed, ...]]]:
-        """Of each page."""
+        """Chapter, kind and elements of each page."""
         return lay_out(self.device, self._random(_TEXT))
 
     @cached_property
     def pages(self) -> tuple[Page, ...]:
+        """All pages, with their chunks."""
         return tuple(
-            Page(number, tuple(Chunk(number, one.kind, one.box, one.text) for one in placed))
+            Page(number, tuple(Chunk(number, element.kind, element.box, element.text) for element in placed))
             for number, (_, _, placed) in enumerate(self.layout, 1)
         )
 
     def figure(self, chunk: Chunk) -> "Image":
-        """Its drawing, or a piece of text or a table as it looks; in RGB."""
+        """Return the image of a chunk, in RGB; of a figure, the drawing itself."""
         if chunk.kind == "figure":
             return self.drawing(chunk.page)
         picture = self.picture(chunk.page)
@@ -61,19 +63,21 @@ class Manual:
         return picture.crop((int(left * width), int(top * height), round(right * width), round(bottom * height)))
 
     def drawing(self, page: int) -> "Image":
-        """Of the chapter that a page belongs to; always the same."""
+        """Return the drawing of the chapter that a page belongs to."""
         return draw(self.layout[page - 1][0], self.settings, self._random(_PICTURE, page))
 
     def picture(self, page: int) -> "Image":
-        """A page of its PDF as it looks, in RGB."""
-        from datamodules.document_qa.manuals.pdf import render
+        """Render a page of the manual's PDF, in RGB."""
+        return render_page(self.pdf(), page)
 
-        return render(self, page)
+    def pdf(self) -> bytes:
+        """Return the manual as a PDF; the bytes are the same on every call."""
+        return pdf_bytes(self.name, [placed for _, _, placed in self.layout], self.drawing)
 
     def _random(self, *purpose: int) -> np.random.Generator:
         return np.random.Generator(np.random.Philox(key=int(hash_bits(self.key, *purpose))))
 
 
 def manual_key(seed: int, split: Split, epoch: int, index: int) -> int:
-    """Of a manual; different splits never have the same."""
+    """Return the key of a manual; it differs between splits."""
     return int(hash_bits(_STREAM, GENERATOR_VERSION, seed, split, epoch, index) >> np.uint64(1))

@@ -1,6 +1,6 @@
-// The ablation report: how right the answers are by what is taken from the documents, one test a row.
+// The ablation report: accuracies by evidence source, one row per ablation.
 
-// By whether a figure is as it should be; null: nobody can tell.
+// Colour of a verdict; null means inconclusive.
 const CLASSES = {true: "good", false: "bad", null: "faint"}, SIGNS = {true: "✓ ", false: "✗ ", null: ""};
 
 function share(cell, chance) {
@@ -22,7 +22,7 @@ page.append(element("h2", {}, "Accuracy by evidence source"),
     "and keeps the others. The line in a bar is the 95 % interval, the tick is chance: dice, or the same model without a document, whichever is more."),
   table(null, [{name: ""}, ...content.sources.map((name) => ({name})), {name: "verdict"}],
     content.rows.map((row) => [row.title, ...row.cells.map((cell, place) => share(cell, content.chance[place])),
-      element("span", {class: row.verdict === "as it should be" ? "good" : row.verdict.startsWith("not") ? "bad" : "faint"}, row.verdict)])));
+      element("span", {class: row.verdict === "as expected" ? "good" : row.verdict.startsWith("not") ? "bad" : "faint"}, row.verdict)])));
 if (content.others.length) page.append(element("h2", {}, "Not compared"),
   element("p", {class: "note"}, "Tests of this run whose checkpoint, questions or settings are others:"),
   element("ul", {}, ...content.others.map((other) => element("li", {}, `${other.title}: ${other.differs.join(", ")}`))));

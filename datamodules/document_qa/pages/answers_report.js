@@ -1,4 +1,4 @@
-// The report of the document-QA family: what was reached by evidence source, then every answer with its page.
+// The report of the document-QA family: metrics by evidence source, then every answer with its page.
 
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const CONFIDENCES = [[0, "any"], [0.5, "at least 50 %"], [0.8, "at least 80 %"], [0.95, "at least 95 %"], [-0.5, "below 50 %"], [-0.8, "below 80 %"]];
@@ -39,7 +39,7 @@ function optionsList(record) {
 function documentCard(record) {
   const name = `sample-${record.sample}`;
   const head = (...more) => element("header", {}, element("h3", {}, element("a", {href: "#" + name}, record.id || `Sample ${record.sample}`)), ...more);
-  if (record.why !== undefined) return element("article", {class: "card", id: name, tabindex: -1}, head(element("span", {class: "badge wrong"}, "left out")), element("p", {}, record.why));
+  if (record.why !== undefined) return element("article", {class: "card", id: name, tabindex: -1}, head(element("span", {class: "badge wrong"}, "skipped")), element("p", {}, record.why));
   const graded = record.errors !== null;
   const badges = [element("span", {class: graded ? `badge ${wrong(record) ? "wrong" : "right"}` : "badge"}, graded ? wrong(record) ? "wrong" : "right" : "not graded"),
     ...(record.abstained ? [element("span", {class: "badge abstained"}, "abstained")] : [])];
@@ -64,7 +64,7 @@ function documentReport() {
   const records = content.records, sources = counted(records.map((record) => record.task));
   const texts = records.map((record) => [record.id, record.document, record.question, record.truth, record.answer, ...(record.options || []), record.why].filter(Boolean).join("\n").toLowerCase());
   about(content.title);
-  if (content.figures.length) page.append(element("h2", {}, "Figures"),
+  if (content.figures.length) page.append(element("h2", {}, "Metrics"),
     element("p", {class: "note"}, "By where the evidence lies, with 95 % intervals. Question only is the same model without the document: what a figure is worth is its distance from the baselines."),
     table(null, [{name: ""}, ...content.sources.map((name) => ({name, number: true}))],
       content.figures.map((row) => [row.name, ...row.cells.map((cell) => figureCell(cell, row.percent))])));

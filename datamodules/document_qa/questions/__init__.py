@@ -1,0 +1,1 @@
+"""Question files: their formats, documents and splits. Imports ingestion, grading and types."""

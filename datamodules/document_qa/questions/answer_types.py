@@ -1,24 +1,24 @@
-"""What kind of answer a text is, where nobody has told."""
+"""Infers the type of an answer where the question file does not state it."""
 
 import re
 
 from datamodules.document_qa.grading.abstention import says_unanswerable
 from datamodules.document_qa.grading.quantities import is_quantity
 from datamodules.document_qa.grading.relations import parse_relation
-from datamodules.document_qa.question import UNANSWERABLE, AnswerType
+from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType
 
 _OF_SOMETHING = re.compile(r"\b(?:of|from|than|to)\b|[^\x00-\u02ff]")
-"""The left of the valve is a place, the left valve is not. Chinese has no such words, and is told by its forms."""
+"""Distinguishes a place ("left of the valve") from a part ("the left valve"); Chinese needs no such words."""
 
 
-def in_its_words(answer: str) -> str:
-    """The answer; where it says no more than UNANSWERABLE, that."""
-    said = answer.strip(" .").casefold()
-    return UNANSWERABLE if said in (UNANSWERABLE, "unanswerable") else answer
+def canonical_answer(answer: str) -> str:
+    """Return UNANSWERABLE if the answer states that in other words; otherwise the answer."""
+    normalised = answer.strip(" .").casefold()
+    return UNANSWERABLE if normalised in (UNANSWERABLE, "unanswerable") else answer
 
 
-def answer_type_of(answer: str) -> AnswerType:
-    """The type of a right answer to an open question: a number may have a unit."""
+def infer_answer_type(answer: str) -> AnswerType:
+    """Return the type of a right answer to an open question; numbers may have a unit."""
     if says_unanswerable(answer):
         return "unanswerable"
     if is_quantity(answer):

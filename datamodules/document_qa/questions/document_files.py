@@ -1,4 +1,4 @@
-"""The files that documents are made from, which questions call by their names."""
+"""The files of the documents that questions name."""
 
 import difflib
 import hashlib
@@ -8,29 +8,34 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from datamodules.document_qa.ingestion.sources import IMAGE_SUFFIXES, kind_of
-from datamodules.document_qa.questions.question_file import AskedDocument, QuestionFile
-from engine.durable_file import beside, remove_leftovers
+from datamodules.document_qa.ingestion.sources import IMAGE_SUFFIXES, document_kind
+from datamodules.document_qa.questions.question_file import DocumentReference, QuestionFile
+from engine.io.atomic_file import remove_leftovers, temp_path
+from engine.io.file_hash import hash_samples
+from engine.io.ignored_folder import ignore_in_git
 
 PAGES = "pages"
-"""Folder, in that of what `prepare` writes, of documents that are given as pictures of pages in one folder of all."""
+"""Subfolder of the prepared data with documents that are given as page images in a common folder."""
+
+_SAMPLES = 3, 4096
+"""Number and bytes of the blocks in which an image is compared with its copy: first, middle and last."""
 
 
 def document_files(file: QuestionFile, folder: Path, root: Path) -> dict[str, Path]:
-    """{document: its file, or a folder of its page images}; as `ingestion.ingest` takes them.
+    """Find the files of documents: {document: file, or folder of page images}, as `ingest` expects them.
 
-    A name may lack its ending, where one document alone is called so.
+    A name may lack its extension if it is unambiguous.
 
     Args:
         file: the questions.
-        folder: of their documents.
-        root: of what `prepare` writes.
+        folder: folder of their documents.
+        root: folder of the prepared data.
 
     Raises:
-        ValueError: there is no such document; names file and line of a question about it.
+        ValueError: a document does not exist; the message names file and line of a question about it.
     """
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder; expected the documents of {file.path}")
+        raise ValueError(f"{folder} is not a folder; expected the folder of the documents of {file.path}")
     where = {question.document: question.where for question in reversed(file.questions)}
     stems: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
@@ -45,62 +50,74 @@ def document_files(file: QuestionFile, folder: Path, root: Path) -> dict[str, Pa
 
 
 def link_pages(file: QuestionFile, folder: Path, root: Path) -> None:
-    """Makes a folder of each document that is given as page images; of those that are there already, nothing.
+    """Create a folder for each document that is given as page images, unless it exists.
 
-    The images are linked where the file system has links, and else copied. Of several processes one does it.
+    Images are hard-linked if the file system supports it, otherwise copied. A lock excludes other processes.
 
     Raises:
-        ValueError: there is no such image; names file and record.
+        ValueError: an image does not exist; the message names file and record.
         OSError: the folder cannot be written.
     """
     documents = [document for document in file.documents.values() if document.images]
     if not documents:
         return
     where = {question.document: question.where for question in reversed(file.questions)}
-    found = (path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
-    images = {name: path for path in found for name in (path.stem, path.name)}
+    images: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in IMAGE_SUFFIXES:
+            for name in {path.stem, path.name}:
+                images.setdefault(name, []).append(path)
     from filelock import FileLock
 
     (root / PAGES).mkdir(parents=True, exist_ok=True)
+    ignore_in_git(root / PAGES)
     with FileLock(root / PAGES / ".lock"):
         remove_leftovers(root / PAGES, "")
         for document in documents:
             for image in document.images:
                 if image not in images:
-                    raise ValueError(f"{where[document.name]}: there is no image {image} in {folder}, {_expected()}")
+                    raise ValueError(f"{where[document.name]}: found no image {image} in {folder}, {_expected()}")
+                if len(images[image]) > 1:
+                    both = " and ".join(path.name for path in images[image][:2])
+                    raise ValueError(
+                        f"{where[document.name]}: image {image} is ambiguous in {folder}: {both}; remove one of them"
+                    )
             target = root / PAGES / _folder_name(document, folder)
-            pages = {f"{page:05}{images[image].suffix}": images[image] for page, image in enumerate(document.images, 1)}
+            pages = {
+                f"{page:05}{images[image][0].suffix}": images[image][0] for page, image in enumerate(document.images, 1)
+            }
             if not _holds(target, pages):
                 _make(target, pages)
 
 
 def _file(name: str, folder: Path, stems: Mapping[str, list[Path]], where: str) -> Path:
     path = folder / name
-    if kind_of(path) is not None:
+    if document_kind(path) is not None:
         return path
     if path.exists():
         raise ValueError(
-            f"{where}: {path} is no document; expected a PDF, a Markdown file, an image or a folder of page images"
+            f"{where}: {path} is not a document; expected a PDF, a Markdown file, an image or a folder of page images"
         )
-    called = [one for one in stems.get(name, []) if kind_of(one) is not None]
-    if len(called) == 1:
-        return called[0]
-    there = [one.name for found in stems.values() for one in found if kind_of(one) is not None]
-    close = difflib.get_close_matches(name, there, n=1)
-    meant = f"; is it {close[0]}?" if close else f", which has {len(there)} others" if there else ", which has none"
-    several = f": {' and '.join(one.name for one in called)} are called so" if called else meant
-    raise ValueError(f"{where}: there is no document {name!r} in {folder}{several}")
+    matching = [path for path in stems.get(name, []) if document_kind(path) is not None]
+    if len(matching) == 1:
+        return matching[0]
+    available = [path.name for paths in stems.values() for path in paths if document_kind(path) is not None]
+    close = difflib.get_close_matches(name, available, n=1)
+    hint = f"; did you mean {close[0]}?" if close else f", which has {len(available)} documents"
+    problem = f": the name is ambiguous: {' and '.join(path.name for path in matching)}" if matching else hint
+    raise ValueError(f"{where}: found no document {name!r} in {folder}{problem}")
 
 
 def _expected() -> str:
-    return f"expected one with an ending such as {', '.join(IMAGE_SUFFIXES)}"
+    return f"expected a file with an extension such as {', '.join(IMAGE_SUFFIXES)}"
 
 
-def _folder_name(document: AskedDocument, folder: Path) -> str:
-    """It tells documents of other folders apart, and can be read."""
+def _folder_name(document: DocumentReference, folder: Path) -> str:
+    """Return a readable folder name that is unique over all folders of documents."""
     identity = "\n".join([str(folder.absolute()), document.name, *document.images])
     readable = re.sub(r"[^\w.-]+", "_", document.name)[:60].strip("_.")
-    return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    digest = hashlib.sha256(identity.encode(errors="backslashreplace"))  # a name may not be UTF-8
+    return f"{readable}-{digest.hexdigest()[:12]}"
 
 
 def _holds(folder: Path, pages: Mapping[str, Path]) -> bool:
@@ -113,13 +130,22 @@ def _holds(folder: Path, pages: Mapping[str, Path]) -> bool:
 
 
 def _alike(page: Path, image: Path) -> bool:
+    """Return whether a page is a link to an image or a copy of it.
+
+    Samples of a copy are compared, too: the image may have been replaced by another one with its time. The last bytes
+    of compressed images with different content differ.
+    """
     found, expected = page.stat(), image.stat()
-    return (found.st_size, found.st_mtime_ns) == (expected.st_size, expected.st_mtime_ns)
+    if os.path.samestat(found, expected):
+        return True
+    if (found.st_size, found.st_mtime_ns) != (expected.st_size, expected.st_mtime_ns):
+        return False
+    return hash_samples(page, *_SAMPLES) == hash_samples(image, *_SAMPLES)
 
 
 def _make(folder: Path, pages: Mapping[str, Path]) -> None:
-    """Writes the folder beside and renames it, so that nobody sees a part of it."""
-    new = beside(folder)
+    """Create the folder under a temporary name and rename it, so that it never exists in part."""
+    new = temp_path(folder)
     new.mkdir()
     for name, image in pages.items():
         try:

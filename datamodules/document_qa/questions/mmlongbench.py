@@ -1,4 +1,4 @@
-"""The questions of MMLongBench-Doc (Ma et al., NeurIPS 2024 Datasets and Benchmarks), as they are published."""
+"""Reads MMLongBench-Doc (Ma et al., NeurIPS 2024 Datasets and Benchmarks) in its published format."""
 
 import ast
 import json
@@ -6,12 +6,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from datamodules.document_qa.question import UNANSWERABLE, AnswerType, Question, Source
-from datamodules.document_qa.questions.answer_types import answer_type_of, in_its_words
-from datamodules.document_qa.questions.question_record import document_of, pages_of, shown, source_of, text_of, written
+from datamodules.document_qa.questions.answer_types import canonical_answer, infer_answer_type
+from datamodules.document_qa.questions.question_record import (
+    document_of,
+    format_value,
+    located,
+    pages_of,
+    source_of,
+    text_of,
+    written,
+)
+from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Question, Source
 
 _LONGEST = 10_000
-"""Characters of a list that is written as a text."""
+"""Largest number of characters of a list that is written as text."""
 
 _SOURCES: dict[str, Source] = {
     "Pure-text (Plain-text)": "text",
@@ -21,20 +29,19 @@ _SOURCES: dict[str, Source] = {
     "Figure": "figure",
 }
 _TYPES: dict[str, AnswerType | None] = {"Int": "number", "Float": "number", "List": "string", "Str": None, "None": None}
-"""Types of answers by their format; None: the text tells."""
+"""Answer types by answer format; None: inferred from the answer."""
 
 
 def is_mmlongbench(whole: Any) -> bool:
-    """Whether a file's JSON looks like it."""
+    """Return whether JSON content has the format of MMLongBench-Doc."""
     return isinstance(whole, list) and bool(whole) and isinstance(whole[0], dict) and "doc_id" in whole[0]
 
 
 def read_mmlongbench(whole: list[Any], path: Path) -> list[Question]:
-    """
-    Its questions have no ids: they are called by their document and their number among its questions, from 1.
+    """Read all questions. As they have no ids, their id is the document and their number within it, from 1.
 
     Raises:
-        ValueError: names file and record (from 0) of what cannot be used.
+        ValueError: a record is invalid; the message names file and record (from 0).
     """
     questions, asked = [], Counter[str]()
     for number, record in enumerate(whole):
@@ -50,7 +57,7 @@ def _record(record: Any, where: str) -> Question:
             raise ValueError(f"found {type(record).__name__}, expected an object with doc_id and question")
         form = record.get("answer_format")
         if form not in (None, *_TYPES):
-            raise ValueError(f"answer_format: found {shown(form)}, expected {', '.join(_TYPES)}")
+            raise ValueError(f"answer_format: found {format_value(form)}, expected {', '.join(_TYPES)}")
         answer = _answer(record.get("answer"), form)
         answer_type = _answer_type(answer, form)
         source = _source(record.get("evidence_sources"))
@@ -65,47 +72,47 @@ def _record(record: Any, where: str) -> Question:
             where=where,
         )
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise located(where, error) from error
 
 
 def _answer(value: Any, form: str | None) -> str | None:
     if form == "List":
         return ", ".join(filter(None, map(written, _list("answer", value)))) or None
     answer = written(value)
-    return None if answer is None else in_its_words(answer)
+    return None if answer is None else canonical_answer(answer)
 
 
 def _answer_type(answer: str | None, form: str | None) -> AnswerType | None:
     if answer is None:
         return None
-    return "unanswerable" if answer == UNANSWERABLE else _TYPES.get(str(form)) or answer_type_of(answer)
+    return "unanswerable" if answer == UNANSWERABLE else _TYPES.get(str(form)) or infer_answer_type(answer)
 
 
 def _source(value: Any) -> Source | None:
     found = _list("evidence_sources", value)
     for source in found:
         if not isinstance(source, str) or source not in _SOURCES:
-            raise ValueError(f"evidence_sources: found {shown(source)}, expected {', '.join(_SOURCES)}")
+            raise ValueError(f"evidence_sources: found {format_value(source)}, expected {', '.join(_SOURCES)}")
     return source_of([_SOURCES[source] for source in found])
 
 
 def _list(field: str, value: Any) -> list[Any]:
-    """A list, which may be written as a text, in Python's form or in JSON's.
+    """Return a list, which may be written as text in Python's or JSON's syntax.
 
     Raises:
-        ValueError: it is none, or too long.
+        ValueError: the value is not a list, or is too long.
     """
     if value is None or isinstance(value, list):
         return value or []
     try:
         if not isinstance(value, str) or len(value) > _LONGEST:
-            raise ValueError("not a text, or too long")
+            raise ValueError("not text, or too long")
         try:
             found = json.loads(value)
         except ValueError:
             found = ast.literal_eval(value)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise ValueError(f'{field}: found {shown(value)}, expected a list such as "[3, 5]"') from error
+        raise ValueError(f'{field}: found {format_value(value)}, expected a list such as "[3, 5]"') from error
     if not isinstance(found, list):
-        raise ValueError(f'{field}: found {shown(value)}, expected a list such as "[3, 5]"')
+        raise ValueError(f'{field}: found {format_value(value)}, expected a list such as "[3, 5]"')
     return found

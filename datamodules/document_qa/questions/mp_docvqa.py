@@ -1,41 +1,43 @@
-"""The questions of MP-DocVQA (Tito, Karatzas and Valveny, "Hierarchical multimodal transformers for Multi-Page DocVQA",
-Pattern Recognition 2023), as they are published: documents are pictures of pages, named by their ids."""
+"""Reads MP-DocVQA in its published format, in which documents are page images with ids.
+
+Tito, Karatzas and Valveny, "Hierarchical multimodal transformers for Multi-Page DocVQA", Pattern Recognition 2023.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from datamodules.document_qa.question import Question
-from datamodules.document_qa.questions.answer_types import answer_type_of
-from datamodules.document_qa.questions.question_record import document_of, identifier, shown, text_of
+from datamodules.document_qa.questions.answer_types import infer_answer_type
+from datamodules.document_qa.questions.question_record import document_of, format_value, identifier, located, text_of
+from datamodules.document_qa.types.question import Question
 
 
 def is_mp_docvqa(whole: Any) -> bool:
-    """Whether a file's JSON looks like it."""
+    """Return whether JSON content has the format of MP-DocVQA."""
     return isinstance(whole, dict) and isinstance(whole.get("data"), list)
 
 
 def read_mp_docvqa(
     whole: Mapping[str, Any], path: Path
 ) -> tuple[list[Question], dict[str, tuple[tuple[str, ...], str]]]:
-    """The questions; and {name: (page ids, doc_id)} of the documents.
+    """Read the questions, and {name: (page ids, doc_id)} of their documents.
 
-    Of long documents the set shows each question another range of pages. Each range is then a document of its own:
-    the questions are asked of what they were made for.
+    For long documents, MP-DocVQA gives each question a range of pages. Each range becomes a document of its own.
 
     Raises:
-        ValueError: names file and record (from 0) of what cannot be used.
+        ValueError: a record is invalid; the message names file and record (from 0).
     """
     found = [_record(record, f"{path}, record {number}") for number, record in enumerate(whole["data"])]
     ranges: dict[str, set[tuple[str, ...]]] = {}
     for question, pages in found:
         ranges.setdefault(question.document, set()).add(pages)
-    questions, documents = [], {}
+    questions: list[Question] = []
+    documents: dict[str, tuple[tuple[str, ...], str]] = {}
     for question, pages in found:
         whole_document = len(ranges[question.document]) == 1
         name = question.document if whole_document else f"{question.document} ({pages[0]} to {pages[-1]})"
         if documents.setdefault(name, (pages, question.document))[0] != pages:
-            raise ValueError(f"{question.where}: page_ids differ from those of another question from the same page on")
+            raise ValueError(f"{question.where}: page_ids differ from another question's with the same first page")
         questions.append(question._replace(document=name))
     return questions, documents
 
@@ -50,29 +52,29 @@ def _record(record: Any, where: str) -> tuple[Question, tuple[str, ...]]:
         if evidence is not None and (
             isinstance(evidence, bool) or not isinstance(evidence, int) or not 0 <= evidence < len(pages)
         ):
-            raise ValueError(f"answer_page_idx: found {shown(evidence)}, expected 0 to {len(pages) - 1}")
+            raise ValueError(f"answer_page_idx: found {format_value(evidence)}, expected 0 to {len(pages) - 1}")
         return Question(
             id=identifier(record.get("questionId")),
             question=text_of("question", record.get("question")),
             document=document_of(record.get("doc_id")),
             answer=answers[0] if answers else None,
-            answer_type=answer_type_of(answers[0]) if answers else None,
+            answer_type=infer_answer_type(answers[0]) if answers else None,
             evidence_pages=() if evidence is None else (evidence + 1,),
             where=where,
             also_right=answers[1:],
         ), pages
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise located(where, error) from error
 
 
 def _page_ids(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
-        raise ValueError(f"page_ids: found {shown(value)}, expected a list of the pages' names")
+        raise ValueError(f"page_ids: found {format_value(value)}, expected a list of page names")
     return tuple(document_of(text_of("page_ids", page)) for page in value)
 
 
 def _answers(value: Any) -> tuple[str, ...]:
     answers = [] if value is None else value
     if not isinstance(answers, list):
-        raise ValueError(f"answers: found {shown(value)}, expected a list of texts")
+        raise ValueError(f"answers: found {format_value(value)}, expected a list of texts")
     return tuple(dict.fromkeys(text_of("answers", answer) for answer in answers))

@@ -1,33 +1,33 @@
-"""The options of a choice question as people write them: with letters or without, answered by either."""
+"""Options of a choice question as people write them: with or without letters, answered by letter or by text."""
 
 import re
 import unicodedata
 from collections.abc import Sequence
 
 _LABEL = re.compile(r"\s*[(（]?\s*([A-Za-zＡ-Ｚａ-ｚ])\s*[)）]?\s*[.．。、:：)）]\s*")
-"""`A. `, `A)`, `(A) `, `Ａ．`, `A、` and what comes close."""
+"""`A. `, `A)`, `(A) `, `Ａ．`, `A、` and similar labels."""
 
 _LETTER = re.compile(r"\s*[(（]?\s*([A-Za-zＡ-Ｚａ-ｚ])\s*[)）]?\s*[.．。、:：]?\s*")
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def without_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The options' texts, and whether letters stood before them.
+def strip_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Return the options' texts, and whether they had letters.
 
-    Letters are taken for such where each option has the one of its place; else they belong to the texts.
+    Letters are labels only if every option has the letter of its position; otherwise they belong to the text.
 
     Raises:
-        ValueError: more options than letters, an option without a text, or letters out of order.
+        ValueError: there are too many options, an option is empty, or the letters are out of order.
     """
     if not 2 <= len(options) <= len(LETTERS):
-        raise ValueError(f"found {len(options)} options, expected 2 to {len(LETTERS)}, or none of an open question")
-    found = [_LABEL.match(option) for option in options]
-    if all(found):
-        letters = "".join(_plain(label[1]) for label in found if label)
+        raise ValueError(f"found {len(options)} options, expected 2 to {len(LETTERS)}, or none for an open question")
+    labels = [label for option in options if (label := _LABEL.match(option)) is not None]
+    if len(labels) == len(options):
+        letters = "".join(_plain(label[1]) for label in labels)
         expected = LETTERS[: len(options)]
         if letters == expected:
-            return tuple(_text(option[label.end() :]) for option, label in zip(options, found, strict=True)), True
+            return tuple(_text(option[label.end() :]) for option, label in zip(options, labels, strict=True)), True
         if sorted(letters) == sorted(expected):
             raise ValueError(f"found the options' letters in the order {letters}, expected {expected}")
     texts = tuple(map(_text, options))
@@ -35,17 +35,17 @@ def without_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
 
 
 def place_of(answer: str, options: Sequence[str], lettered: bool) -> int:
-    """Which option an answer is: it may be the letter, the text, or both.
+    """Return the index of the option that an answer names by letter, text or both.
 
-    Where the options were written without letters, an option's text comes before a letter.
+    If the options had no letters, an option's text takes precedence over a letter.
 
     Args:
-        answer: as it is written.
-        options: without their letters.
-        lettered: they had letters.
+        answer: the answer as written.
+        options: the options without letters.
+        lettered: whether the options had letters.
 
     Raises:
-        ValueError: it is none of them, or two of the same text.
+        ValueError: the answer matches no option, or two options with the same text.
     """
     letter = _LETTER.fullmatch(answer)
     named = None if letter is None else LETTERS.index(_plain(letter[1]))
@@ -63,7 +63,7 @@ def place_of(answer: str, options: Sequence[str], lettered: bool) -> int:
         return same[0]
     if same:
         both = " and ".join(LETTERS[place] for place in same)
-        raise ValueError(f"found the answer {answer!r}, which options {both} both say; expected a letter")
+        raise ValueError(f"found the answer {answer!r}, which is the text of options {both}; expected a letter")
     letters = f"{LETTERS[0]} to {LETTERS[len(options) - 1]}"
     raise ValueError(f"found the answer {answer!r}, expected a letter {letters}, or the text of an option: {options!r}")
 
@@ -71,7 +71,7 @@ def place_of(answer: str, options: Sequence[str], lettered: bool) -> int:
 def _text(option: str) -> str:
     text = option.strip()
     if not text:
-        raise ValueError("found an option without a text")
+        raise ValueError("found an empty option")
     return text
 
 
@@ -80,5 +80,5 @@ def _plain(letter: str) -> str:
 
 
 def _comparable(text: str) -> str:
-    """Texts that differ by width of characters or by spaces at the ends are the same option."""
+    """Normalise a text: options that differ in character width or outer spaces only are equal."""
     return " ".join(unicodedata.normalize("NFKC", text).split())

@@ -1,27 +1,39 @@
-"""Files of questions, in the forms that they are published in."""
+"""Reads question files in all supported formats."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from datamodules.document_qa.question import Question
 from datamodules.document_qa.questions.mmlongbench import is_mmlongbench, read_mmlongbench
 from datamodules.document_qa.questions.mp_docvqa import is_mp_docvqa, read_mp_docvqa
-from datamodules.document_qa.questions.question_record import question_of
+from datamodules.document_qa.questions.question_record import format_value, parse_question
+from datamodules.document_qa.types.question import Question
+from datamodules.multimodal.json_records import (
+    check_text_file,
+    describe_line,
+    describe_undecodable,
+    iterate_lines,
+    parse_json,
+)
 
 QuestionFormat = Literal["auto", "questions", "mp_docvqa", "mmlongbench"]
 
 LARGEST = 2**30
-"""Bytes of the largest file."""
+"""Largest size of a file of JSON lines, in bytes."""
+
+LARGEST_VALUE = 2**28
+"""Largest size of a file with a single JSON value, in bytes; parsed, it takes ten times as much memory."""
+
+_EXPECTED = "an object per line"
 
 
-class AskedDocument(NamedTuple):
-    """A document as a file of questions names it."""
+class DocumentReference(NamedTuple):
+    """A document as a question file names it."""
 
     name: str
-    images: tuple[str, ...] = ()  # names of its pages' pictures, without endings; none: `name` is a file or a folder
-    origin: str = ""  # of what it is a part: parts of one document are never split up
+    images: tuple[str, ...] = ()  # names of its page images without extension; empty: `name` is a file or folder
+    origin: str = ""  # the document that it is a part of; all parts belong to the same split
 
 
 class QuestionFile(NamedTuple):
@@ -29,84 +41,106 @@ class QuestionFile(NamedTuple):
 
     path: Path
     questions: tuple[Question, ...]
-    ids: tuple[str | int, ...]  # as they were written
-    documents: Mapping[str, AskedDocument]  # by name
+    ids: tuple[str | int, ...]  # as in the file
+    documents: Mapping[str, DocumentReference]  # by name
 
 
 def read_question_file(path: str | Path, format: QuestionFormat = "auto") -> QuestionFile:
-    """
+    """Read a question file.
+
     Args:
         path: the file, in UTF-8.
-        format: `questions` (a JSON object on each line, see question_record), `mp_docvqa` (the JSON of MP-DocVQA),
-            `mmlongbench` (the JSON of MMLongBench-Doc); `auto` goes by what is in it.
+        format: `questions` (a JSON object per line, see question_record), `mp_docvqa` (the JSON of MP-DocVQA),
+            `mmlongbench` (the JSON of MMLongBench-Doc); `auto` detects the format.
 
     Raises:
-        ValueError: names file and line (or record) of what cannot be used, or says that there is nothing.
+        ValueError: the file has no question, or an invalid one; the message names file and line (or record).
         OSError: the file cannot be read.
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file of questions")
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"{path}: found {path.stat().st_size:,} bytes, expected at most {LARGEST:,}")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: found a byte that is not UTF-8 at {error.start}, expected UTF-8") from error
-    whole = _whole(text)
+        raise FileNotFoundError(f"{path}: the question file does not exist")
+    size = path.stat().st_size
+    if size > LARGEST:
+        raise ValueError(f"{path}: found {size:,} bytes, expected at most {LARGEST:,}")
+    whole = _whole(path) if size <= LARGEST_VALUE else _Invalid(f"more than {LARGEST_VALUE:,} bytes", 1, False)
     read = _READERS[format] if format != "auto" else _recognised(whole, path)
-    ids, questions, documents = read(text, whole, path)
+    ids, questions, documents = read(whole, path)
     if not questions:
-        raise ValueError(f"{path}: found no question")
+        raise ValueError(f"{path}: found no questions")
     _check_ids(questions)
     return QuestionFile(path, tuple(questions), tuple(ids), documents)
 
 
-_Read = tuple[Sequence[str | int], Sequence[Question], Mapping[str, AskedDocument]]
-_Reader = Callable[[str, Any, Path], _Read]
+class _Invalid(NamedTuple):
+    """What is wrong with a file that is not a single JSON value."""
+
+    problem: str
+    line: int  # where the parser stopped, from 1; 1 if the first value is valid
+    is_list: bool  # whether the file begins a list
 
 
-def _lines(text: str, whole: Any, path: Path) -> _Read:
+_Read = tuple[Sequence[str | int], Sequence[Question], Mapping[str, DocumentReference]]
+_Reader = Callable[[Any, Path], _Read]
+
+
+def _lines(whole: Any, path: Path) -> _Read:
     ids, questions = [], []
-    # Not splitlines, which also splits at characters that JSON allows in a text.
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{where}: not JSON ({error}); expected an object on each line") from error
-            questions.append(question_of(record, where))
-            ids.append(record["id"])
+    for number, line in iterate_lines(path, _EXPECTED):
+        where = f"{path}, line {number}"
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise ValueError(
+                f"{where}: invalid JSON ({error}) in {describe_line(line)}; expected {_EXPECTED}"
+            ) from error
+        questions.append(parse_question(record, where))
+        ids.append(record["id"])
     names = dict.fromkeys(question.document for question in questions)
-    return ids, questions, {name: AskedDocument(name) for name in names}
+    return ids, questions, {name: DocumentReference(name) for name in names}
 
 
-def _mp_docvqa(text: str, whole: Any, path: Path) -> _Read:
+def _mp_docvqa(whole: Any, path: Path) -> _Read:
     if not is_mp_docvqa(whole):
-        raise ValueError(f'{path}: expected the JSON of MP-DocVQA: an object with "data", a list of questions')
+        found = f"; found invalid JSON: {whole.problem}" if isinstance(whole, _Invalid) else ""
+        raise ValueError(f'{path}: expected the JSON of MP-DocVQA: an object with "data", a list of questions{found}')
     questions, pages = read_mp_docvqa(whole, path)
     ids = [record["questionId"] for record in whole["data"]]
-    return ids, questions, {name: AskedDocument(name, *one) for name, one in pages.items()}
+    return ids, questions, {name: DocumentReference(name, *document) for name, document in pages.items()}
 
 
-def _mmlongbench(text: str, whole: Any, path: Path) -> _Read:
+def _mmlongbench(whole: Any, path: Path) -> _Read:
     if not isinstance(whole, list):
-        raise ValueError(f"{path}: expected the JSON of MMLongBench-Doc: a list of questions with doc_id")
+        found = f"; found invalid JSON: {whole.problem}" if isinstance(whole, _Invalid) else ""
+        raise ValueError(f"{path}: expected the JSON of MMLongBench-Doc: a list of questions with doc_id{found}")
     questions = read_mmlongbench(whole, path)
     names = dict.fromkeys(question.document for question in questions)
-    return [question.id for question in questions], questions, {name: AskedDocument(name) for name in names}
+    return [question.id for question in questions], questions, {name: DocumentReference(name) for name in names}
 
 
 _READERS: dict[str, _Reader] = {"questions": _lines, "mp_docvqa": _mp_docvqa, "mmlongbench": _mmlongbench}
 
 
-def _whole(text: str) -> Any:
-    """The value of a file that is one JSON value; None of one with a value on each line."""
+def _whole(path: Path) -> Any:
+    """Return the content of a file with a single JSON value; otherwise an _Invalid.
+
+    Raises:
+        ValueError: the file is not UTF-8.
+    """
+    data = path.read_bytes()
+    check_text_file(data[:16], path, _EXPECTED)
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: {describe_undecodable(error)} of the file; expected UTF-8") from error
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as error:
+        line = 1 if error.msg.startswith("Extra data") else error.lineno
+        return _Invalid(str(error), line, text[:64].lstrip()[:1] == "[")
+    except ValueError as error:
+        return _Invalid(str(error), 1, text[:64].lstrip()[:1] == "[")
 
 
 def _recognised(whole: Any, path: Path) -> _Reader:
@@ -114,9 +148,16 @@ def _recognised(whole: Any, path: Path) -> _Reader:
         return _mp_docvqa
     if is_mmlongbench(whole):
         return _mmlongbench
+    if isinstance(whole, _Invalid) and (
+        whole.is_list or whole.line > 2
+    ):  # a cut first line of JSON lines fails in line 2
+        raise ValueError(
+            f"{path}, line {whole.line}: invalid JSON ({whole.problem}); expected an object per line, or the JSON of "
+            "MP-DocVQA or MMLongBench-Doc"
+        )
     if isinstance(whole, list):
         raise ValueError(
-            f"{path}: found one JSON list without doc_id; expected an object on each line, or MMLongBench-Doc's list"
+            f"{path}: found a JSON list without doc_id; expected an object per line, or MMLongBench-Doc's list"
         )
     return _lines
 
@@ -125,5 +166,7 @@ def _check_ids(questions: Sequence[Question]) -> None:
     seen: dict[str, str] = {}
     for question in questions:
         if question.id in seen:
-            raise ValueError(f"{question.where}: the id {question.id!r} is also that of {seen[question.id]}")
+            raise ValueError(
+                f"{question.where}: the id {format_value(question.id)} is already used by {seen[question.id]}"
+            )
         seen[question.id] = question.where

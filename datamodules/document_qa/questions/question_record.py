@@ -1,4 +1,4 @@
-"""One line of questions.jsonl as a question; also what the CCKS 2025 competition's files have on theirs."""
+"""Parses a line of questions.jsonl into a question; files of the CCKS 2025 competition have the same format."""
 
 import difflib
 import math
@@ -7,25 +7,29 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from datamodules.document_qa.grading.abstention import is_abstention
-from datamodules.document_qa.question import ANSWER_TYPES, SOURCES, UNANSWERABLE, AnswerType, Question, Source
-from datamodules.document_qa.questions.answer_types import answer_type_of, in_its_words
-from datamodules.document_qa.questions.options import place_of, without_letters
+from datamodules.document_qa.questions.answer_types import canonical_answer, infer_answer_type
+from datamodules.document_qa.questions.options import place_of, strip_letters
+from datamodules.document_qa.types.question import ANSWER_TYPES, SOURCES, UNANSWERABLE, AnswerType, Question, Source
 
 FIELDS = ("id", "question", "document", "options", "answer", "evidence_pages", "evidence_sources", "answer_type")
-"""What is read of a line. Other fields are left alone (the competition has a `group`), unless one looks misspelled."""
+"""Known fields. Others are ignored (the competition has a `group`), unless they look like a misspelled field."""
 
 LONGEST = 100_000
-"""Characters of the longest text."""
+"""Largest number of characters of a text."""
+
+LONGEST_MESSAGE = 1000
+"""Largest number of characters of an error message, without file and line."""
 
 
-def question_of(record: Any, where: str) -> Question:
-    """
+def parse_question(record: Any, where: str) -> Question:
+    """Parse a line.
+
     Args:
-        record: a line's JSON.
-        where: file and line, for errors.
+        record: the line's JSON value.
+        where: file and line, for messages.
 
     Raises:
-        ValueError: says file and line, what was found, and what was expected.
+        ValueError: the line is invalid; the message names file and line, what was found and what was expected.
     """
     try:
         if not isinstance(record, dict):
@@ -50,40 +54,46 @@ def question_of(record: Any, where: str) -> Question:
             where=where,
         )
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise located(where, error) from error
+
+
+def located(where: str, error: ValueError) -> ValueError:
+    """Return an error that names file and line, with a message of bounded length: fields may be long texts."""
+    text = str(error)
+    return ValueError(f"{where}: {text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + '...'}")
 
 
 def text_of(field: str, value: Any) -> str:
-    """A text that says something and that every tokenizer takes.
+    """Check a text field: not empty, not too long, and encodable as UTF-8.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is invalid.
     """
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{field}: found {shown(value)}, expected a text")
+        raise ValueError(f"{field}: found {format_value(value)}, expected a text")
     if len(value) > LONGEST:
         raise ValueError(f"{field}: found {len(value):,} characters, expected at most {LONGEST:,}")
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON can say half of a character
+    except UnicodeEncodeError as error:  # JSON can express an unpaired surrogate
         half = f"\\u{ord(value[error.start]):04x}"
-        raise ValueError(f"{field}: found half of a character, {half}, at {error.start}") from error
+        raise ValueError(f"{field}: found an unpaired surrogate, {half}, at position {error.start}") from error
     return value.strip()
 
 
 def identifier(value: Any) -> str:
-    """A question's id: a text or a whole number."""
+    """Check a question id: text or an integer."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        raise ValueError(f"id: found {shown(value)}, expected a text or a whole number")
+        raise ValueError(f"id: found {format_value(value)}, expected text or an integer")
     return text_of("id", value)
 
 
 def document_of(value: Any) -> str:
-    """A document's name: a path in the folder of documents, and none outside of it."""
+    """Check a document name: a path inside the folder of documents."""
     name = text_of("document", value)
-    # A data set may be written on one system and read on another: both must find the path harmless.
+    # Data may be written on one operating system and read on another, so both path syntaxes are checked.
     parts = {*PurePosixPath(name).parts, *PureWindowsPath(name).parts}
     if PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor or ".." in parts or "\0" in name:
         raise ValueError(f"document: found {name!r}, expected a path inside the folder of documents, without ..")
@@ -91,45 +101,45 @@ def document_of(value: Any) -> str:
 
 
 def pages_of(value: Any) -> tuple[int, ...]:
-    """Numbers of pages, from 1, in order, each once."""
+    """Check page numbers, from 1; sort them and remove duplicates."""
     pages = [] if value is None else value
     if not isinstance(pages, list) or any(isinstance(page, bool) or not isinstance(page, int) for page in pages):
-        raise ValueError(f"evidence_pages: found {shown(value)}, expected a list of page numbers")
+        raise ValueError(f"evidence_pages: found {format_value(value)}, expected a list of page numbers")
     if pages and min(pages) < 1:
         raise ValueError(f"evidence_pages: found {min(pages)}, expected page numbers from 1")
     return tuple(sorted(set(pages)))
 
 
 def source_of(value: Any) -> Source | None:
-    """One source: of several kinds of chunks `cross`."""
+    """Combine evidence sources to one; several kinds of chunks are `cross`."""
     found = [] if value is None else value if isinstance(value, list) else [value]
     for source in found:
         if source not in SOURCES:
-            raise ValueError(f"evidence_sources: found {shown(source)}, expected {', '.join(SOURCES)}")
+            raise ValueError(f"evidence_sources: found {format_value(source)}, expected {', '.join(SOURCES)}")
     kinds = set(found)
     if len(kinds) < 2:
         return next(iter(kinds), None)
     if "none" in kinds:
-        raise ValueError(f"evidence_sources: found none beside {', '.join(sorted(kinds - {'none'}))}")
+        raise ValueError(f"evidence_sources: found none together with {', '.join(sorted(kinds - {'none'}))}")
     return "hop" if "hop" in kinds else "cross"
 
 
-def shown(value: Any) -> str:
-    """A value in a message."""
-    said = "nothing" if value is None else repr(value)
-    return said if len(said) <= 120 else f"{said[:117]}..."
+def format_value(value: Any) -> str:
+    """Format a value for a message."""
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def written(value: Any) -> str | None:
-    """An answer as a text; None where there is none.
+    """Return an answer as text; None if there is none.
 
     Raises:
-        ValueError: it is neither a text nor a number.
+        ValueError: the answer is neither text nor a number.
     """
     if value is None or isinstance(value, str) and not value.strip():
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"answer: found {shown(value)}, expected a text or a number")
+        raise ValueError(f"answer: found {format_value(value)}, expected a text or a number")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"answer: found {value}, expected a text or a number")
     return text_of("answer", str(value))
@@ -139,8 +149,8 @@ def _options(value: Any) -> tuple[tuple[str, ...], bool]:
     if value is None or value == []:
         return (), False
     if not isinstance(value, list):
-        raise ValueError(f"options: found {shown(value)}, expected a list of texts")
-    return without_letters([text_of("options", str(one) if _is_number(one) else one) for one in value])
+        raise ValueError(f"options: found {format_value(value)}, expected a list of texts")
+    return strip_letters([text_of("options", str(option) if _is_number(option) else option) for option in value])
 
 
 def _answer(value: Any, options: tuple[str, ...], lettered: bool) -> tuple[str | None, int | None]:
@@ -153,21 +163,21 @@ def _answer(value: Any, options: tuple[str, ...], lettered: bool) -> tuple[str |
 
 def _answer_type(value: Any, options: tuple[str, ...]) -> AnswerType | None:
     if value == "unit":
-        return "number"  # with a unit, which every number may have
+        return "number"  # every number may have a unit
     if value is not None and value not in ANSWER_TYPES:
-        raise ValueError(f"answer_type: found {shown(value)}, expected {', '.join(ANSWER_TYPES)}, unit")
+        raise ValueError(f"answer_type: found {format_value(value)}, expected {', '.join(ANSWER_TYPES)}, unit")
     if value == "choice" and not options:
         raise ValueError("answer_type: found choice, but the question has no options")
     return value
 
 
 def _open(answer: str | None, answer_type: AnswerType | None) -> tuple[str | None, AnswerType | None]:
-    """Answer and type of an open question, of which one may tell the other."""
+    """Complete answer and type of an open question: each may follow from the other."""
     if answer is None:
         return UNANSWERABLE if answer_type == "unanswerable" else None, answer_type
     if answer_type == "unanswerable" and not is_abstention(answer):
-        raise ValueError(f"answer: found {answer!r} of answer_type unanswerable, expected none, or {UNANSWERABLE!r}")
-    return in_its_words(answer), answer_type or answer_type_of(answer)
+        raise ValueError(f"answer: found {answer!r} with answer_type unanswerable, expected none, or {UNANSWERABLE!r}")
+    return canonical_answer(answer), answer_type or infer_answer_type(answer)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Training, validation and test by document: no document, under whatever names, is in two of them."""
+"""Splits into training, validation and test by document: documents with the same content are in the same split."""
 
 import hashlib
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from engine.randomness import hash_bits
+from engine.determinism.stateless_rng import hash_bits
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -14,13 +14,13 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """How documents are dealt out, where the splits have no files of their own.
+    """How the documents of the training file are split, where validation and test have no files of their own.
 
     Args:
-        validation: share of the documents, with all their questions, to validate with; 0 for none: `fit` then trains
-            without, and keeps its last checkpoint, not its best.
-        test: share of the documents to test with; 0 for none.
-        seed: another one deals them out otherwise.
+        validation: fraction of the documents, with all their questions, for validation; 0 for no validation, in which
+            case `fit` keeps the last checkpoint instead of the best.
+        test: fraction of the documents for test; 0 for no test set.
+        seed: seed of the split.
     """
 
     validation: float = 0.1
@@ -28,30 +28,31 @@ class SplitSettings:
     seed: int = 0
 
     def check(self, name: str = "split.") -> None:
-        """
+        """Check the settings.
+
         Args:
-            name: of these settings, for errors.
+            name: prefix of the settings in messages.
 
         Raises:
-            ValueError: a value cannot be used.
+            ValueError: a value is invalid.
         """
         for key, share in (("validation", self.validation), ("test", self.test)):
             if not 0 <= share < 1:
-                raise ValueError(f"{name}{key} is a share of the documents, from 0 to below 1; got {share}")
+                raise ValueError(f"{name}{key} is a fraction of the documents, at least 0 and below 1; got {share}")
         if self.validation + self.test >= 1:
             raise ValueError(
-                f"{name}validation and {name}test leave no document to train on: "
+                f"{name}validation and {name}test leave no document for training: "
                 f"{self.validation} + {self.test} must be below 1"
             )
 
 
-def groups_of(contents: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """{document: name of its group}. Documents that have a content in common, if by way of others, are one group.
+def group_documents(contents: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Group documents that share content, directly or through others: {document: group}.
 
-    A group's name is the least of its contents: it depends neither on the documents' names nor on their order.
+    The name of a group is its smallest content, so it does not depend on the names or the order of documents.
 
     Args:
-        contents: {document: what it consists of, as hashes or names}; at least one of each.
+        contents: {document: hashes or names of its content}; at least one each.
     """
     holders: dict[str, list[str]] = defaultdict(list)
     for document, found in contents.items():
@@ -69,14 +70,15 @@ def groups_of(contents: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def split_documents(contents: Mapping[str, Sequence[str]], settings: SplitSettings) -> dict[str, Split]:
-    """{document: split}. It depends on the documents' contents and the settings alone.
+    """Split documents: {document: split}. The result depends on the documents' content and the settings only.
 
-    Each group of documents (see groups_of) counts as one; a split with a share has at least one.
+    Documents of a group (see group_documents) belong to the same split. A split with a fraction above 0 has at least
+    one group.
 
     Raises:
-        ValueError: there are not documents enough.
+        ValueError: there are too few documents.
     """
-    groups = groups_of(contents)
+    groups = group_documents(contents)
     order = sorted(set(groups.values()), key=lambda group: (int(hash_bits(settings.seed, _number(group))), group))
     sizes = {
         split: max(1, round(share * len(order))) if share else 0
@@ -84,9 +86,9 @@ def split_documents(contents: Mapping[str, Sequence[str]], settings: SplitSettin
     }
     if sum(sizes.values()) >= len(order):
         raise ValueError(
-            f"found {len(order)} different documents, which cannot be split into training"
+            f"found {len(order)} different documents, too few to split into training"
             + "".join(f", {share} for {split}" for split, share in vars(settings).items() if share and split != "seed")
-            + ": add documents, make the shares smaller or 0, or give the splits files of their own"
+            + "; add documents, reduce the fractions, or give the splits files of their own"
         )
     dealt: dict[str, Split] = dict.fromkeys(order, "train")
     dealt |= dict.fromkeys(order[: sizes["test"]], "test")
@@ -94,8 +96,10 @@ def split_documents(contents: Mapping[str, Sequence[str]], settings: SplitSettin
     return {document: dealt[group] for document, group in groups.items()}
 
 
-def shared_between(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    """Pairs of documents of two sets that have a content in common: one for each such document of the first."""
+def find_shared_documents(
+    first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]
+) -> list[tuple[str, str]]:
+    """Return pairs of documents that share content, at most one pair for each document of the first mapping."""
     holder = {content: document for document, found in second.items() for content in found}
     pairs = ((document, holder.get(content)) for document, found in first.items() for content in found)
     return sorted({document: other for document, other in pairs if other is not None}.items())

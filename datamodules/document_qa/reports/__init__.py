@@ -1,1 +1,1 @@
-"""What people read of an evaluation or a prediction."""
+"""HTML and JSON reports of answers and ablations. Imports questions, grading, views, batch and types."""

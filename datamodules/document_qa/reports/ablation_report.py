@@ -1,14 +1,14 @@
-"""The tests of a run with something taken from its documents, side by side: a page, and a table for the log."""
+"""Report that compares the tests of a run under different ablations: an HTML page, and a table for the log."""
 
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from datamodules.document_qa.question import SOURCES
-from datamodules.document_qa.reports.ablation_result import WHOLE, Ablated, read_ablated
+from datamodules.document_qa.reports.ablation_result import WHOLE, AblationResult, read_results
 from datamodules.document_qa.reports.ablation_verdict import TOO_FEW, chance, verdict
-from datamodules.multimodal.report import write_report
+from datamodules.document_qa.types.question import SOURCES
+from datamodules.multimodal.reports.html_report import write_report
 
 PAGES = Path(__file__).parents[1] / "pages"
 
@@ -21,46 +21,47 @@ _TITLES = {
     "question_only": "without documents",
 }
 _WIDTH = 160
-"""Of the table in a log, which is not cut to a screen's."""
+"""Width of the table in the log, in characters; it does not depend on the terminal."""
 
 
 class AblationReport(NamedTuple):
-    """All results that can be compared to the last one, and those that cannot."""
+    """Results that are comparable with the last result, and the others."""
 
-    results: Sequence[Ablated]  # in the order of Ablation, whole documents first where they are there
-    others: Sequence[Ablated]
+    results: Sequence[AblationResult]  # in the order of Ablation; whole documents first, if they were tested
+    others: Sequence[AblationResult]
 
     @property
-    def whole(self) -> Ablated | None:
+    def whole(self) -> AblationResult | None:
+        """The result of whole documents; None if they were not tested."""
         return self.results[0] if self.results[0].ablate == WHOLE else None
 
     @property
     def sources(self) -> list[str]:
-        """Sources that were asked about; "" for all questions comes first."""
-        asked = {source for result in self.results for source in result.accuracy}
-        return [source for source in ("", *SOURCES) if source in asked]
+        """Evidence sources of the questions; "" for all questions comes first."""
+        question_set = {source for result in self.results for source in result.accuracy}
+        return [source for source in ("", *SOURCES) if source in question_set]
 
-    def verdict(self, result: Ablated) -> str:
-        """In a few words, over all sources."""
+    def verdict(self, result: AblationResult) -> str:
+        """Return a short verdict over all sources."""
         if result.ablate == WHOLE:
             return ""
         if self.whole is None:
-            return "test whole documents, too: --data.ablate none"
+            return "test whole documents as well: --data.ablate none"
         verdicts = {source: found for source in SOURCES if (found := verdict(self.whole, result, source)) is not None}
         wrong = [f"{source} {found.says}" for source, found in verdicts.items() if found.right is False]
         unclear = [source for source, found in verdicts.items() if found.right is None]
         if not verdicts:
             return "no questions to judge it by"
         if wrong:
-            return "not as it should be: " + ", ".join(wrong)
-        return f"{TOO_FEW}: {', '.join(unclear)}" if unclear else "as it should be"
+            return "not as expected: " + ", ".join(wrong)
+        return f"{TOO_FEW}: {', '.join(unclear)}" if unclear else "as expected"
 
     def table(self) -> str:
-        """For a log: accuracies in percent, by source, and the verdicts."""
+        """Return a table of accuracies in percent, by source, and verdicts."""
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(title="accuracy in % by what is taken from the documents", title_justify="left")
+        table = Table(title="accuracy in % by ablation", title_justify="left")
         for heading in ("", *(source or "all" for source in self.sources), "verdict"):
             table.add_column(heading, justify="left" if heading in ("", "verdict") else "right")
         for result in self.results:
@@ -73,7 +74,7 @@ class AblationReport(NamedTuple):
         return text.getvalue().rstrip()
 
     def content(self) -> dict[str, Any]:
-        """What the JSON file holds."""
+        """Return the content of the JSON file."""
         return {
             "sources": [source or "all" for source in self.sources],
             "rows": [self._row(result) for result in self.results],
@@ -84,51 +85,51 @@ class AblationReport(NamedTuple):
             ],
         }
 
-    def _row(self, result: Ablated) -> dict[str, Any]:
+    def _row(self, result: AblationResult) -> dict[str, Any]:
         cells = []
         for source in self.sources:
-            figure = result.accuracy.get(source)
-            found = None if self.whole is None or figure is None else verdict(self.whole, result, source)
+            estimate = result.accuracy.get(source)
+            found = None if self.whole is None or estimate is None else verdict(self.whole, result, source)
             cells.append({
-                "figure": None if figure is None else figure._asdict(),
+                "figure": None if estimate is None else estimate._asdict(),
                 "verdict": None if found is None else found._asdict(),
             })  # fmt: skip
         title = _TITLES[result.ablate]
         return {"ablate": result.ablate, "title": title, "cells": cells, "verdict": self.verdict(result)}
 
 
-def ablation_report(results: Sequence[Ablated], last: str) -> AblationReport:
-    """Tells the results of the same checkpoint and questions as the `last` test, named by its ablation, from others."""
+def ablation_report(results: Sequence[AblationResult], last: str) -> AblationReport:
+    """Group results by whether checkpoint and questions equal those of the `last` test, given by its ablation."""
     identity = next(result.identity for result in results if result.ablate == last)
     same = [result for result in results if result.identity == identity]
     return AblationReport(same, [result for result in results if result.identity != identity])
 
 
 def write_ablation_report(folder: Path, results: Path, last: str, about: Mapping[str, str]) -> AblationReport:
-    """Writes `ablation.html` and `.json` of all results of a folder.
+    """Write `ablation.html` and `.json` of all results of a folder.
 
     Args:
-        folder: where to.
-        results: the folder of the results, see `write_ablated`.
-        last: name of the ablation that was tested last, which decides what can be compared.
-        about: run, checkpoint and what else says what these are, shown in this order at the head.
+        folder: target folder.
+        results: folder of the results, see `write_ablated`.
+        last: name of the last tested ablation, which determines which results are comparable.
+        about: properties of the tests such as run and checkpoint, shown in this order at the top.
 
     Raises:
-        OSError: the disk did not take it.
-        ValueError: a file is no result.
+        OSError: the files cannot be written.
+        ValueError: a result file is invalid.
     """
-    report = ablation_report(read_ablated(results), last)
+    report = ablation_report(read_results(results), last)
     content = {"about": dict(about), **report.content()}
     write_report(folder, "ablation", "Ablation report", content, [PAGES / "ablation.js"], [PAGES / "ablation.css"])
     return report
 
 
-def _cell(result: Ablated, source: str) -> str:
-    figure = result.accuracy.get(source)
-    if figure is None:
+def _cell(result: AblationResult, source: str) -> str:
+    estimate = result.accuracy.get(source)
+    if estimate is None:
         return "–"
-    assert figure.low is not None and figure.high is not None
-    return f"{100 * figure.value:.1f} ({100 * figure.low:.0f}–{100 * figure.high:.0f})"
+    assert estimate.low is not None and estimate.high is not None
+    return f"{100 * estimate.value:.1f} ({100 * estimate.low:.0f}–{100 * estimate.high:.0f})"
 
 
 def _differences(last: Mapping[str, str], other: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a test found out with something taken from the documents, kept beside the other tests of the same run."""
+"""The result of a test under an ablation, stored beside the other results of the same run."""
 
 import hashlib
 import json
@@ -7,91 +7,91 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from datamodules.document_qa.ablation import Ablation
-from datamodules.document_qa.grading.intervals import Figure
-from datamodules.document_qa.question import SOURCES, Question
-from engine.durable_file import flush_folder, write_beside
+from datamodules.document_qa.grading.confidence_intervals import MetricEstimate
+from datamodules.document_qa.types.question import SOURCES, Question
+from datamodules.document_qa.views.ablation import Ablation
+from engine.io.atomic_file import flush_folder, write_temp
 
 FOLDER = "ablation"
 
 WHOLE: Ablation = "none"
-"""A test of whole documents, which the others are compared to."""
+"""The ablation "none", with which the others are compared."""
 
 Identity = Mapping[str, str]
-"""What two tests must have in common to be compared: {what: which}."""
+"""Properties that comparable tests have in common: {name: value}."""
 
 
-class Ablated(NamedTuple):
-    """Accuracies of one test, by evidence source, "" being all questions."""
+class AblationResult(NamedTuple):
+    """Accuracies of a test by evidence source; "" stands for all questions."""
 
     ablate: str
     identity: Identity
-    accuracy: Mapping[str, Figure]
-    question_only: Mapping[str, Figure]  # of the same model without a document; may be empty
+    accuracy: Mapping[str, MetricEstimate]
+    question_only: Mapping[str, MetricEstimate]  # of the same model without documents; may be empty
     random: Mapping[str, float]  # of a random choice
     majority: Mapping[str, float] = {}  # of the most frequent answer of the training set; may be empty
 
 
-def ablated_figures(ablate: Ablation, identity: Identity, figures: Mapping[str, Figure]) -> Ablated:
-    """What is kept of the figures of a test, see grading.summary."""
-    return Ablated(
+def select_result(ablate: Ablation, identity: Identity, metrics: Mapping[str, MetricEstimate]) -> AblationResult:
+    """Select the stored metrics of a test, see grading.summary."""
+    return AblationResult(
         ablate,
         dict(identity),
-        _of("", figures),
-        _of("baseline/question_only/", figures),
-        {source: figure.value for source, figure in _of("baseline/random/", figures).items()},
-        {source: figure.value for source, figure in _of("baseline/majority/", figures).items()},
+        _of("", metrics),
+        _of("baseline/question_only/", metrics),
+        {source: estimate.value for source, estimate in _of("baseline/random/", metrics).items()},
+        {source: estimate.value for source, estimate in _of("baseline/majority/", metrics).items()},
     )
 
 
-def questions_identity(questions: Iterable[Question]) -> str:
-    """Changes with the questions, their order, their right answers or how these are graded."""
+def hash_questions(questions: Iterable[Question]) -> str:
+    """Hash questions, their order, right answers and answer types, 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    for one in questions:
-        told = [one.id, one.document, one.question, one.options, one.answer, one.right, one.also_right]
-        digest.update(json.dumps([*told, one.answer_type, one.source]).encode())
+    for item in questions:
+        content = [item.id, item.document, item.question, item.options, item.answer, item.right, item.also_right]
+        digest.update(json.dumps([*content, item.answer_type, item.source]).encode())
     return digest.hexdigest()[:16]
 
 
-def write_ablated(folder: Path, result: Ablated) -> Path:
-    """Writes `ABLATE.json` into a folder, which is made if it is not there.
+def write_result(folder: Path, result: AblationResult) -> Path:
+    """Write `ABLATE.json` into a folder, which is created if necessary.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: the file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.ablate}.json"
     text = json.dumps(result._asdict(), indent=2, ensure_ascii=False)
-    os.replace(write_beside(path, lambda file: file.write(text.encode()), lambda _: None), path)
+    os.replace(write_temp(path, lambda file: file.write(text.encode()), lambda _: None), path)
     flush_folder(folder)
     return path
 
 
-def read_ablated(folder: Path) -> list[Ablated]:
-    """All results in a folder, in the order of Ablation.
+def read_results(folder: Path) -> list[AblationResult]:
+    """Read all results of a folder, in the order of Ablation.
 
     Raises:
-        ValueError: a file is none of write_ablated's; the message names it.
+        ValueError: a file was not written by write_result; the message names it.
     """
     paths = (folder / f"{name}.json" for name in get_args(Ablation))
     return [_read(path) for path in paths if path.is_file()]
 
 
-def _read(path: Path) -> Ablated:
+def _read(path: Path) -> AblationResult:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Ablated(
+        return AblationResult(
             content["ablate"], content["identity"], _figures(content["accuracy"]), _figures(content["question_only"]),
             content["random"], content.get("majority", {}),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no result of an ablation ({error!r}): remove it and test again") from error
+        raise ValueError(f"{path} is not an ablation result ({error!r}); delete it and test again") from error
 
 
-def _of(prefix: str, figures: Mapping[str, Figure]) -> dict[str, Figure]:
-    names = {"": f"{prefix}accuracy", **{source: f"{prefix}{source}/accuracy" for source in SOURCES}}
-    return {source: figures[name] for source, name in names.items() if name in figures}
+def _of(prefix: str, metrics: Mapping[str, MetricEstimate]) -> dict[str, MetricEstimate]:
+    names: dict[str, str] = {"": f"{prefix}accuracy", **{source: f"{prefix}{source}/accuracy" for source in SOURCES}}
+    return {source: metrics[name] for source, name in names.items() if name in metrics}
 
 
-def _figures(content: Mapping[str, Any]) -> dict[str, Figure]:
-    return {source: Figure(*figure) for source, figure in content.items()}
+def _figures(content: Mapping[str, Any]) -> dict[str, MetricEstimate]:
+    return {source: MetricEstimate(*estimate) for source, estimate in content.items()}

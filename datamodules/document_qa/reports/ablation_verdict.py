@@ -1,19 +1,19 @@
-"""Whether a model reads what it is asked about: what it should lose with a modality, and what it should keep."""
+"""Verdicts of ablations: whether removing a modality reduces exactly the accuracies that depend on it."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from datamodules.document_qa.grading.intervals import Figure, difference
-from datamodules.document_qa.question import Source
-from datamodules.document_qa.reports.ablation_result import Ablated
+from datamodules.document_qa.grading.confidence_intervals import MetricEstimate, difference
+from datamodules.document_qa.reports.ablation_result import AblationResult
+from datamodules.document_qa.types.question import Source
 
 Expected = Literal["chance", "as before"]
 
 _EVERYTHING: tuple[Source, ...] = ("text", "table", "figure", "hop", "cross")
 
-# Questions that lead from a figure to a table may fall without tables or not, by how they are made; those with several
-# sources too. Where nothing answers a question, that stays so, but a model may be led to believe otherwise.
-_EXPECTED: Mapping[str, Mapping[Source, Expected]] = {
+# Not listed, as no change is expected in advance: questions that lead from a figure to a table when tables are removed,
+# questions with several sources, and unanswerable questions.
+_EXPECTED: Mapping[str, Mapping[str, Expected]] = {
     "figure": {"figure": "chance", "hop": "chance", "text": "as before", "table": "as before"},
     "shuffled_figure": {"figure": "chance", "hop": "chance", "text": "as before", "table": "as before"},
     "table": {"table": "chance", "text": "as before", "figure": "as before"},
@@ -25,74 +25,75 @@ _EXPECTED: Mapping[str, Mapping[Source, Expected]] = {
 TOO_FEW = "too few questions to tell"
 
 _TELLING = 0.1
-"""Accuracies whose intervals reach farther than so to each side tell nothing by not differing."""
+"""If an interval reaches farther than this to either side, an unchanged accuracy is inconclusive."""
 
 
-class Verdict(NamedTuple):
-    """Of the questions of a source, in one ablation."""
+class AblationFinding(NamedTuple):
+    """The verdict on the questions of a source in an ablation."""
 
     expected: Expected
-    right: bool | None  # None: nobody can tell
+    right: bool | None  # None if inconclusive
     says: str
 
 
-def verdict(whole: Ablated, ablated: Ablated, source: str) -> Verdict | None:
-    """Compares a source's accuracies with 95 % intervals (Newcombe's, of differences of shares).
+def verdict(whole: AblationResult, ablated: AblationResult, source: str) -> AblationFinding | None:
+    """Compare the accuracies of a source by 95 % intervals (Newcombe's, of differences of proportions).
 
-    None: nothing is expected of that source, or nobody asked about it.
+    Returns None if there is no expectation for the source, or there are no questions.
     """
-    expected = _EXPECTED.get(ablated.ablate, {}).get(source)  # type: ignore[call-overload]
+    expected = _EXPECTED.get(ablated.ablate, {}).get(source)
     before, after = whole.accuracy.get(source), ablated.accuracy.get(source)
     if expected is None or before is None or after is None:
         return None
     if expected == "as before":
         low, high = difference(before, after)
         if not low <= 0 <= high:
-            return Verdict(expected, False, _change(after.value - before.value))
-        return _too_few(expected) if high - low > 2 * _TELLING else Verdict(expected, True, "stays")
+            return AblationFinding(expected, False, _change(after.value - before.value))
+        return _too_few(expected) if high - low > 2 * _TELLING else AblationFinding(expected, True, "stays")
     if not _above_chance(whole, source):
-        return _too_few(expected) if _is_wide(before) else Verdict(expected, False, "never above chance")
+        return _too_few(expected) if _is_wide(before) else AblationFinding(expected, False, "never above chance")
     if _above_chance(ablated, source):
-        return Verdict(expected, False, "stays above chance")
+        return AblationFinding(expected, False, "stays above chance")
     if _is_wide(after):
         return _too_few(expected)
     if difference(before, after)[1] >= 0:
-        return Verdict(expected, False, "does not clearly fall")
-    return Verdict(expected, True, "falls to chance")
+        return AblationFinding(expected, False, "does not clearly fall")
+    return AblationFinding(expected, True, "falls to chance")
 
 
-def chance(result: Ablated, source: str) -> float:
-    """What a source's questions can be answered without their document, by dice, custom or model: whichever is most."""
+def chance(result: AblationResult, source: str) -> float:
+    """Return the best accuracy without documents: of random choice, the most frequent answer, or the model."""
     blind = result.question_only.get(source)
     return max(_blind_rules(result, source), 0.0 if blind is None else blind.value)
 
 
-def _blind_rules(result: Ablated, source: str) -> float:
+def _blind_rules(result: AblationResult, source: str) -> float:
     return max(result.random.get(source, 0.0), result.majority.get(source, 0.0))
 
 
-def _is_wide(figure: Figure) -> bool:
-    assert figure.low is not None and figure.high is not None
-    return figure.high - figure.low > 2 * _TELLING
+def _is_wide(estimate: MetricEstimate) -> bool:
+    assert estimate.low is not None and estimate.high is not None
+    return estimate.high - estimate.low > 2 * _TELLING
 
 
-def _too_few(expected: Expected) -> Verdict:
-    return Verdict(expected, None, TOO_FEW)
+def _too_few(expected: Expected) -> AblationFinding:
+    return AblationFinding(expected, None, TOO_FEW)
 
 
 def _change(change: float) -> str:
     return f"{'rises' if change > 0 else 'falls'} by {100 * abs(change):.1f} points"
 
 
-def _above_chance(result: Ablated, source: str) -> bool:
-    """Whether the interval of a source's accuracy is above what dice and custom reach, and above the model without a
-    document, unless it is itself of that.
+def _above_chance(result: AblationResult, source: str) -> bool:
+    """Return whether the interval of a source's accuracy is above the baselines that do not read the question.
+
+    It must also be above the model without documents, unless it is the result of that model.
     """
-    figure, blind = result.accuracy[source], result.question_only.get(source)
-    assert figure.low is not None
+    estimate, blind = result.accuracy[source], result.question_only.get(source)
+    assert estimate.low is not None
     without_document = result.ablate == "question_only"
-    return figure.low > _blind_rules(result, source) and (without_document or blind is None or _more(blind, figure))
+    return estimate.low > _blind_rules(result, source) and (without_document or blind is None or _more(blind, estimate))
 
 
-def _more(first: Figure, second: Figure) -> bool:
+def _more(first: MetricEstimate, second: MetricEstimate) -> bool:
     return difference(first, second)[0] > 0

@@ -1,24 +1,24 @@
-"""The report on answers: each with its page, and on it what the answer rests on. Of a test, and of a prediction."""
+"""Report of answers, each with its page and the marked evidence, for a test or a prediction."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from datamodules.document_qa.batch import AnswerRecord
-from datamodules.document_qa.document import Document
+from datamodules.document_qa.grading.confidence_intervals import MetricEstimate
 from datamodules.document_qa.grading.grade import Grade, grade
-from datamodules.document_qa.grading.intervals import Figure
-from datamodules.document_qa.grading.page_ranks import rests_on
-from datamodules.document_qa.question import SOURCES, Question
-from datamodules.document_qa.reports.page_pictures import PagePictures
-from datamodules.document_qa.reports.prediction_line import shares
-from datamodules.multimodal.report import ANSWERS, title_of, write_report
-from datamodules.multimodal.unusable import UnusableSample
+from datamodules.document_qa.grading.page_recall import strongest_evidence
+from datamodules.document_qa.reports.page_images import PageImages
+from datamodules.document_qa.reports.prediction_record import shares
+from datamodules.document_qa.types.document import Document
+from datamodules.document_qa.types.question import SOURCES, Question
+from datamodules.multimodal.reports.html_report import ANSWERS, outcome_title, write_report
+from engine.data.errors import BadSampleError
 
 PAGES = Path(__file__).parents[1] / "pages"
 
 SHOWN = 1000
-"""Answers that a report shows; its figures are of all."""
+"""Largest number of answers in a report; its metrics include all answers."""
 
 _DIGITS = 5
 _PLAIN_NUMBERS = ("loss", "perplexity")
@@ -26,48 +26,56 @@ _BASELINES = {"question_only": "question only", "random": "random choice", "majo
 
 
 class QuestionsWithPages(Protocol):
-    """What a report needs of a QuestionSet. With a `differs` that is true, each sample's document looks another way."""
+    """The part of a QuestionSet that a report needs. If `differs` is true, documents of samples differ in content."""
 
-    def questions(self, epoch: int, index: int) -> Sequence[Question]: ...
+    def questions(self, epoch: int, index: int) -> Sequence[Question]:
+        """Return the questions of a sample; see QuestionSet."""
+        ...
 
-    def document(self, epoch: int, index: int) -> Document: ...
+    def document(self, epoch: int, index: int) -> Document:
+        """Return the document of a sample; see QuestionSet."""
+        ...
 
 
 def write_answers_report(
     folder: Path,
     stem: str,
     title: str,
-    asked: QuestionsWithPages,
+    question_set: QuestionsWithPages,
     records: Sequence[AnswerRecord],
-    figures: Mapping[str, Figure],
+    metrics: Mapping[str, MetricEstimate],
     about: Mapping[str, str],
     unanswered: Mapping[int, str] | None = None,
     relative_tolerance: float = 0.0,
 ) -> Path:
-    """Writes `STEM.html` and `.json` into a folder, with the first answers and, while there is room, their pages.
+    """Write `STEM.html` and `.json` into a folder, with the first answers and, within limits, their pages.
 
     Args:
-        folder: where to; is made if it is not there.
-        title: of the page.
-        asked: the questions, with their documents.
+        folder: target folder; created if necessary.
+        stem: stem of the file names.
+        title: title of the page.
+        question_set: the questions, with their documents.
         records: the answers, in the order of their samples.
-        figures: of all of them; empty where no right answer is known.
-        about: run, checkpoint and what else says whose answers these are, shown in this order at the head.
-        unanswered: {sample: why it was left out}.
-        relative_tolerance: of numbers.
+        metrics: metrics of all answers; empty if no right answer is known.
+        about: properties such as run and checkpoint, shown in this order at the top.
+        unanswered: {sample: reason} of skipped samples.
+        relative_tolerance: tolerance of numbers.
 
     Returns:
-        The HTML file.
+        Path of the HTML file.
 
     Raises:
-        OSError: the disk did not take it; an older report is left as it was.
+        OSError: the files cannot be written; an older report is kept.
     """
-    left_out = unanswered or {}
-    samples = sorted([*(record.sample for record in records), *left_out])[:SHOWN]
-    of_sample, pictures = {record.sample: record for record in records}, PagePictures()
-    shown = [_record(asked, one, of_sample.get(one), left_out, pictures, relative_tolerance) for one in samples]
-    total = len(records) + len(left_out)
-    known = figures if any(figure.questions for figure in figures.values()) else {}
+    skipped = unanswered or {}
+    samples = sorted([*(record.sample for record in records), *skipped])[:SHOWN]
+    of_sample, pictures = {record.sample: record for record in records}, PageImages()
+    shown = [
+        _record(question_set, sample, of_sample.get(sample), skipped, pictures, relative_tolerance)
+        for sample in samples
+    ]
+    total = len(records) + len(skipped)
+    known = metrics if any(metric.questions for metric in metrics.values()) else {}
     content = {
         "title": title,
         "about": {**about, "answers": _how_many(len(shown), total, bool(known))},
@@ -81,19 +89,19 @@ def write_answers_report(
 
 
 def _record(
-    asked: QuestionsWithPages,
+    question_set: QuestionsWithPages,
     sample: int,
     record: AnswerRecord | None,
-    left_out: Mapping[int, str],
-    pictures: PagePictures,
+    skipped: Mapping[int, str],
+    pictures: PageImages,
     relative_tolerance: float,
 ) -> dict[str, Any]:
-    """What the JSON holds of a sample; of one that was left out why it was."""
+    """Return the JSON content of a sample; of a skipped sample, the reason."""
     if record is None:
-        return {"sample": sample, "task": "left out", "why": left_out[sample], "errors": None}
-    (question,), document = asked.questions(0, sample), asked.document(0, sample)
+        return {"sample": sample, "task": "skipped", "why": skipped[sample], "errors": None}
+    (question,), document = question_set.questions(0, sample), question_set.document(0, sample)
     found, blind = grade(question, record.whole, relative_tolerance), record.question_only
-    evidence = rests_on(record)
+    evidence = strongest_evidence(record)
     return {
         "sample": sample,
         "id": question.id,
@@ -117,15 +125,15 @@ def _record(
         "evidence": None if evidence is None else evidence._asdict(),
         "pages": list(record.pages),
         "ranked": list(record.ranked[:10]),
-        "pictures": _pictures(question, record, document, pictures, bool(getattr(asked, "differs", False))),
+        "pictures": _pictures(question, record, document, pictures, bool(getattr(question_set, "differs", False))),
     }
 
 
 def _pictures(
-    question: Question, record: AnswerRecord, document: Document, kept: PagePictures, differs: bool
+    question: Question, record: AnswerRecord, document: Document, kept: PageImages, differs: bool
 ) -> list[dict[str, Any]]:
-    """At most two pages: what the answer rests on, and where the right evidence is; else what was shown first."""
-    evidence = rests_on(record)
+    """Return at most two pages: that of the strongest evidence and the right one; otherwise the best-ranked page."""
+    evidence = strongest_evidence(record)
     wanted = [] if evidence is None else [evidence.page]
     if not set(wanted) & set(question.evidence_pages):
         wanted += question.evidence_pages[:1]
@@ -133,8 +141,8 @@ def _pictures(
         wanted = [page for page in record.ranked if page in record.pages][:1] or list(record.pages[:1])
     try:
         keys = {page: kept.add(document, page, str(record.sample) if differs else "") for page in wanted}
-    except (UnusableSample, OSError, ValueError):
-        return []  # a report does not fail for a picture
+    except (BadSampleError, OSError, ValueError):
+        return []  # a missing image must not prevent the report
     return [{"page": page, "key": key} for page, key in keys.items() if key is not None]
 
 
@@ -142,21 +150,21 @@ def _errors(found: Grade) -> list[str] | None:
     return None if found.right is None else [] if found.right >= 1 else ["answer"]
 
 
-def _sources(figures: Mapping[str, Figure]) -> list[str]:
-    return [source for source in SOURCES if f"{source}/accuracy" in figures]
+def _sources(metrics: Mapping[str, MetricEstimate]) -> list[str]:
+    return [source for source in SOURCES if f"{source}/accuracy" in metrics]
 
 
-def _table(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
-    """A measure a row, with a cell for all questions and for those of each source; the baselines' accuracies follow."""
-    columns = ["", *(f"{source}/" for source in _sources(figures))]
-    names = [name for name in figures if "/" not in name]
+def _table(metrics: Mapping[str, MetricEstimate]) -> list[dict[str, Any]]:
+    """Return rows of measures, with cells for all questions and for each source, including baseline accuracies."""
+    columns = ["", *(f"{source}/" for source in _sources(metrics))]
+    names = [name for name in metrics if "/" not in name]
     rows = [(_title(name), [name_of + name for name_of in columns], name not in _PLAIN_NUMBERS) for name in names]
     baselines = [
         (f"accuracy, {title}", [f"baseline/{name}/{column}accuracy" for column in columns], True)
         for name, title in _BASELINES.items()
-        if f"baseline/{name}/accuracy" in figures
+        if f"baseline/{name}/accuracy" in metrics
     ]
-    cells = {name: figure._asdict() for name, figure in figures.items()}
+    cells = {name: metric._asdict() for name, metric in metrics.items()}
     return [
         {"name": name, "percent": percent, "cells": [cells.get(key) for key in keys]}
         for name, keys, percent in [*rows[:1], *baselines, *rows[1:]]
@@ -164,7 +172,7 @@ def _table(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
 
 
 def _rounded(value: Any) -> Any:
-    """The same with as many digits as do not depend on which questions shared a batch."""
+    """Round numbers to digits that do not depend on the composition of batches."""
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -173,10 +181,10 @@ def _rounded(value: Any) -> Any:
 
 
 def _title(measure: str) -> str:
-    return title_of(measure).replace("f1", "F1").replace("anls", "ANLS")
+    return outcome_title(measure).replace("f1", "F1").replace("anls", "ANLS")
 
 
 def _how_many(shown: int, total: int, graded: bool) -> str:
     if shown == total:
         return f"{total:,}"
-    return f"the first {shown:,} of {total:,}" + ("; the figures are of all" if graded else "")
+    return f"the first {shown:,} of {total:,}" + ("; the metrics include all" if graded else "")

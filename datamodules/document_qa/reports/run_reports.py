@@ -1,4 +1,4 @@
-"""What a test and a prediction leave in a run's folder for people to read."""
+"""Writes the reports of a test or a prediction into a run's folder."""
 
 import hashlib
 import json
@@ -6,22 +6,22 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from datamodules.document_qa.ablation import Ablation, ablated
 from datamodules.document_qa.batch import AnswerRecord
-from datamodules.document_qa.document import Document
-from datamodules.document_qa.grading.baselines import UsualAnswers
-from datamodules.document_qa.grading.summary import figures, in_order
-from datamodules.document_qa.question import Question, QuestionSet
+from datamodules.document_qa.grading.baselines import MostFrequentAnswers
+from datamodules.document_qa.grading.summary import compute_metrics, unique_by_sample
 from datamodules.document_qa.reports.ablation_report import write_ablation_report
 from datamodules.document_qa.reports.ablation_result import (
     FOLDER,
     WHOLE,
-    ablated_figures,
-    questions_identity,
-    write_ablated,
+    hash_questions,
+    select_result,
+    write_result,
 )
 from datamodules.document_qa.reports.answers_report import write_answers_report
-from datamodules.document_qa.reports.prediction_line import record_of
+from datamodules.document_qa.reports.prediction_record import parse_prediction_line
+from datamodules.document_qa.types.document import Document
+from datamodules.document_qa.types.question import Question, QuestionSet
+from datamodules.document_qa.views.ablation import Ablation, apply_ablation
 
 log = logging.getLogger("lockstep")
 
@@ -30,32 +30,35 @@ _CHUNK = 1 << 22  # bytes
 
 def write_test_reports(
     folder: Path,
-    asked: QuestionSet,
+    question_set: QuestionSet,
     records: Sequence[AnswerRecord],
     ablate: Ablation,
     checkpoint: str | None,
     settings: Mapping[str, str],
-    usual: UsualAnswers | None = None,
+    most_frequent: MostFrequentAnswers | None = None,
 ) -> None:
-    """The answers of a test with their pages, and its accuracies beside those of the same run's other ablations.
+    """Write the answers of a test with their pages, and a comparison with the run's other ablations.
 
-    Writes `test_report.html` (of an ablation `ablation/ABLATE_report.html`), `ablation/ABLATE.json`, `ablation.html`.
+    Writes `test_report.html` (under an ablation `ablation/ABLATE_report.html`), `ablation/ABLATE.json` and
+    `ablation.html`.
 
     Args:
-        folder: the run's.
-        records: of all processes.
-        checkpoint: that was tested; None for untrained weights.
-        settings: what else decides about the answers; tests are compared that have all of it in common.
-        usual: see grading.summary.
+        folder: the run's folder.
+        question_set: the questions.
+        records: the records of all ranks.
+        ablate: content that was removed from documents.
+        checkpoint: path of the tested checkpoint; None for untrained weights.
+        settings: other settings that the answers depend on; only tests with equal settings are compared.
+        most_frequent: see grading.summary.
 
     Raises:
-        OSError: the disk did not take it.
-        ValueError: a file in `ablation/` is no result.
+        OSError: the files cannot be written.
+        ValueError: a file in `ablation/` is invalid.
     """
-    records = in_order(records)
-    questions = {record.sample: _question(asked, record.sample) for record in records}
-    found = figures(questions.__getitem__, records, usual, retrieved=ablate != "question_only")
-    shown = _AsShown(asked, ablate)
+    records = unique_by_sample(records)
+    questions = {record.sample: _question(question_set, record.sample) for record in records}
+    found = compute_metrics(questions.__getitem__, records, most_frequent, retrieved=ablate != "question_only")
+    shown = _AblatedQuestionSet(question_set, ablate)
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights", "documents": _DOCUMENTS[ablate]}
     place, stem = (folder, "test_report") if ablate == WHOLE else (folder / FOLDER, f"{ablate}_report")
     log.info("report: %s", write_answers_report(place, stem, "Test report", shown, records, found, about))
@@ -63,47 +66,47 @@ def write_test_reports(
         return
     identity = {
         "checkpoint": _named(checkpoint),
-        "questions": f"{len(records)} ({questions_identity(questions.values())})",
+        "questions": f"{len(records)} ({hash_questions(questions.values())})",
         **settings,
     }
-    write_ablated(folder / FOLDER, ablated_figures(ablate, identity, found))
+    write_result(folder / FOLDER, select_result(ablate, identity, found))
     del about["documents"]
     report = write_ablation_report(folder, folder / FOLDER, ablate, about)
     if len(report.results) > 1:
         log.info("%s", report.table())
     for other in report.others:
-        log.info("not compared, as it is of another checkpoint, or of other questions or settings: %s", other.ablate)
+        log.info("not compared, as its checkpoint, questions or settings differ: %s", other.ablate)
     log.info("report: %s", folder / "ablation.html")
 
 
 def write_prediction_report(
-    folder: Path, asked: QuestionSet, predictions: Path, checkpoint: str | None, ablate: Ablation = "none"
+    folder: Path, question_set: QuestionSet, predictions: Path, checkpoint: str | None, ablate: Ablation = "none"
 ) -> None:
-    """`prediction_report.html`: the answers in a file of predictions, a line each, with their pages.
+    """Write `prediction_report.html`: the answers in a file of predictions, with their pages.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: the files cannot be written.
     """
     lines = predictions.read_text(encoding="utf-8").split("\n")[:-1]
     records, unanswered = [], {}
     for sample, line in enumerate(map(json.loads, lines)):
-        record = record_of(sample, line)
+        record = parse_prediction_line(sample, line)
         if record is None:
             unanswered[sample] = line["why"]
         else:
             records.append(record)
-    questions = {record.sample: _question(asked, record.sample) for record in records}
-    found = figures(questions.__getitem__, records, retrieved=ablate != "question_only")
+    questions = {record.sample: _question(question_set, record.sample) for record in records}
+    found = compute_metrics(questions.__getitem__, records, retrieved=ablate != "question_only")
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights"}
     title = "Prediction report"
-    path = write_answers_report(folder, "prediction_report", title, asked, records, found, about, unanswered)
+    path = write_answers_report(folder, "prediction_report", title, question_set, records, found, about, unanswered)
     log.info("report: %s", path)
 
 
-def checkpoint_identity(checkpoint: str) -> str:
-    """A hash of a checkpoint's file, or of all files of its folder."""
+def hash_checkpoint(checkpoint: str) -> str:
+    """Return a hash of a checkpoint file, or of all files of a checkpoint folder."""
     path, digest = Path(checkpoint), hashlib.sha256()
-    for file in sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]:
+    for file in sorted(entry for entry in path.rglob("*") if entry.is_file()) if path.is_dir() else [path]:
         digest.update(file.relative_to(path).as_posix().encode())
         with file.open("rb") as stream:
             while chunk := stream.read(_CHUNK):
@@ -121,23 +124,23 @@ _DOCUMENTS: Mapping[Ablation, str] = {
 }
 
 
-class _AsShown:
-    """Questions whose documents are those that an ablation shows."""
+class _AblatedQuestionSet:
+    """A question set with the documents under an ablation."""
 
     def __init__(self, questions: QuestionSet, ablate: Ablation) -> None:
         self._set, self._ablate = questions, ablate
-        self.differs = ablate == "shuffled_figure"  # each question's document has figures of its own
+        self.differs = ablate == "shuffled_figure"  # documents of samples get different figures
         self.questions = questions.questions
 
     def document(self, epoch: int, index: int) -> Document:
         document = self._set.document(epoch, index)
-        return ablated(document, self._ablate, lambda: self._set.another_document(epoch, index))
+        return apply_ablation(document, self._ablate, lambda: self._set.another_document(epoch, index))
 
 
-def _question(asked: QuestionSet, sample: int) -> Question:
-    (question,) = asked.questions(0, sample)
+def _question(question_set: QuestionSet, sample: int) -> Question:
+    (question,) = question_set.questions(0, sample)
     return question
 
 
 def _named(checkpoint: str | None) -> str:
-    return "untrained" if checkpoint is None else f"{Path(checkpoint).name} ({checkpoint_identity(checkpoint)})"
+    return "untrained" if checkpoint is None else f"{Path(checkpoint).name} ({hash_checkpoint(checkpoint)})"

@@ -1,36 +1,35 @@
-"""Pages by their words: BM25 in Lucene's variant (Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020), by bm25s."""
+"""BM25 in Lucene's variant (Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020), computed by bm25s."""
 
 from collections import OrderedDict
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
-from datamodules.document_qa.document import Document, Page
-from datamodules.document_qa.question import Question
-from datamodules.document_qa.retrieval.terms import terms
+from datamodules.document_qa.retrieval.tokenization import terms
+from datamodules.document_qa.types.document import Document, Page
+from datamodules.document_qa.types.question import Question, Retriever
 
-_KEPT = 64  # indices at once; one of a long manual takes a megabyte
+_KEPT = 64  # cached indices; the index of a long manual takes about a megabyte
 
 
-class Bm25:
-    """A `Retriever`. Ranks all pages; those that have no word of the question come last, in their order."""
+class Bm25(Retriever):
+    """A Retriever that ranks all pages; pages without a word of the question come last, in the document's order."""
 
     def __init__(self) -> None:
-        if find_spec("bm25s") is None:
-            raise ValueError("bm25 needs bm25s, which is not installed: pip install -e '.[documents]'")
-        # By identity, with the document itself, so that no other one can get its identity.
+        # Keyed by id(). The document is kept alive, so no other object can get the same id.
         self._indices: OrderedDict[int, tuple[Document, Any]] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_indices": OrderedDict()}  # identities mean nothing to another process
+        return {"_indices": OrderedDict()}  # an id() is valid in its own process only
 
+    @override
     def rank(self, document: Document, question: Question) -> list[int]:
         scores = self.scores(document, " ".join((question.question, *question.options)))
         return [int(place) + 1 for place in np.argsort(-scores, kind="stable")]
 
     def scores(self, document: Document, text: str) -> np.ndarray:
-        """[pages] float32, of a text with each page of a document."""
+        """Return the score of each page of a document for a text: [pages] float32."""
         index, number = self._index(document), len(document.pages)
         if index is None:
             return np.zeros(number, np.float32)
@@ -52,12 +51,12 @@ class Bm25:
 
 
 def page_text(page: Page) -> str:
-    """All words of a page, in reading order."""
+    """Return all text of a page, in reading order."""
     return "\n".join(chunk.text for chunk in page.chunks if chunk.text)
 
 
 def _indexed(document: Document) -> Any:
-    """None where no page has a word."""
+    """Build the index of a document; None if no page has a word."""
     import bm25s
 
     pages = [terms(page_text(page)) for page in document.pages]

@@ -1,17 +1,17 @@
-"""Pages that a question names: "on page 3" (one), "pages 4-6 and 9", "pp. 2, 5", "第10页", "第3至5页", "第十二页"."""
+"""Detects page mentions: "on page 3" (one page), "pages 4-6 and 9", "pp. 2, 5", "第10页", "第3至5页", "第十二页"."""
 
 import re
 import unicodedata
 
 _LONGEST = 50
-"""Pages of a range; a longer one is no mention but a slip."""
+"""Pages of the longest range; a longer range is taken for an error."""
 
 _DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
 _NUMERAL = f"(?:[0-9]+|[{''.join(_DIGITS)}十百]+)"
 _TO = "(?:-|–|—|~|～|到|至)"
 
 _ENGLISH = re.compile(
-    # After the singular a second number is something else's: "on page 3, 12 V", "page 2 and 3 bolts".
+    # After the singular, a second number has another meaning: "on page 3, 12 V", "page 2 and 3 bolts".
     r"\b(?:(?:page|p\.|pg\.)\s*(?:no\.\s*)?([0-9]+)"
     r"|(?:pages|pp\.)\s*((?:nos?\.\s*)?[0-9]+(?:\s*(?:-|–|—|to|through|,\s*and|,|and|&|or)\s*[0-9]+)*))\b",
     re.IGNORECASE,
@@ -24,7 +24,7 @@ _PART = re.compile(rf"({_NUMERAL})(?:\s*(?:-|–|—|~|～|到|至|to|through)\s
 
 
 def mentioned_pages(text: str) -> list[int]:
-    """Numbers in the order in which they are named, each once; whether there are such pages is not asked."""
+    """Return page numbers in the order of their mention, each once; they may exceed the document."""
     text = unicodedata.normalize("NFKC", text)
     found: list[tuple[int, list[int]]] = []
     for match in _ENGLISH.finditer(text):
@@ -49,7 +49,7 @@ def _range(first: int, last: int) -> list[int]:
 
 
 def _value(numeral: str) -> int:
-    """Of digits, or of a Chinese numeral below a thousand: 十二, 二十, 一百零五, 二〇."""
+    """Return the value of digits, or of a Chinese numeral below a thousand: 十二, 二十, 一百零五, 二〇."""
     if numeral.isascii():
         return int(numeral[:9])
     if not set(numeral) & {"十", "百"}:

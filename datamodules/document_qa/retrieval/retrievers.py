@@ -1,22 +1,25 @@
-"""The retrievers but BM25; all rank within the document that a question names."""
+"""Retrievers; all rank the pages of the document that a question names."""
 
 from pathlib import Path
 
-from datamodules.document_qa.document import Document
-from datamodules.document_qa.question import Question, Retriever
+from typing_extensions import override
+
 from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
-from datamodules.document_qa.retrieval.rankings import rankings_file, read_rankings
-from datamodules.document_qa.retrieval.settings import RetrieverSettings
+from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read_rankings
+from datamodules.document_qa.types.document import Document
+from datamodules.document_qa.types.question import Question, Retriever
 
 _RRF = 60
-"""Constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
+"""Constant k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
 
 
 def make_retriever(settings: RetrieverSettings) -> Retriever:
-    """
+    """Return the retriever that the settings describe.
+
     Raises:
-        ValueError: the settings cannot be used, or the file of rankings is damaged or not there.
+        ValueError: the settings are invalid, or the rankings file is missing or corrupt.
     """
     settings.check()
     if settings.kind == "all_pages":
@@ -25,27 +28,29 @@ def make_retriever(settings: RetrieverSettings) -> Retriever:
         return Oracle(_First(Bm25(), 1))
     if settings.kind in ("bm25", "page_mention_bm25"):
         return _First(Bm25() if settings.kind == "bm25" else PageMention(Bm25()), settings.pages)
-    assert settings.rankings is not None  # by check()
+    assert settings.rankings is not None  # guaranteed by check()
     dense = Dense(rankings_file(settings.rankings))
     return _First(dense if settings.kind == "dense" else Hybrid(Bm25(), dense), settings.pages)
 
 
-class AllPages:
-    """In their order."""
+class AllPages(Retriever):
+    """Ranks pages in the document's order."""
 
+    @override
     def rank(self, document: Document, question: Question) -> list[int]:
         return list(range(1, len(document.pages) + 1))
 
 
-class Oracle:
-    """The evidence pages, in their order; where a question tells none, another retriever's.
+class Oracle(Retriever):
+    """Ranks the evidence pages; if they are unknown, another retriever's pages.
 
-    Nothing at all would tell the model which questions cannot be answered, and so would more pages than others have.
+    An empty or longer list would reveal to the model which questions are unanswerable.
     """
 
     def __init__(self, otherwise: Retriever) -> None:
         self._otherwise = otherwise
 
+    @override
     def rank(self, document: Document, question: Question) -> list[int]:
         pages, number = sorted(set(question.evidence_pages)), len(document.pages)
         if pages and not 1 <= pages[0] <= pages[-1] <= number:
@@ -55,52 +60,55 @@ class Oracle:
         return pages or self._otherwise.rank(document, question)
 
 
-class PageMention:
-    """First the pages that the question names and the document has, then the others as another retriever has them."""
+class PageMention(Retriever):
+    """Ranks the pages that a question mentions first, then those of another retriever."""
 
     def __init__(self, rest: Retriever) -> None:
         self._rest = rest
 
+    @override
     def rank(self, document: Document, question: Question) -> list[int]:
         number = len(document.pages)
         named = [page for page in mentioned_pages(question.question) if page <= number]
         return list(dict.fromkeys((*named, *self._rest.rank(document, question))))
 
 
-class Dense:
-    """As a file says. Of a question that is not in it, it cannot be told: that is an error, not a bad ranking."""
+class Dense(Retriever):
+    """Ranks pages as in a saved file; a question that is missing in the file is an error."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._ranked = path, read_rankings(path)
 
+    @override
     def rank(self, document: Document, question: Question) -> list[int]:
         ranked = self._ranked.get(question.id)
         if ranked is None:
             raise ValueError(
-                f"{self._path}: has no question {question.id!r}"
-                f"{f' ({question.where})' if question.where else ''}; run `predict` of the PageRetriever on it, too"
+                f"{self._path}: contains no ranking for question {question.id!r}"
+                f"{f' ({question.where})' if question.where else ''}; run `predict` of the PageRetriever on it"
             )
         if ranked.document != question.document:
             raise ValueError(
-                f"{self._path}: ranks the pages of {ranked.document} for question {question.id!r}, but "
-                f"{f'{question.where}: ' if question.where else ''}it is about {question.document}: another question "
-                "has this id. Run `predict` of the PageRetriever on these very questions"
+                f"{self._path}: ranks pages of {ranked.document} for question {question.id!r}, but "
+                f"{f'{question.where}: ' if question.where else ''}the question is about {question.document}; run "
+                "`predict` of the PageRetriever on the same questions"
             )
         pages, number = ranked.pages, len(document.pages)
         if wrong := [page for page in pages if page > number]:
             raise ValueError(
                 f"{self._path}: ranks page {wrong[0]} for question {question.id!r}, but {document.name} has pages 1 to "
-                f"{number}; was it written of other documents?"
+                f"{number}; run `predict` of the PageRetriever on the same documents"
             )
         return list(pages)
 
 
-class Hybrid:
-    """By the sum of 1 / (60 + rank) over several rankings: what all find good comes before what one finds best."""
+class Hybrid(Retriever):
+    """Reciprocal rank fusion of several retrievers: pages are ranked by the sum of 1 / (60 + rank)."""
 
     def __init__(self, *retrievers: Retriever) -> None:
         self._retrievers = retrievers
 
+    @override
     def rank(self, document: Document, question: Question) -> list[int]:
         scores: dict[int, float] = {}
         for retriever in self._retrievers:
@@ -109,11 +117,12 @@ class Hybrid:
         return sorted(scores, key=lambda page: (-scores[page], page))
 
 
-class _First:
-    """The best pages of a ranking."""
+class _First(Retriever):
+    """Limits another retriever to its best pages."""
 
     def __init__(self, retriever: Retriever, pages: int | None) -> None:
         self._retriever, self._pages = retriever, pages
 
+    @override
     def rank(self, document: Document, question: Question) -> list[int]:
         return self._retriever.rank(document, question)[: self._pages]

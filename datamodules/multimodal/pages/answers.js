@@ -1,8 +1,8 @@
-// The prediction report: what was reached, then every answer, some on a page, by filter.
-// A family says what else is on a card, how its kinds of questions are called, and what is to be known of its figures.
+// The prediction report: a table of metrics, then the answers as filtered and paginated cards.
+// A family adds the content of a card, the title of its kinds of questions, and a note on its metrics.
 
 const ON_PAGE = 20;
-// An answer without errors is right; where the errors are null nobody knows.
+// An answer without errors is right; null errors mean that the reference is unknown.
 const right = (errors) => errors !== null && errors.length === 0, failed = (errors) => errors !== null && errors.length > 0;
 const wrong = (record) => failed(record.errors);
 const RESULTS = {
@@ -18,19 +18,19 @@ function signed(gain, share) {
   return (gain > 0 ? "+" : gain < 0 ? "−" : "") + size;
 }
 
-function figuresTable(figures, kind) {
-  const rules = figures.some((figure) => figure.rules !== null);
+function metricsTable(metrics, kind) {
+  const rules = metrics.some((metric) => metric.rules !== null);
   const systems = ["model", "blind", "model − blind", ...(rules ? ["rules"] : [])];
-  const columns = [{name: kind}, {name: "figure"}, ...systems.map((name) => ({name, number: true})), {name: "", bar: true}];
-  const show = (figure, value) => figure.percent ? percent(value) : number(value);
+  const columns = [{name: kind}, {name: "metric"}, ...systems.map((name) => ({name, number: true})), {name: "", bar: true}];
+  const show = (metric, value) => metric.percent ? percent(value) : number(value);
   let task = null;
-  return table(null, columns, figures.map((figure) => {
-    const both = figure.model !== null && figure.blind !== null, gain = both ? figure.model - figure.blind : null;
-    const row = [figure.task === task ? "" : figure.task, figure.name, show(figure, figure.model), show(figure, figure.blind),
-      gain === null ? "–" : signed(gain, figure.percent), ...(rules ? [show(figure, figure.rules)] : []),
-      figure.percent && figure.model !== null ? bar(figure.model, figure.blind) : ""];
-    row.first = figure.task !== task && task !== null;
-    task = figure.task;
+  return table(null, columns, metrics.map((metric) => {
+    const both = metric.model !== null && metric.blind !== null, gain = both ? metric.model - metric.blind : null;
+    const row = [metric.task === task ? "" : metric.task, metric.name, show(metric, metric.model), show(metric, metric.blind),
+      gain === null ? "–" : signed(gain, metric.percent), ...(rules ? [show(metric, metric.rules)] : []),
+      metric.percent && metric.model !== null ? bar(metric.model, metric.blind) : ""];
+    row.first = metric.task !== task && task !== null;
+    task = metric.task;
     return row;
   }));
 }
@@ -72,22 +72,22 @@ function counted(names) {
   return [...counts].sort().map(([name, count]) => [name, `${name} (${count})`]);
 }
 
-// family: {kind: how a kind of question is called, note: of the figures, drawing: a record's node, legend: a node or null}
+// family: {kind: title of a kind of question, note: on the metrics, right: which answers count as right, drawing: node of a record, legend: node or null}
 function predictionReport(family) {
   const records = content.records, kind = family.kind.toLowerCase();
   const kinds = counted(records.map((record) => record.task));
   const several = new Set(records.flatMap((record) => record.errors || [])).size > 1;
   const texts = records.map((record) => [`sample ${record.sample}`, record.question, record.truth, record.answer, record.blind || ""].join("\n").toLowerCase());
   about("Prediction report");
-  page.append(element("h2", {}, "Figures"),
-    element("p", {class: "note"}, family.note), figuresTable(content.figures, kind));
+  page.append(element("h2", {}, "Metrics"),
+    element("p", {class: "note"}, family.note), metricsTable(content.figures, kind));
 
   const form = element("form", {role: "search", "aria-label": "Answers to show"},
     ...(kinds.length > 1 ? [choice(family.kind, "task", [["", `all (${records.length})`], ...kinds])] : []),
     resultChoice(records, Object.keys(RESULTS)),
     ...(several ? [choice("Kind of error", "error", [["", "any or none"], ...counted(records.flatMap((record) => record.errors || []))])] : []),
     searchField("Text in question, truth or answers"));
-  page.append(element("h2", {}, "Answers"));
+  page.append(element("h2", {}, "Answers"), element("p", {class: "note"}, family.right));
   browse(records, form, (wanted) => {
     const [, result] = RESULTS[wanted.get("result")], words = wordsOf(wanted.get("text"));
     return (record, i) => (!wanted.get("task") || record.task === wanted.get("task")) && result(record) &&
@@ -107,7 +107,7 @@ function wordsOf(text) {
   return text.toLowerCase().split(/\s+/).filter(Boolean);
 }
 
-// Records as cards, some on a page. filter: makes of the form's data a test of (record, place); card: a record's node, whose id is sample-N.
+// Records as paginated cards. filter: form data -> predicate of (record, index); card: node of a record, with the id sample-N.
 function browse(records, form, filter, card, legend) {
   const everything = element("button", {type: "button"}, "Show all");
   form.append(everything);
@@ -152,7 +152,7 @@ function browse(records, form, filter, card, legend) {
     }
   }
 
-  // An address that ends in #sample-7 shows that sample, whatever page it is on.
+  // A URL that ends in #sample-7 shows that sample, on whichever page it is.
   function named() {
     const isNamed = (record) => location.hash === `#sample-${record.sample}`;
     if (!records.some(isNamed)) return;

@@ -1,5 +1,5 @@
 "use strict";
-// What all reports are made of. Whatever comes from the data is put on the page as text, never as markup.
+// Building blocks of all reports. Data are inserted as text, never as markup.
 
 const content = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
@@ -31,7 +31,7 @@ function withUnit(value, unit) {
   return number(value) + (unit ? " " + unit : "");
 }
 
-// rows: arrays of cells, each text or a node; columns: {name, number} or {name, bar}.
+// rows: arrays of cells (text or nodes); columns: {name, number} or {name, bar}.
 function table(caption, columns, rows) {
   const kind = (column) => column.number ? "number" : column.bar ? "bar" : null;
   const head = columns.map((column) => element("th", {scope: "col", class: kind(column)}, column.name));
@@ -42,7 +42,7 @@ function table(caption, columns, rows) {
     element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)));
 }
 
-// A share as a bar; a tick where another share, the blind model's, ends.
+// A share as a bar, with a tick at the share of the blind model.
 function bar(share, blind = null) {
   const drawing = shape("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true"},
     shape("rect", {class: "track", width: 100, height: 8}),

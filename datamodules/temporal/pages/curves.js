@@ -1,6 +1,6 @@
-// Curves with what is asked, true and predicted in them.
+// Curves with the queried, true and predicted points.
 
-// Sizes of a chart; PAD keeps what is at 0 or at the capacity off the frame.
+// Sizes of a chart; PAD keeps points at 0 and at the capacity off the frame.
 const WIDTH = 340, HEIGHT = 124, LEFT = 34, RIGHT = 42, TOP = 3, BOTTOM = 19, PAD = 6;
 
 function ticks(end) {
@@ -49,7 +49,7 @@ function chart(record, curve) {
   }};
 }
 
-// [start, end) of the runs of values for which `test` holds.
+// [start, end) of the runs of values that satisfy `test`.
 function runs(values, test) {
   const found = [];
   for (let i = 0; i < values.length; i++) {
@@ -73,7 +73,7 @@ function markText(mark, unit) {
   return mark.kind + value + (mark.time_s === null ? "" : ` at ${number(mark.time_s)} s`);
 }
 
-// A point: a dot where it is true, a diamond where it was predicted, wide enough to see the dot in it. A level or a moment: a line, with the same at its end.
+// A point is a dot if it is true and a larger diamond if it is predicted. A level or a time is a line with that symbol at its end.
 function markShape(mark, curve, x, y, [left, right, top, floor]) {
   const title = shape("title", {}, markText(mark, curve.unit)), kind = {class: "mark " + mark.kind};
   if (mark.time_s === null && mark.value === null) return shape("g");

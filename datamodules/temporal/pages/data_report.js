@@ -1,4 +1,4 @@
-// The data report: figures of all samples, curves of some.
+// The data report: statistics of all samples, curves of some.
 
 function spreadRow(name, spread, unit = "") {
   return [name, ...["min", "median", "mean", "max"].map((key) => number(spread[key]) + (unit && spread[key] !== null ? " " + unit : ""))];

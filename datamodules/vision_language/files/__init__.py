@@ -1,1 +1,1 @@
-"""Chats with images in the files that data sets are published in; each reader is a ChatFile."""
+"""Chats in JSON and Parquet files, and folders of images. Imports chat_file and multimodal."""

@@ -1,25 +1,36 @@
-"""Chats in JSON: one a line (JSONL), or all in one list (LLaVA), with images as files in a folder."""
+"""Chats in JSON: one per line (JSONL), or all in one list (LLaVA), with images as files in a folder."""
 
 from pathlib import Path
 from typing import Any
 
-from datamodules.multimodal.unusable import UnusableSample
-from datamodules.vision_language.files.forms import CHAT_FIELDS, IMAGE_FIELDS, first_of, marked, messages_of
+from typing_extensions import override
+
+from datamodules.multimodal.json_records import check_text_file, describe_line, describe_names, parse_json
+from datamodules.vision_language.chat_file import ChatFile, ImageChat
+from datamodules.vision_language.files.chat_formats import (
+    CHAT_FIELDS,
+    IMAGE_FIELDS,
+    first_filled,
+    insert_image_markers,
+    parse_messages,
+)
 from datamodules.vision_language.files.image_folder import ImageFolder
-from datamodules.vision_language.files.json_records import elements_of, lines_of, record
-from datamodules.vision_language.image_chat import ImageChat
+from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
+from engine.data.errors import BadSampleError
+
+_BEGINNING = 2**16  # bytes
 
 
-class JsonChats:
+class JsonChats(ChatFile):
     """A ChatFile of records ``{"messages" | "conversations" | "texts": turns, "images" | "image": path or paths}``.
 
     Args:
         path: the file.
-        lines: it has a record on each line; else it is one list of records.
-        images: folder that the images' paths begin in; None for the file's own.
+        lines: whether each line is a record; otherwise the file is one list of records.
+        images: base folder of the paths of images; None for the folder of the file.
 
     Raises:
-        ValueError: a file that should be one list is none.
+        ValueError: the file should be a list, or an object per line, and is not.
         OSError: the file or the folder cannot be read.
     """
 
@@ -27,37 +38,65 @@ class JsonChats:
 
     def __init__(self, path: str | Path, lines: bool, images: str | Path | None = None) -> None:
         self.path, self.lines = Path(path), lines
-        self._extents = (lines_of if lines else elements_of)(self.path)
+        self._check_form()
+        self._extents = (index_lines if lines else index_elements)(self.path)
         self.identity = f"{self._extents.checksum:08x}"
         self._images = ImageFolder(self.path.parent if images is None else images)
 
+    def _check_form(self) -> None:
+        """Refuse a compressed file, and a list in place of lines, all of whose lines would be bad samples."""
+        with self.path.open("rb") as file:
+            beginning = file.read(_BEGINNING)
+        expected = "an object per line" if self.lines else "a list of records"
+        check_text_file(beginning, self.path, expected)
+        lines = [line.lstrip() for line in beginning.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
+        if not self.lines or not lines:
+            return
+        if lines[0][:1] == b"[" and (len(lines) == 1 or not _is_json(lines[0])):
+            raise ValueError(f"{self.path}: found a JSON list, expected {expected}; set format to llava for a list")
+        if not any(line[:1] in (b"{", b"[") for line in lines):
+            raise ValueError(f"{self.path}: found {describe_line(lines[0])}, expected {expected}")
+
+    @override
     def __len__(self) -> int:
         return len(self._extents.starts)
 
+    @override
     def name(self, row: int) -> str:
         numbers = self._extents.numbers
         number = row if numbers is None else int(numbers[row])
-        # An editor counts lines from 1; elements of a list are counted from 0.
+        # Editors number lines from 1; elements of a list are numbered from 0.
         return f"{self.path}, line {number + 1}" if self.lines else f"{self.path}, record {number}"
 
+    @override
     def read(self, row: int) -> ImageChat:
         name = self.name(row)
         try:
-            fields = record(self.path, int(self._extents.starts[row]), int(self._extents.ends[row]))
+            fields = read_record(self.path, int(self._extents.starts[row]), int(self._extents.ends[row]))
         except ValueError as error:
-            raise UnusableSample(f"{name}: not JSON: {error}") from error
-        field = first_of(CHAT_FIELDS, fields) if isinstance(fields, dict) else None
+            raise BadSampleError(f"{name}: not JSON: {error}") from error
+        field = first_filled(CHAT_FIELDS, fields) if isinstance(fields, dict) else None
         if field is None:
-            found = f"the keys {', '.join(fields) or 'none'}" if isinstance(fields, dict) else type(fields).__name__
-            raise UnusableSample(f"{name}: expected an object with one of {', '.join(CHAT_FIELDS)}; found {found}")
+            found = (
+                f"the keys {describe_names(fields) or 'none'}" if isinstance(fields, dict) else type(fields).__name__
+            )
+            raise BadSampleError(f"{name}: expected an object with one of {', '.join(CHAT_FIELDS)}; found {found}")
         paths = _paths(fields)
-        messages = marked(name, messages_of(name, fields[field]), len(paths))
+        messages = insert_image_markers(name, parse_messages(name, fields[field]), len(paths))
         return ImageChat(name, messages, [self._images.read(name, path) for path in paths])
 
 
+def _is_json(line: bytes) -> bool:
+    try:
+        parse_json(line)
+    except ValueError:
+        return False
+    return True
+
+
 def _paths(fields: dict[str, Any]) -> list[Any]:
-    """What the record names as images, in order."""
-    field = first_of(IMAGE_FIELDS, fields)
+    """Return the paths of the images of a record, in order."""
+    field = first_filled(IMAGE_FIELDS, fields)
     images = None if field is None else fields[field]
     images = [] if images is None else images if isinstance(images, list) else [images]
     return [image["path"] if isinstance(image, dict) and "path" in image else image for image in images]

@@ -1,31 +1,30 @@
-"""Which columns of Parquet files hold the chats and their images."""
+"""Columns of Parquet files that hold the chats and their images."""
 
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datamodules.vision_language.files.forms import CHAT_FIELDS, IMAGE_FIELDS
-from datamodules.vision_language.files.row_groups import read_footer
+from datamodules.vision_language.files.chat_formats import CHAT_FIELDS, IMAGE_FIELDS
+from datamodules.vision_language.files.parquet_row_groups import read_schema
 
 if TYPE_CHECKING:
     from pyarrow import Schema
     from pyarrow.parquet import FileMetaData
 
 
-def columns_of(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """The columns of the files' chats and, if they have any, of their images.
+def find_columns(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Return the columns of the chats and, if there are any, of the images.
 
-    Of each kind there are several where a column has rows without: there the next one counts.
+    There are several columns of a kind if the first is empty in some rows; the next is used there.
 
     Raises:
-        ValueError: a file has no column of chats, one of another type, or lacks one that another file needs.
+        ValueError: a file has no column of chats, a column of another type, or lacks a column of another file.
     """
-    owners: dict[str, Path] = {}  # of each column the first file that needs it
+    owners: dict[str, Path] = {}  # {column: first file that needs it}
     names: dict[Path, set[str]] = {}
     for path in paths:
-        footer = read_footer(path)
-        schema = footer.schema.to_arrow_schema()
+        footer, schema = read_schema(path)
         chats, images = (_needed(fields, footer, schema) for fields in (CHAT_FIELDS, IMAGE_FIELDS))
         if not chats:
             raise ValueError(
@@ -44,7 +43,7 @@ def columns_of(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
 
 
 def _needed(fields: Sequence[str], footer: "FileMetaData", schema: "Schema") -> list[str]:
-    """The columns that a row may have its field in: none after one that has something in every row."""
+    """Return the columns that may hold a field; columns after one that is filled in every row are not needed."""
     from pyarrow import types
 
     needed = []
@@ -57,11 +56,14 @@ def _needed(fields: Sequence[str], footer: "FileMetaData", schema: "Schema") -> 
 
 
 def _is_full(column: str, footer: "FileMetaData") -> bool:
-    """Whether it is said to have something in every row: neither null nor an empty list."""
+    """Return whether the statistics guarantee a value in every row, neither null nor an empty list."""
     leaves = [leaf for leaf in range(footer.num_columns) if footer.schema.column(leaf).path.split(".")[0] == column]
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
-    said = ([group.column(leaf).statistics for group in groups] for leaf in leaves)
-    return any(all(one is not None and one.has_null_count and one.null_count == 0 for one in leaf) for leaf in said)
+    statistics = ([group.column(leaf).statistics for group in groups] for leaf in leaves)
+    return any(
+        all(group is not None and group.has_null_count and group.null_count == 0 for group in leaf)
+        for leaf in statistics
+    )
 
 
 def _check_types(path: Path, schema: "Schema", chats: Sequence[str], images: Sequence[str]) -> None:
@@ -78,7 +80,7 @@ def _check_types(path: Path, schema: "Schema", chats: Sequence[str], images: Seq
         if not (_is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind) or named):
             raise ValueError(
                 f"{path}: the column {image} must hold an image's bytes, a path or both (bytes, path), or a list of "
-                f"such; found {schema.field(image).type}"
+                f"these; found {schema.field(image).type}"
             )
 
 

@@ -8,7 +8,8 @@ function pictures(record) {
 
 predictionReport({
   kind: "Kind",
-  note: "Blind is the same model with black images: what a figure is worth is its distance from blind (the tick in the bar).",
+  note: "Blind is the same model with black images: compare each metric with blind (the tick in the bar).",
+  right: "Right are answers that reach the first outcome of their card in full.",
   drawing: pictures,
   legend: null,
 });

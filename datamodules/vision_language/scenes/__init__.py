@@ -1,0 +1,1 @@
+"""Rendered scenes with questions and captions. Imports engine.determinism and chat_file."""

@@ -1,32 +1,32 @@
-"""How right an answer is."""
+"""Grades of answers about scenes."""
 
 from datamodules.vision_language.scenes.captions import object_f1
-from datamodules.vision_language.scenes.questions import KINDS
-from datamodules.vision_language.scenes.samples import CAPTION, SceneSample
+from datamodules.vision_language.scenes.question_types import KINDS
+from datamodules.vision_language.scenes.tasks import CAPTION, SceneSample
 
 OUTCOMES = (
-    "exact",  # all samples but questions in unseen wordings
+    "exact",  # all samples except questions with unseen wordings
     "questions/exact",
     "captions/exact",
     "captions/object_f1",
-    "binding/exact",  # the kinds of questions that find one property of a thing by another
-    "unseen_wording/exact",  # questions in words that training has, put together as it never has them
+    "binding/exact",  # kinds of questions that find one property of an object by another
+    "unseen_wording/exact",  # questions with known words in new combinations
     *(f"{name}/exact" for name in KINDS),
 )
-"""What is measured, the measure that says most first."""
+"""Names of the outcomes, the most informative first."""
 
 
-def normalised(text: str) -> str:
-    """Without what does not make an answer another: capitals, spaces, a full stop at the end."""
+def normalize(text: str) -> str:
+    """Return the text in lower case, without surplus white space and a final period."""
     return " ".join(text.lower().split()).rstrip(".")
 
 
 def grade(sample: SceneSample, text: str) -> dict[str, tuple[float, float]]:
-    """{outcome: (points reached, points possible)} of an answer to a sample."""
-    said = normalised(text)
-    exact = float(said == sample.answer), 1.0
+    """Return {outcome: (points reached, points possible)} of an answer to a sample."""
+    text = normalize(text)
+    exact = float(text == sample.answer), 1.0
     if sample.kind == CAPTION:
-        f1 = object_f1(said, sample.answer), 1.0
+        f1 = object_f1(text, sample.answer), 1.0
         return {"exact": exact, "captions/exact": exact, "captions/object_f1": f1}
     if not sample.seen_wording:
         return {"unseen_wording/exact": exact}

@@ -1,120 +1,140 @@
-"""What shards hold, found once: so that a stream knows what it is made of, and opens no shard to find a sample."""
+"""Index of the samples of tar shards, built once so that a stream can skip samples without opening shards."""
 
 import hashlib
 import json
 import logging
 import os
+import zlib
 from array import array
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.vision_language.shards.names import is_remote
-from datamodules.vision_language.shards.shard import Known, Shard, open_shard, size_of
-from datamodules.vision_language.shards.tar_samples import tar_samples
-from engine.durable_file import flush_folder, write_beside
+from datamodules.vision_language.shards.shard import Shard, ShardInfo, open_shard, shard_size
+from datamodules.vision_language.shards.url_expansion import is_remote
+from datamodules.vision_language.shards.webdataset_samples import iter_samples
+from engine.io.atomic_file import flush_folder, write_temp
+from engine.io.ignored_folder import make_ignored_folder
+from engine.io.json_checksum import has_wrong_checksum, with_checksum
 
 _NAME = "index.json"
-_SAID = 100  # shards after which it is said, and kept, how far it is
+_SAVE_INTERVAL = 100  # shards between two saves of the index
 
 log = logging.getLogger("lockstep")
 
 
 class ShardIndex:
-    """What is known of shards: `index.json`, and for each that is a file a table of where its samples begin.
+    """Index of shards: `index.json`, and for each local shard a table of the offsets of its samples.
 
     Args:
-        folder: of these files; it need not be there yet.
+        folder: folder of the index; it need not exist.
 
     Raises:
-        ValueError: an index is there that is none.
+        ValueError: the folder has an invalid index.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known = _read(folder / _NAME)
+        self._infos = _read(folder / _NAME)
 
     def shards(self, names: Sequence[str]) -> list[Shard]:
-        """The shards, with what is known of them."""
-        return [self._shard(name, self._known.get(_address(name))) for name in names]
+        """Return the shards with their index entries."""
+        return [self._shard(name, self._infos.get(_address(name))) for name in names]
 
     def add(self, names: Sequence[str]) -> None:
-        """Looks at the shards that are new, or files that were written to since, and writes down what they hold.
+        """Index the shards that are new or were modified.
 
-        It may be repeated and interrupted. Of several processes that do it at once one looks, the others wait.
+        The call may be repeated and interrupted. If several processes call it at once, one indexes and the others wait.
 
         Raises:
-            ValueError: a shard is damaged.
-            OSError: a shard cannot be read, or the index not be written.
+            ValueError: a shard is corrupt.
+            OSError: a shard cannot be read, or the index cannot be written.
         """
         from filelock import FileLock
 
         if all(map(self._is_current, names)):
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_ignored_folder(self.folder)
         with FileLock(self.folder / f".{_NAME}.lock"):
-            self._known = _read(self.folder / _NAME)  # with what others have looked at
-            self._look_at([name for name in names if not self._is_current(name)])
+            self._infos = _read(self.folder / _NAME)  # another process may have extended it
+            self._index_shards([name for name in names if not self._is_current(name)])
 
-    def _look_at(self, new: Sequence[str]) -> None:
+    def _index_shards(self, new: Sequence[str]) -> None:
         for number, name in enumerate(new, 1):
-            self._known[_address(name)], begins = _look_at(name)
+            self._infos[_address(name)], begins = _index_shard(name)
             if not is_remote(name):
-                _write(self._table(name), lambda file, begins=begins: np.save(file, begins, allow_pickle=False))
-            if number % _SAID == 0 or number == len(new):
-                known = {address: one._asdict() for address, one in sorted(self._known.items())}
-                text = json.dumps({"shards": known}, indent=1).encode()
-                _write(self.folder / _NAME, lambda file, text=text: file.write(text))
-                log.info("tar shards: %d of %d looked at", number, len(new))
+                _write(self._table(name), partial(np.save, arr=begins, allow_pickle=False))
+            if number % _SAVE_INTERVAL == 0 or number == len(new):
+                infos = {address: info._asdict() for address, info in sorted(self._infos.items())}
+                text = json.dumps(with_checksum({"shards": infos}), indent=1).encode()
+                _write(self.folder / _NAME, partial(_write_text, text))
+                log.info("tar shards: indexed %d of %d", number, len(new))
 
-    def _shard(self, name: str, known: Known | None) -> Shard:
-        return Shard(name, known, None if known is None or is_remote(name) else self._table(name))
+    def _shard(self, name: str, info: ShardInfo | None) -> Shard:
+        return Shard(name, info, None if info is None or is_remote(name) else self._table(name))
 
     def _is_current(self, name: str) -> bool:
-        known = self._known.get(_address(name))
-        if known is None or is_remote(name):
-            return known is not None
+        info = self._infos.get(_address(name))
+        if info is None or is_remote(name):
+            return info is not None
         found = os.stat(name)
-        # Not the size alone: archives are padded, so one that was written again has often the size that it had.
-        return (known.size, known.modified) == (found.st_size, found.st_mtime_ns) and self._table(name).is_file()
+        # The size is not sufficient: archives are padded, so a rewritten archive often has the same size. Nor is the
+        # mtime, which `cp -p` sets.
+        state = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return (info.size, info.modified, info.changed) == state and self._table(name).is_file()
 
     def _table(self, name: str) -> Path:
-        return self.folder / f"{hashlib.sha256(_address(name).encode()).hexdigest()[:16]}.npy"
+        digest = hashlib.sha256(_address(name).encode(errors="backslashreplace"))  # a name may not be UTF-8
+        return self.folder / f"{digest.hexdigest()[:16]}.npy"
 
 
-def _read(path: Path) -> dict[str, Known]:
-    """What an index says; nothing where there is none."""
-    known = {}
+def _read(path: Path) -> dict[str, ShardInfo]:
+    """Read an index; empty if the file does not exist."""
+    infos = {}
     try:
-        for name, one in json.loads(path.read_bytes())["shards"].items():
-            size, modified = (None if one.get(key) is None else int(one[key]) for key in ("size", "modified"))
-            known[name] = Known(size, int(one["samples"]), str(one["files"]), modified)
+        index = json.loads(path.read_bytes())
+        if has_wrong_checksum(index):
+            raise ValueError("a value has changed since it was written")
+        for name, entry in index["shards"].items():
+            size, *state = (
+                None if entry.get(key) is None else int(entry[key]) for key in ("size", "modified", "changed", "crc32")
+            )
+            infos[name] = ShardInfo(size, int(entry["samples"]), str(entry["files"]), *state)
     except FileNotFoundError:
         pass
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not an index of shards ({error!r}); delete it, and it is made again") from error
-    return known
+        raise ValueError(f"{path}: not an index of shards ({error!r}); delete it to rebuild it") from error
+    return infos
 
 
-def _look_at(name: str) -> tuple[Known, NDArray[np.int64]]:
+def _index_shard(name: str) -> tuple[ShardInfo, NDArray[np.int64]]:
     digest, begins = hashlib.sha256(), array("q")
     with open_shard(name) as file:
-        size = size_of(file, name)
-        modified = None if is_remote(name) else os.fstat(file.fileno()).st_mtime_ns
-        for sample in tar_samples(file, name, keep=is_remote(name)):
+        size = shard_size(file, name)
+        found = None if is_remote(name) else os.fstat(file.fileno())
+        for sample in iter_samples(file, name, keep=is_remote(name)):
             begins.append(sample.begin)
             for member in sample.files.values():
                 digest.update(f"{member.name}\0{member.size}\0".encode())
-    return Known(size, len(begins), digest.hexdigest()[:16], modified), np.array(begins, np.int64)
+    info = ShardInfo(size, len(begins), digest.hexdigest()[:16])
+    if found is not None:
+        checksum = zlib.crc32(begins.tobytes())
+        info = info._replace(modified=found.st_mtime_ns, changed=found.st_ctime_ns, crc32=checksum)
+    return info, np.array(begins, np.int64)
 
 
 def _address(name: str) -> str:
     return name if is_remote(name) else os.path.abspath(name)
 
 
+def _write_text(text: bytes, file: IO[bytes]) -> None:
+    file.write(text)
+
+
 def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    os.replace(write_beside(path, write, lambda hidden: None), path)
+    os.replace(write_temp(path, write, lambda temporary: None), path)
     flush_folder(path.parent)

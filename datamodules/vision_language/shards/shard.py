@@ -1,7 +1,9 @@
-"""A tar shard, and where its samples are: of a file their places, of anything else they themselves."""
+"""A tar shard and the locations of its samples. A remote sample comes with its content, as it cannot be read again."""
 
 import io
+import logging
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,103 +12,123 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.vision_language.shards.names import is_remote
-from datamodules.vision_language.shards.tar_samples import TarSample, tar_samples
+from datamodules.vision_language.shards.url_expansion import is_remote
+from datamodules.vision_language.shards.webdataset_samples import TarSample, iter_samples
+from engine.system.installation import PROGRAM
 
-_BUFFER = 1 << 20  # bytes asked for at once of what is not among the files
+log = logging.getLogger("lockstep")
+
+_BUFFER = 1 << 20  # bytes per request to a remote shard
 
 
-class Known(NamedTuple):
-    """What is known of a shard."""
+class ShardInfo(NamedTuple):
+    """Index entry of a shard."""
 
-    size: int | None  # bytes, where they can be told without reading it
+    size: int | None  # bytes; None if a remote storage does not report it
     samples: int
-    files: str  # hash of the names and sizes of its files
-    modified: int | None = None  # nanoseconds: when a file of this machine's was last written to
+    files: str  # hash of the names and sizes of the files in the shard
+    modified: int | None = None  # time of the last write (mtime) of a local shard, in nanoseconds
+    changed: int | None = None  # time of the last change (ctime), which no program can set, in nanoseconds
+    crc32: int | None = None  # of the offsets of its samples
 
 
-class Place(NamedTuple):
-    """Where a sample is."""
+class SampleLocation(NamedTuple):
+    """Location of a sample."""
 
     shard: str
     number: int  # in the shard, from 0
-    begin: int  # bytes from the shard's beginning
-    kept: TarSample | None  # of what can only be read on
+    begin: int  # offset in the shard, in bytes
+    sample: TarSample | None  # the sample itself, if the shard is remote
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Shard and number, for messages."""
         return f"{self.shard}, sample {self.number}"
 
 
 class Shard(NamedTuple):
     """A tar archive of samples."""
 
-    name: str  # a path, or an address that fsspec knows
-    known: Known | None = None
+    name: str  # a path, or a URL that fsspec supports
+    info: ShardInfo | None = None
     table: Path | None = None
-    """File of where the samples begin, of one whose samples are known: it is not opened to find them unless changed."""
+    """File with the offsets of the samples, valid as long as the shard is not modified."""
 
-    def places(self) -> Iterator[Place]:
-        """Its samples in their order.
+    def places(self) -> Iterator[SampleLocation]:
+        """Yield the locations of the samples in order.
 
         Raises:
-            ValueError: it is damaged, or not what it was when it was looked at.
-            OSError: it cannot be read.
+            ValueError: the shard is corrupt, or has changed since it was indexed.
+            OSError: the shard cannot be read.
         """
         if not is_remote(self.name):
             for number, begin in enumerate(self.begins().tolist()):
-                yield Place(self.name, number, begin, None)
+                yield SampleLocation(self.name, number, begin, None)
             return
         count = 0
         with open_shard(self.name) as file:
-            self._compare("bytes", self.known and self.known.size, size_of(file, self.name))
-            for sample in tar_samples(file, self.name, keep=True):
+            self._compare("bytes", self.info and self.info.size, shard_size(file, self.name))
+            for sample in iter_samples(file, self.name, keep=True):
                 count += 1
-                yield Place(self.name, sample.number, sample.begin, sample)
-        self._compare("samples", self.known and self.known.samples, count)
+                yield SampleLocation(self.name, sample.number, sample.begin, sample)
+        self._compare("samples", self.info and self.info.samples, count)
 
     def begins(self) -> NDArray[np.int64]:
-        """[samples] where each begins, in bytes. Of a file; errors as of `places`."""
+        """Return the offsets of the samples of a local shard, int64 [samples]. Raises the errors of `places`."""
         found = os.stat(self.name)
-        self._compare("bytes", self.known and self.known.size, found.st_size)
-        # Archives are padded: one that was written again has often the size that it had, and other samples.
-        if self.table is not None and self.known is not None and self.known.modified == found.st_mtime_ns:
-            begins = np.load(self.table, allow_pickle=False)
-        else:
+        self._compare("bytes", self.info and self.info.size, found.st_size)
+        begins = None
+        # Archives are padded, so a rewritten archive often has the same size and other samples.
+        if self.info is not None and (self.info.modified, self.info.changed) == (found.st_mtime_ns, found.st_ctime_ns):
+            begins = self._indexed_begins()
+        if begins is None:
             with open_shard(self.name) as file:
-                begins = np.fromiter((one.begin for one in tar_samples(file, self.name, keep=False)), np.int64)
-        self._compare("samples", self.known and self.known.samples, len(begins))
+                begins = np.fromiter((sample.begin for sample in iter_samples(file, self.name, keep=False)), np.int64)
+        self._compare("samples", self.info and self.info.samples, len(begins))
         return begins
 
-    def _compare(self, what: str, known: int | None, found: int | None) -> None:
-        if known is not None and found is not None and found != known:
+    def _indexed_begins(self) -> NDArray[np.int64] | None:
+        """Return the offsets of the index; None if they are missing or corrupt, so that the shard itself is read."""
+        if self.info is None or self.table is None or not self.table.is_file():
+            return None
+        try:
+            begins: NDArray[np.int64] = np.load(self.table, allow_pickle=False)
+            if zlib.crc32(begins.tobytes()) == self.info.crc32:
+                return begins
+        except (ValueError, EOFError):
+            pass
+        log.warning("%s is corrupt; the offsets of %s are read from the shard. Delete the file", self.table, self.name)
+        return None
+
+    def _compare(self, unit: str, expected: int | None, found: int | None) -> None:
+        if expected is not None and found is not None and found != expected:
             raise ValueError(
-                f"{self.name}: found {found:,} {what}, but {known:,} when it was looked at for the index; copy it "
-                "again, or run `train.py prepare` if it was changed"
+                f"{self.name}: found {found:,} {unit}, but {expected:,} when it was indexed; copy it again, or run "
+                f"`{PROGRAM} prepare` if it was changed"
             )
 
 
 @contextmanager
 def open_shard(name: str) -> Iterator[BinaryIO]:
-    """A shard's bytes.
+    """Open a shard for reading.
 
     Raises:
-        OSError: it is not there, or its place does not answer.
+        OSError: the shard is missing, or its storage is unreachable.
     """
     if not is_remote(name):
-        # A buffer of a header's length: nothing is read of what lies between headers.
+        # The buffer has the length of a header, so the content between headers is not read.
         with open(name, "rb", buffering=512) as file:
             yield file
         return
     import fsspec
 
     with fsspec.open(name, "rb") as remote, io.BufferedReader(remote, _BUFFER) as file:
-        yield file  # which gives as many bytes as are asked for; over a network there may come fewer at once
+        yield file  # BufferedReader returns the requested number of bytes; a network read may return fewer
 
 
-def size_of(file: BinaryIO, name: str) -> int | None:
-    """Of an open shard, in bytes; of what is not among the files, if its place tells."""
+def shard_size(file: BinaryIO, name: str) -> int | None:
+    """Return the size of an open shard in bytes; None if a remote storage does not report it."""
     if is_remote(name):
-        return getattr(file.raw, "size", None)  # type: ignore[attr-defined]
+        assert isinstance(file, io.BufferedReader)  # from open_shard
+        return getattr(file.raw, "size", None)
     return os.fstat(file.fileno()).st_size

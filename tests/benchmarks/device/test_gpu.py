@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import gpu
 from benchmarks.device import part as parts
-from benchmarks.device.part import Check, Failure, Row, Setting, Sheet, said
+from benchmarks.device.part import Check, Failure, Row, Setting, Sheet, part_results
 from tests.conftest import REPOSITORY
 
 WITHOUT = """
@@ -26,10 +26,11 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # two processes import torch anew
 def test_a_part_alone_as_a_file(tmp_path):
     """As it is started on a machine of a GPU, from another folder, in processes of its own."""
-    file = tmp_path / "figures.json"
+    file = tmp_path / "results.json"
     done = subprocess.run(
         [sys.executable, str(REPOSITORY / "benchmarks" / "gpu.py"), "--device", "cpu", "--tiny", "--only", "ceilings",
          "--repeats", "2", "--json", str(file)],
@@ -43,6 +44,7 @@ def test_a_part_alone_as_a_file(tmp_path):
     assert found["torch"] == torch.__version__ and found["repeats"] == 2
 
 
+@pytest.mark.slow
 def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
     named = [f"benchmarks.device.{part}" for part in gpu.PARTS if part != "training"]  # which is the Trainer's
     named += ["benchmarks.gpu", "benchmarks.device.sheets", "benchmarks.device.machine"]
@@ -56,6 +58,7 @@ def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # it imports all of Lightning and transformers anew
 def test_the_training_needs_neither_jsonargparse_nor_polars():
     """Lightning itself looks whether rich is installed, so its absence cannot be played here."""
@@ -68,7 +71,7 @@ def says(monkeypatch):
     """What the parts say, instead of measuring."""
 
     def set_to(**found):
-        monkeypatch.setattr(gpu, "said", lambda part, setting, seconds: iter(found.get(part, [])))
+        monkeypatch.setattr(gpu, "part_results", lambda part, setting, seconds: iter(found.get(part, [])))
 
     return set_to
 
@@ -76,7 +79,7 @@ def says(monkeypatch):
 TINY = ["--device", "cpu", "--tiny"]
 
 
-def test_a_wrong_figure_a_failed_row_and_a_failed_part_are_said(says, capsys):
+def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(says, capsys):
     sheet = Sheet("products", ("ms",), [Row("one", ([1.0, 2.0],))], {"two": "no memory"})
     says(
         ceilings=[[Check("product", 1e-7, 1e-5)], sheet],
@@ -85,10 +88,10 @@ def test_a_wrong_figure_a_failed_row_and_a_failed_part_are_said(says, capsys):
     )
     with pytest.raises(SystemExit) as ended:
         gpu.main(TINY)
-    said = capsys.readouterr().out
-    assert "FAILED ceilings: two: no memory" in said and "1.50 (1.00 to 2.00)" in said
-    assert "FAILED recommender: SASRec is wrong" in said and "FAILED training: no loader" in said
-    assert ended.value.code == "gpu: not all is well, see FAILED above: ceilings, recommender, training"
+    output = capsys.readouterr().out
+    assert "FAILED ceilings: two: no memory" in output and "1.50 (1.00 to 2.00)" in output
+    assert "FAILED recommender: SASRec is wrong" in output and "FAILED training: no loader" in output
+    assert ended.value.code == "gpu: parts failed, see FAILED above: ceilings, recommender, training"
 
 
 def test_all_well_ends_with_0(says):
@@ -111,19 +114,19 @@ def test_large_sizes_are_not_for_a_cpu(capsys):
 
 
 def test_a_part_that_takes_too_long_is_stopped():
-    (found,) = said("ceilings", Setting("cpu", tiny=True, repeats=2), seconds=0.0)
+    (found,) = part_results("ceilings", Setting("cpu", tiny=True, repeats=2), seconds=0.0)
     assert isinstance(found, Failure) and "stopped" in found.error
 
 
 def test_a_part_that_cannot_be_imported_says_so():
-    (found,) = said("no_such_part", Setting("cpu", tiny=True, repeats=2), seconds=170)
+    (found,) = part_results("no_such_part", Setting("cpu", tiny=True, repeats=2), seconds=170)
     assert isinstance(found, Failure) and "no_such_part" in found.error
 
 
 def test_after_a_failed_check_no_sheet_is_asked_for(monkeypatch):
     class Wrong:
         @staticmethod
-        def figures(setting):
+        def measure(setting):
             yield [Check("it", 1.0, 1e-5)]
             raise AssertionError("measured all the same")
 

@@ -51,7 +51,7 @@ def test_errors_are_relative_and_of_all_tensors_together():
         relative_error([torch.zeros(2)], [torch.zeros(3)])
 
 
-def test_what_is_not_finite_does_not_pass():
+def test_nan_and_infinity_fail_a_check():
     assert not Check("it", relative_error([torch.tensor([torch.nan])], [torch.ones(1)]), 1e9).passed
     assert not Check("it", relative_error([torch.tensor([torch.inf])], [torch.ones(1)]), 1e9).passed
 

@@ -1,4 +1,4 @@
-"""Every part runs on the CPU with tiny sizes, and gives figures only of what agrees with float64."""
+"""Every part runs on the CPU with tiny sizes, and measures only what agrees with float64."""
 
 import gc
 import importlib
@@ -15,9 +15,10 @@ from benchmarks.device.reference import Outcome
 TINY = Setting("cpu", tiny=True, repeats=2, compiled=False, peak_tflops=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [part for part in gpu.PARTS if part != "training"])
 def test_a_part_checks_first_and_measures_then(part):
-    found = list(importlib.import_module(f"benchmarks.device.{part}").figures(TINY))
+    found = list(importlib.import_module(f"benchmarks.device.{part}").measure(TINY))
     assert isinstance(found[0], list) and found[0]
     assert all(check.passed for checks in found if isinstance(checks, list) for check in checks)
     sheets = [sheet for sheet in found if isinstance(sheet, Sheet)]
@@ -32,19 +33,19 @@ def test_a_part_checks_first_and_measures_then(part):
 
 
 def test_the_share_of_the_peak_is_of_the_counted_operations():
-    sheet = list(importlib.import_module("benchmarks.device.vision_transformer").figures(TINY))[1]
+    sheet = list(importlib.import_module("benchmarks.device.vision_transformer").measure(TINY))[1]
     bf16 = next(row for row in sheet.rows if row.name == "bf16")
-    figures = dict(zip(sheet.headings, bf16.cells, strict=True))
+    cells = dict(zip(sheet.headings, bf16.cells, strict=True))
     # Of 1 TFLOP/s at best.
-    assert figures["MFU"] == pytest.approx(figures["TFLOP/s"])
+    assert cells["MFU"] == pytest.approx(cells["TFLOP/s"])
     # 6 operations a weight and image token, and attention: most of the tiny network's are its blocks' 24,576 weights.
-    images = figures["images/s"][0]
-    assert figures["TFLOP/s"][0] * 1e12 / images == pytest.approx(6 * 24_576 * 16, rel=0.15)
+    images = cells["images/s"][0]
+    assert cells["TFLOP/s"][0] * 1e12 / images == pytest.approx(6 * 24_576 * 16, rel=0.15)
 
 
-def test_a_wrong_attention_has_no_figure(monkeypatch):
+def test_a_wrong_attention_is_not_measured(monkeypatch):
     monkeypatch.setattr(time_attention.TimeIntervalAttention, "attend", staticmethod(_without_mask))
-    checks = next(time_attention.figures(TINY))
+    checks = next(time_attention.measure(TINY))
     passed = {check.name: check.passed for check in checks}
     assert passed["naive fp32"] and not passed["ours fp32"] and not passed["ours bf16"]
 
@@ -54,6 +55,7 @@ def _without_mask(query, key, value, dropout, relations):
     return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value + 0 * tables
 
 
+@pytest.mark.slow
 def test_no_ratio_to_a_naive_form_that_could_not_run(monkeypatch):
     real = time_attention.NaiveTimeAttention.forward
 
@@ -63,14 +65,15 @@ def test_no_ratio_to_a_naive_form_that_could_not_run(monkeypatch):
         return real(layer, x, relations)
 
     monkeypatch.setattr(time_attention.NaiveTimeAttention, "forward", broken)
-    sheets = [found for found in time_attention.figures(TINY) if isinstance(found, Sheet)]
+    sheets = [found for found in time_attention.measure(TINY) if isinstance(found, Sheet)]
     bf16 = next(sheet for sheet in sheets if sheet.failures)
     (ours,) = bf16.rows
     assert list(bf16.failures) == ["naive bf16"] and ours.name == "ours bf16" and ours.cells[1] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [time_attention, vision_transformer])
-def test_what_is_timed_leaves_no_gradients_behind(part, monkeypatch):
+def test_a_timed_part_leaves_no_gradients(part, monkeypatch):
     """They would not count in the peak of memory above what was there before."""
     left = []
 
@@ -83,7 +86,7 @@ def test_what_is_timed_leaves_no_gradients_behind(part, monkeypatch):
     before = _gradients()
     monkeypatch.setattr(rates, "memory_of", looking)
     monkeypatch.setattr(time_attention, "memory_of", looking)
-    assert any(isinstance(found, Sheet) for found in part.figures(TINY))
+    assert any(isinstance(found, Sheet) for found in part.measure(TINY))
     assert left[-1] == before  # when each form was timed
 
 
@@ -103,7 +106,7 @@ def test_a_form_that_cannot_run_is_named_and_the_others_are_measured(monkeypatch
         return step(*arguments, **(options | {"for_graph": arguments[2] == "bf16"}))
 
     monkeypatch.setattr(recommender, "_step", captured)
-    sheet = [found for found in recommender.figures(TINY) if isinstance(found, Sheet)][0]
+    sheet = [found for found in recommender.measure(TINY) if isinstance(found, Sheet)][0]
     assert list(sheet.failures) == ["eager bf16"] and "no such kernel" in sheet.failures["eager bf16"]
     assert [row.name for row in sheet.rows if isinstance(row.cells[0], list)] == ["eager fp32"]
 

@@ -5,10 +5,10 @@ from rich.console import Console
 
 from benchmarks.growth import sizes
 from benchmarks.growth.conversion import conversion_makers, write_interactions
-from benchmarks.growth.steps import item_step, length_step
+from benchmarks.growth.steps import item_step, length_step, row_step
 from benchmarks.growth.users import user_makers
-from datamodules.recommender.store import prepare_store
-from engine.sampling import TrainSampler
+from datamodules.recommender.store.prepare import prepare_store
+from engine.data.samplers import TrainSampler
 
 
 @pytest.mark.parametrize("attention", ["standard", "time_interval"])
@@ -19,6 +19,12 @@ def test_steps_of_a_length(attention):
 @pytest.mark.parametrize("loss", ["sampled_softmax", "cross_entropy"])
 def test_steps_of_many_items(loss):
     assert item_step(loss, 1000, length=10, batch_size=4)().amount == 40
+
+
+@pytest.mark.parametrize("item_optimizer", ["dense", "rowwise_adagrad", "lazy_adamw"])
+def test_steps_of_many_items_by_rows(item_optimizer):
+    work = row_step(item_optimizer, 1000, length=10, batch_size=4, batches=3, steps=4)
+    assert work().amount == work().amount == 160
 
 
 def test_a_store_of_each_turn_is_made_anew(tmp_path):
@@ -33,6 +39,7 @@ def test_a_store_of_each_turn_is_made_anew(tmp_path):
     assert 2_000 < store.num_interactions <= 20_000  # rare items are left out
 
 
+@pytest.mark.slow
 def test_every_user_starts_and_a_few_train_and_are_evaluated():
     with user_makers((300, 600)) as makers:
         done = {name: make()().amount for name, make in makers.items()}
@@ -53,14 +60,16 @@ def test_the_order_of_an_epoch_is_drawn_once_an_epoch(monkeypatch):
     assert len(begun) == 2
 
 
+@pytest.mark.slow
 def test_a_line_a_size():
-    found = sizes.figures("conversion", 2, [1000, 2000])
+    found = sizes.measure("conversion", 2, [1000, 2000])
     console = Console(width=140, record=True)
     console.print(sizes.table(found))
     text = console.export_text()
-    assert "1,000 rows" in text and "2,000 rows" in text and "rows a second" in text
+    assert "1,000 rows" in text and "2,000 rows" in text and "rows per second" in text
     assert "tables and stores included" in text
     assert set(sizes._steps("items")) == {
-        *(f"128 negatives, {items:,} items" for items in sizes.ITEMS),
+        *(f"{name}, {items:,} items" for name in ("dense", "rowwise_adagrad", "lazy_adamw") for items in sizes.ITEMS),
+        "rowwise_adagrad, 10,000,000 items",
         "all items' scores, 3,000 items", "all items' scores, 30,000 items",
     }  # fmt: skip

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.network.step_model import (
-    BACKWARD_SHARE, Cluster, Observed, StepModel, fit, ring_bytes, step_seconds,
+    BACKWARD_SHARE,
+    Cluster,
+    Observed,
+    StepModel,
+    fit,
+    ring_bytes,
+    step_seconds,
 )  # fmt: skip
 
 SECONDS = st.floats(1e-4, 10)
@@ -109,7 +115,7 @@ def test_a_fit_minds_relative_errors():
 
 
 @pytest.mark.parametrize("points", [[], [Observed(1.0)], [Observed(1.0, 1e8), Observed(1.1, 1e8)]])
-def test_what_cannot_be_told_apart_is_refused(points):
+def test_ambiguous_names_are_refused(points):
     with pytest.raises(ValueError, match="two bandwidths"):
         fit(points)
 

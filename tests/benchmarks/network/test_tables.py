@@ -32,7 +32,7 @@ def rows(networks, slower_held_out=1.0):
     return made
 
 
-def test_what_the_model_predicts_is_held_against_what_it_has_not_seen(capsys):
+def test_predictions_are_compared_with_held_out_bandwidths(capsys):
     measured = rows(measurements.BANDWIDTHS)
     result = measurements.result("bandwidth", [0.03, 0.03], measured, GRADIENTS)
     assert result["model"]["compute"] == pytest.approx(0.03) and result["model"]["bytes"] == pytest.approx(GRADIENTS)
@@ -42,9 +42,9 @@ def test_what_the_model_predicts_is_held_against_what_it_has_not_seen(capsys):
     free, slow = by_bandwidth[None], by_bandwidth[100e6]
     assert free["efficiency"] == pytest.approx([1, 1]) and slow["efficiency"] == pytest.approx([0.03 / 0.35] * 2)
     assert slow["efficiency_bounds"] == pytest.approx((0.03 / 0.35, 0.03 / 0.33))
-    said = printed(table(result), capsys)
-    assert "t = 30.0 ms + 4.00 MB / bandwidth" in said and "no limit" in said and "1.010 times" in said
-    assert said.count("*") >= 3 and "met" in said and "72 kB at once (1.8% of the gradients)" in said
+    output = printed(table(result), capsys)
+    assert "t = 30.0 ms + 4.00 MB / bandwidth" in output and "no limit" in output and "1.010 times" in output
+    assert output.count("*") >= 3 and "met" in output and "72 kB at once (1.8% of the gradients)" in output
 
 
 def test_a_model_that_is_off_is_shown_as_off(capsys):
@@ -61,8 +61,8 @@ def test_delays_have_a_column_and_a_term(capsys):
     ]
     result = measurements.result("delay", [0.03], made, GRADIENTS)
     assert result["model"]["waits"] == pytest.approx(6)
-    said = printed(table(result), capsys)
-    assert "6.0 x delay" in said and "one way ms" in said and "third process" in said
+    output = printed(table(result), capsys)
+    assert "6.0 x delay" in output and "one way ms" in output and "third process" in output
 
 
 def test_every_row_of_settings_is_shown_beside_the_first(capsys):
@@ -72,8 +72,8 @@ def test_every_row_of_settings_is_shown_beside_the_first(capsys):
         "goals": [{"text": "half the bytes", "found": 0.5, "met": True}],
         "rows": [{"name": name, "seconds": seconds, "sent": [sent]} for name, seconds, sent in sides],
     }  # fmt: skip
-    said = printed(table(result), capsys)
-    assert "200 Mbit/s" in said and "2.00 (2.00 to 2.00)" in said and "half the bytes: met" in said
+    output = printed(table(result), capsys)
+    assert "200 Mbit/s" in output and "2.00 (2.00 to 2.00)" in output and "half the bytes: met" in output
 
 
 def test_predictions_are_the_arithmetic_and_say_that_they_are(capsys):
@@ -84,9 +84,9 @@ def test_predictions_are_the_arithmetic_and_say_that_they_are(capsys):
     cell = result["rows"][0]["cells"][0]
     assert cell["low"] == Cluster(2, 4, 100e9, 10e9).speedup(1.0, 1e9) == pytest.approx(8 / 1.92)
     assert cell["high"] == pytest.approx(8 / (1.92 - 2 / 3))
-    said = printed(prediction.table(result), capsys)
-    assert "PREDICTED" in said and "1.78x" in said and "4.17 to 6.38" in said
-    assert "1,000 MB" in said and "assumed" in said and "100 Gbit/s" in said
+    output = printed(prediction.table(result), capsys)
+    assert "PREDICTED" in output and "1.78x" in output and "4.17 to 6.38" in output
+    assert "1,000 MB" in output and "assumed" in output and "100 Gbit/s" in output
 
 
 def test_the_sizes_that_the_guides_speak_of_are_predicted():
@@ -100,8 +100,8 @@ def test_another_cluster_can_be_asked_for(tmp_path, capsys):
     main(["--only", "predicted", *given, "--json", str(kept)])
     assumed = json.loads(kept.read_text())["comparisons"][0]["assumptions"]
     assert assumed == {"compute": 0.5, "gradients": [100e6], "inside": 400e9, "between": [25e9, 1e9]}
-    said = capsys.readouterr().out
-    assert "a step of 0.5 s" in said and "names a family is of that family" in said
+    output = capsys.readouterr().out
+    assert "a step of 0.5 s" in output and "the name of a family is for that family" in output
 
 
 def test_without_root_it_says_so_and_ends(monkeypatch):
@@ -110,7 +110,7 @@ def test_without_root_it_says_so_and_ends(monkeypatch):
         main(["--only", "bandwidth"])
 
 
-def test_a_part_that_cannot_be_keeps_no_other_from_its_figures(tmp_path, monkeypatch):
+def test_a_part_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     def refused(repeats):
         raise Impossible("no TAP device here")
 
@@ -130,18 +130,18 @@ def test_a_step_that_is_no_number_above_0_is_refused(step, capsys):
     assert f"--step: expected a number above 0, found '{step}'" in capsys.readouterr().err
 
 
-def test_what_is_absorbed_is_explained(capsys):
+def test_absorbed_communication_is_explained(capsys):
     seen = StepModel(0.03, GRADIENTS, absorbed=0.01)
     made = [
         {**network._asdict(), "seconds": [seen.seconds(network.observed(0.0).bandwidth)], "sent": [GRADIENTS]}
         for network in measurements.BANDWIDTHS
     ]
-    said = printed(table(measurements.result("bandwidth", [0.03], made, GRADIENTS)), capsys)
-    assert "10.0 ms absorbed" in said and "absorbed: time of the exchange that does not lengthen the step" in said
+    output = printed(table(measurements.result("bandwidth", [0.03], made, GRADIENTS)), capsys)
+    assert "10.0 ms absorbed" in output and "absorbed: communication that does not lengthen the step" in output
 
 
 def test_words_for_rates_and_models():
-    assert [rate(figure) for figure in (None, 1e10, 2.5e8)] == ["no limit", "10 Gbit/s", "250 Mbit/s"]
+    assert [rate(bandwidth) for bandwidth in (None, 1e10, 2.5e8)] == ["no limit", "10 Gbit/s", "250 Mbit/s"]
     assert describe(StepModel(0.0421, 3.9e6)) == "t = 42.1 ms + 3.90 MB / bandwidth"
-    said = "t = 42.1 ms + (3.90 MB / bandwidth - 8.0 ms absorbed, at least 0)"
-    assert describe(StepModel(0.0421, 3.9e6, absorbed=0.008)) == said
+    output = "t = 42.1 ms + (3.90 MB / bandwidth - 8.0 ms absorbed, at least 0)"
+    assert describe(StepModel(0.0421, 3.9e6, absorbed=0.008)) == output

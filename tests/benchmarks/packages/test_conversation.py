@@ -24,22 +24,24 @@ def test_a_turn_adds_up_what_its_units_did_and_the_package_may_print(tmp_path):
 @pytest.mark.parametrize("work", ["preparing", "a turn"])
 def test_a_driver_that_ends_is_quoted(work, tmp_path):
     source = BREAKS if work == "a turn" else "raise ValueError('the package is broken')"
-    with pytest.raises(DriverFailed, match="driver of broken ended with exit code 1(.|\n)*the package is broken"):
-        with Driver(command(tmp_path, "broken", source), {}, tmp_path) as driver:
-            driver.turn(1)
+    output = "driver of broken ended with exit code 1(.|\n)*the package is broken"
+    broken = command(tmp_path, "broken", source)
+    with pytest.raises(DriverFailed, match=output), Driver(broken, {}, tmp_path) as driver:
+        driver.turn(1)
 
 
 def test_an_answer_that_is_not_of_the_protocol_is_shown(tmp_path):
-    with pytest.raises(DriverFailed, match=r"chatty said 'hello\\n', expected JSON"):
-        with Driver(command(tmp_path, "chatty", "print('hello', flush=True); input(); input()"), {}, tmp_path):
-            pass
+    chatty = command(tmp_path, "chatty", "print('hello', flush=True); input(); input()")
+    output = r"chatty sent 'hello\\n', expected JSON"
+    with pytest.raises(DriverFailed, match=output), Driver(chatty, {}, tmp_path):
+        pass
 
 
 def test_a_driver_ends_when_nobody_asks_any_more(tmp_path):
     works = command(tmp_path, "works", WORKS)
-    said = "".join(json.dumps(message) + "\n" for message in ({"batch_size": 1}, {"units": 2}))
+    output = "".join(json.dumps(message) + "\n" for message in ({"batch_size": 1}, {"units": 2}))
     ended = subprocess.run(
-        [works.python, works.script], input=said, capture_output=True, text=True, env=works.variables, timeout=30
+        [works.python, works.script], input=output, capture_output=True, text=True, env=works.variables, timeout=30
     )
     versions, turn = (json.loads(line) for line in ended.stdout.splitlines())
     assert (ended.returncode, versions["torch"], turn["targets"]) == (0, "2.0", 2)

@@ -39,7 +39,7 @@ def test_an_environment_is_made_once(python, tmp_path):
     assert called() == ["venv", "pip"]
 
 
-def test_what_pip_said_is_passed_on_and_the_next_attempt_begins_anew(python, tmp_path):
+def test_the_output_of_pip_is_reported_and_the_next_attempt_starts_anew(python, tmp_path):
     called = python("echo progress >&2; echo 'ERROR: No matching distribution found for ray==2.6.3' >&2; exit 1")
     for _ in range(2):
         with pytest.raises(NotInstalled, match="recbole could not be installed: .*pip install(.|\n)*for ray==2.6.3$"):

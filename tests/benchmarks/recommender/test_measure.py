@@ -38,6 +38,7 @@ def _fail() -> Work:
     raise SystemExit(7)
 
 
+@pytest.mark.slow
 def test_turns_and_memory() -> None:
     measured = take_turns({"large": partial(_allocate, 200 * MIB), "sleeps": _sleep}, repeats=3)
     large, sleeps = measured["large"], measured["sleeps"]
@@ -50,6 +51,7 @@ def test_turns_and_memory() -> None:
         assert 0 < turn.waited_share <= 0.5
 
 
+@pytest.mark.slow
 def test_a_side_that_dies_is_named() -> None:
     with pytest.raises(RuntimeError, match="'broken' ended with exit code 7"), Side("broken", _fail):
         pass

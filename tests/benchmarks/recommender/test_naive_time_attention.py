@@ -5,8 +5,8 @@ import torch
 
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables, with_naive_attention
 from benchmarks.recommender.training_steps import ModuleAlone, full_batch
-from lightning_modules.recommender.attention import TimeIntervalAttention, TimeTables
-from lightning_modules.recommender.network import SequenceEncoder
+from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
 @pytest.mark.parametrize("heads", [1, 2])

@@ -7,8 +7,8 @@ from benchmarks.recommender.loading import training_users
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_row_sampler import PerRowSampler
 from benchmarks.recommender.training_steps import left_padded, train_sequences
-from engine.sampling import Draw
-from lightning_modules.recommender.attention import time_intervals
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.recommender.networks.attention import time_intervals
 
 LENGTH, SPAN = 40, 256
 
@@ -16,7 +16,7 @@ LENGTH, SPAN = 40, 256
 def test_same_rows_and_intervals() -> None:
     events = movielens_like(8, 2300)
     sequences = train_sequences(events, LENGTH)
-    batch = sequences[Draw(0, np.arange(8))]
+    batch = sequences[MicroBatchRequest(0, np.arange(8))]
     rows = PerRowSampler(training_users(events, sequences), 2300, LENGTH, SPAN).batch(list(range(8)))
     items, targets = left_padded(batch, LENGTH)
     np.testing.assert_array_equal(rows.items, items)
@@ -31,7 +31,7 @@ def test_negatives_of_both_are_new_to_the_user() -> None:
     events = movielens_like(8, 2300)
     sequences = train_sequences(events, LENGTH, num_negatives=1)
     users = training_users(events, sequences)
-    batch = sequences[Draw(0, np.arange(8))]
+    batch = sequences[MicroBatchRequest(0, np.arange(8))]
     rows = PerRowSampler(users, 2300, LENGTH, None).batch(list(range(8)))
     assert rows.intervals is None
     for row, user in enumerate(users):

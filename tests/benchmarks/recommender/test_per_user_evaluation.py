@@ -9,10 +9,10 @@ from benchmarks.recommender.evaluation import evaluate_batches, held_out_cases, 
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_user_evaluation import evaluate_each
 from benchmarks.recommender.plain_sasrec import PlainSASRec
-from engine.sampling import Draw
-from lightning_modules.recommender.last_states import last_states
-from lightning_modules.recommender.network import SequenceEncoder
-from lightning_modules.recommender.ranking import candidate_ranks
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.recommender.metrics import candidate_ranks
+from lightning_modules.recommender.networks.last_position import encode_last_position
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 NUM_USERS, NUM_ITEMS, LENGTH = 12, 2300, 30
 
@@ -32,9 +32,9 @@ def test_same_ranks_among_the_same_candidates() -> None:
     theirs, candidates = zip(*one_by_one, strict=True)
     for case, negatives in zip(cases, candidates, strict=True):
         assert len(negatives) == 100 and not {*case.history, case.target} & set(negatives)
-    batch = ranked_examples(events, LENGTH, np.array(candidates))[Draw(0, np.arange(NUM_USERS))]
+    batch = ranked_examples(events, LENGTH, np.array(candidates))[MicroBatchRequest(0, np.arange(NUM_USERS))]
     assert batch.target.tolist() == [case.target for case in cases]
-    scores = encoder.scores(last_states(encoder, batch.history))
+    scores = encoder.scores(encode_last_position(encoder, batch.history))
     ours = candidate_ranks(scores, batch.target, batch.candidates)
     assert ours.tolist() == list(theirs)
     assert len(set(theirs)) > 3

@@ -7,16 +7,16 @@ import torch
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from benchmarks.recommender.training_steps import ModuleAlone, left_padded, train_sequences
-from datamodules.recommender.length_groups import LengthGroups
-from engine.sampling import Draw
-from lightning_modules.recommender.network import SequenceEncoder
+from datamodules.recommender.length_buckets import LengthGroups
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
 @pytest.mark.parametrize(("heads", "groups"), [(1, 1), (1, 4), (2, 3)])
 def test_same_loss_and_gradients(heads: int, groups: int) -> None:
     torch.manual_seed(0)
     sequences = train_sequences(movielens_like(6, 2300), length=60)
-    draw = Draw(0, np.arange(6))
+    draw = MicroBatchRequest(0, np.arange(6))
     batch, parts = sequences[draw], LengthGroups(sequences, groups)[draw]
     assert len(set(batch.history.lengths.tolist())) > 1, "a case without padding proves little"
     encoder = SequenceEncoder(2300, 60, 8, num_heads=heads, dropout=0.0)
@@ -32,7 +32,7 @@ def test_same_loss_and_gradients(heads: int, groups: int) -> None:
 def test_same_binary_loss_of_the_same_negatives() -> None:
     torch.manual_seed(0)
     sequences = train_sequences(movielens_like(6, 2300), length=60, num_negatives=1)
-    batch = sequences[Draw(0, np.arange(6))]
+    batch = sequences[MicroBatchRequest(0, np.arange(6))]
     encoder = SequenceEncoder(2300, 60, 8, dropout=0.0)
     negatives, _ = left_padded(batch._replace(history=batch.history._replace(items=batch.negatives[..., 0])), 60)
     theirs = PlainSASRec(encoder).binary_loss(*left_padded(batch, 60), negatives)
@@ -47,7 +47,7 @@ def test_the_plain_form_trains_the_same_weights() -> None:
 
 
 def test_left_padding_keeps_every_event_in_order() -> None:
-    batch = train_sequences(movielens_like(5, 2300), length=60)[Draw(0, np.arange(5))]
+    batch = train_sequences(movielens_like(5, 2300), length=60)[MicroBatchRequest(0, np.arange(5))]
     items, targets = left_padded(batch, 64)
     assert items.shape == targets.shape == (5, 64)
     for row, count in enumerate(batch.history.lengths.tolist()):

@@ -45,12 +45,13 @@ def test_wrong_options_are_explained(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit, match="no comparison atention; there are attention-50"):
         command.main(["--only", "atention"])
     with pytest.raises(SystemExit):
-        command.main(["--json", str(tmp_path / "missing" / "figures.json")])
+        command.main(["--json", str(tmp_path / "missing" / "results.json")])
     assert "missing does not exist" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command.main(["--repeats", "0"])
 
 
+@pytest.mark.slow
 def test_a_run_prints_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,7 +60,7 @@ def test_a_run_prints_and_writes(
     small = partial(attention_alone, length=20, batch_size=2)
     tiny = Comparison("tiny", "A tiny case", "pass", {"naive": partial(small, "naive"), "ours": partial(small, "ours")})
     monkeypatch.setattr(comparisons, "COMPARISONS", (tiny,))
-    path = tmp_path / "figures.json"
+    path = tmp_path / "results.json"
     command.main(["--repeats", "2", "--json", str(path)])
     printed = capsys.readouterr().out
     assert "A tiny case" in printed and "CPU ms" in printed
@@ -70,4 +71,4 @@ def test_a_run_prints_and_writes(
     assert ours["times_less"]["cpu"] == pytest.approx(
         [theirs / mine for theirs, mine in zip(naive["cpu"], ours["cpu"], strict=True)]
     )
-    assert [file.name for file in tmp_path.iterdir()] == ["figures.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["results.json"]

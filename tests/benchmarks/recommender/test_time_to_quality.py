@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.recommender.__main__ import main
-from benchmarks.recommender.time_to_quality import Missed, figures, table
+from benchmarks.recommender.time_to_quality import Missed, measure, table
 
 _QUICKSTART = Path(__file__).resolve().parents[3] / "configs/recommender/quickstart.yaml"
 _SMALL = [
@@ -16,25 +16,28 @@ _SMALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ends_at_the_first_validation_that_reaches_the_target(tmp_path: Path) -> None:
-    found = figures(tmp_path, 0.001, _QUICKSTART, _SMALL)
+    found = measure(tmp_path, 0.001, _QUICKSTART, _SMALL)
 
     (only,) = found["course"]
     assert only["epoch"] in (0, 1) and only["step"] == 3 and only["value"] >= 0.001
-    assert 0 < only["cpu"] and 0 < only["wall"] and only["memory"] > 1 << 26
+    assert only["cpu"] > 0 and only["wall"] > 0 and only["memory"] > 1 << 26
     assert 0 < found["test"]["test/ndcg@10"] < 1
     out = Console(width=140, record=True)
     out.print(table(found))
     assert "time to val/ndcg@10 0.001" in out.export_text()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_says_what_was_reached_when_the_target_was_not(tmp_path: Path) -> None:
     with pytest.raises(Missed, match=r"ended with 0 before 1; val/ndcg@10 was at most 0\."):
-        figures(tmp_path, 1.0, _QUICKSTART, _SMALL)
+        measure(tmp_path, 1.0, _QUICKSTART, _SMALL)
 
 
-def test_what_the_training_refuses_is_said_without_a_traceback(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_refused_training_is_reported_without_a_traceback(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"ended with 2 before 0\.17(.|\n)*absent does not exist"):
         main(["--only", "time-to-quality", "--root", str(tmp_path / "absent")])

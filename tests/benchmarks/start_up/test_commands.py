@@ -6,11 +6,12 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from benchmarks.start_up.commands import BASE, COMMANDS, FIRST_STEP, figures, start, table
+from benchmarks.start_up.commands import BASE, COMMANDS, FIRST_STEP, measure, start, table
 
 
-def test_the_first_step_is_told_beside_the_import():
-    found = figures(1, {name: COMMANDS[name] for name in (BASE, FIRST_STEP)})
+@pytest.mark.slow
+def test_the_first_step_is_measured_beside_the_import():
+    found = measure(1, {name: COMMANDS[name] for name in (BASE, FIRST_STEP)})
     bare, step = found["sides"]
     assert 0 < bare["cpu"][0] < step["cpu"][0] and step["memory"][0] > 2**27
     assert {goal["text"].split(":")[0] for goal in found["goals"]} == {FIRST_STEP}
@@ -19,6 +20,7 @@ def test_the_first_step_is_told_beside_the_import():
     assert "times the CPU time of `import torch`" in console.export_text()
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_leaves_no_process_behind(tmp_path):
     """As torchrun's two would be, each in a session of its own."""
     os.mkfifo(tmp_path / "alive")
@@ -33,6 +35,6 @@ def test_a_command_that_takes_too_long_leaves_no_process_behind(tmp_path):
     os.close(alive)
 
 
-def test_a_command_that_fails_is_no_figure(tmp_path):
+def test_a_command_that_fails_is_not_measured(tmp_path):
     with pytest.raises(RuntimeError, match="ended with 3"):
         start(["-c", "raise SystemExit(3)"], tmp_path)

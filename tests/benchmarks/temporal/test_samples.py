@@ -10,7 +10,7 @@ from benchmarks.temporal import samples
 def test_one_turn(monkeypatch):
     monkeypatch.setattr(samples, "_SAMPLES", 32)
     monkeypatch.setattr(samples, "_quickstart", lambda: (200.0, 0.01))  # the training itself takes half a minute
-    found = samples.figures(2)
+    found = samples.measure(2)
     assert all(len(turns) == 2 and min(turns) > 0 for turns in found.values())
     assert found["share"] == [tiny * 32 / 200.0 for tiny in found["tiny"]]
     text = io.StringIO()

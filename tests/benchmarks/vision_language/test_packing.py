@@ -22,7 +22,7 @@ def test_tokens_are_the_same_in_every_layout_and_padding_is_not():
     assert padded < grouped <= 1 and padded < packed <= 1
 
 
-def test_the_mixture_is_what_is_said_of_it():
+def test_the_mixture_is_as_described():
     assert sum(sort.share for sort in SORTS) == 1
     source = MixtureSamples(ImageLayout(16, 16))
     items = [source.item(0, index) for index in range(400)]
@@ -32,8 +32,9 @@ def test_the_mixture_is_what_is_said_of_it():
     assert all(item.messages[0]["content"].count("<image>") == len(item.counts) for item in items)
 
 
+@pytest.mark.slow
 def test_turns_of_all_layouts():
-    found = packing.figures(repeats=1, sizes=TINY, steps=2)
+    found = packing.measure(repeats=1, sizes=TINY, steps=2)
     assert [side["name"] for side in found["sides"]] == list(packing.LAYOUTS)
     assert all(min(side["tokens_per_second"]) > 0 for side in found["sides"])
     console = Console(width=140, record=True)

@@ -2,14 +2,18 @@
 
 import json
 
+import pytest
+
 from benchmarks.vision_language import parquet
-from datamodules.vision_language.files import row_groups, small_groups
-from datamodules.vision_language.files.recent import Recent
+from datamodules.vision_language.files import parquet_rewrite as small_groups
+from datamodules.vision_language.files import parquet_row_groups as row_groups
+from datamodules.vision_language.files.lru_cache import SizedLRUCache
 
 
-def test_it_measures_small_files(tmp_path, monkeypatch, capsys):
+@pytest.mark.slow
+def test_small_files_are_measured(tmp_path, monkeypatch, capsys):
     def alone(work, *arguments):
-        monkeypatch.setattr(row_groups, "tables", Recent(row_groups.KEPT, lambda table: table.nbytes))
+        monkeypatch.setattr(row_groups, "tables", SizedLRUCache(row_groups.CACHE_BYTES, lambda table: table.nbytes))
         return work(*arguments)
 
     monkeypatch.setattr(parquet, "_alone", alone)

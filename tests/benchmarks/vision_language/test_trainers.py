@@ -13,7 +13,7 @@ from benchmarks.vision_language.models import TINY, Layout, built
 from benchmarks.vision_language.peers import parts
 from benchmarks.vision_language.plain_llava import PlainLlava
 from datamodules.multimodal.batch import IGNORE
-from engine.stop_signals import stop_signals
+from engine.health.signals import stop_signals
 from lightning_modules.vision_language.module import VisionLanguageModel
 
 
@@ -31,8 +31,8 @@ def test_the_peers_have_our_samples_and_our_loss():
     with torch.no_grad():
         ours = module.training_loss((examples,))
         mean = model(**theirs)["loss"]
-    assert int((theirs["labels"][:, 1:] != IGNORE).sum()) == int(ours.count)
-    assert float(mean) == pytest.approx(float(ours.total / ours.count), rel=1e-5)
+    assert int((theirs["labels"][:, 1:] != IGNORE).sum()) == int(ours.terms)
+    assert float(mean) == pytest.approx(float(ours.total / ours.terms), rel=1e-5)
 
 
 def _real(tokens, data):
@@ -48,9 +48,10 @@ def _layers(projector):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", trainers.sides_of(TINY))
 def test_every_training_has_our_samples_in_each_step(name, tmp_path, monkeypatch):
-    """The order of the peers is in the hands of their loaders: another one would be other tokens a second."""
+    """The order of the peers is in the hands of their loaders: another one would be other tokens per second."""
     monkeypatch.chdir(tmp_path)
     _, data = built(TINY, Layout())
     expected = [_tokens(examples.rows.tokens, data) for (examples,) in islice(data.train_dataloader(), 4)]
@@ -77,7 +78,7 @@ def test_every_training_has_our_samples_in_each_step(name, tmp_path, monkeypatch
 
     keep(PlainLlava, "forward", lambda tokens, **others: tokens)
     keep(VisionLanguageModel, "training_loss", lambda batch: batch[0].rows.tokens)
-    with pytest.raises(Enough), stop_signals.listening():  # a training leaves the process to its end otherwise
+    with pytest.raises(Enough), stop_signals.handlers_installed():  # a training leaves the process to its end otherwise
         trainers.sides_of(TINY)[name](Counted())
     assert trained == expected
     assert (tmp_path / "runs/benchmark/config.yaml").exists() == name.startswith("Lockstep")
@@ -88,9 +89,10 @@ def _tokens(tokens, data):
     return sorted(token for row in _real(tokens, data) for token in row)
 
 
+@pytest.mark.slow
 def test_turns_of_the_peer_and_of_ours():
     sides = {name: body for name, body in trainers.sides_of(TINY).items() if name in (trainers.PEER, *trainers.GOALS)}
-    found = trainers.figures(repeats=1, sizes=TINY, steps=2, sides=sides)
+    found = trainers.measure(repeats=1, sizes=TINY, steps=2, sides=sides)
     assert all(min(side["tokens_per_cpu_second"]) > 0 and side["memory"] > 2**27 for side in found["sides"])
     console = Console(width=160, record=True)
     console.print(trainers.table(found))
@@ -98,8 +100,9 @@ def test_turns_of_the_peer_and_of_ours():
     assert all(side["name"] in text for side in found["sides"]) and text.count("goal: Lockstep") == 2
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_step_are_the_whole_step():
-    found = step_parts.figures(repeats=2, sizes=TINY, steps=2, layouts={"packed": Layout(packed=True)})
+    found = step_parts.measure(repeats=2, sizes=TINY, steps=2, layouts={"packed": Layout(packed=True)})
     for side in found["sides"]:
         assert [sum(turn.values()) for turn in side["shares"]] == [pytest.approx(1)] * 2
         assert all(min(turn.values()) > 0 for turn in side["shares"])

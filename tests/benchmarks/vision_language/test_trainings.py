@@ -42,11 +42,11 @@ def test_the_plain_loop_has_the_loader_of_a_training(device):
     _, data = built(TINY, Layout(packed=True), meta=True)
     loader = trainings.loader_of(data, torch.device(device))
     strategy = SimpleNamespace(root_device=torch.device(device))
-    data.trainer = SimpleNamespace(strategy=strategy, world_size=1, global_rank=0)
-    engines = data._loader(data.train_set, data._order, "global batch")
+    data.trainer = SimpleNamespace(strategy=strategy, world_size=1, global_rank=0, num_devices=1)
+    engines = data._loader_factory.train_loader(data.train_set, data._order)
     assert loader.pin_memory == engines.pin_memory == (device == "cuda")
 
 
 def test_settings_to_compile_reach_both_parts():
     model = VisionLanguageModel(**model_settings(TINY, compiled=True))
-    assert model.language_model_settings.compile and model.vision_tower_settings.compile
+    assert model.language_model_settings.compile and model.modality.settings.compile

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from engine.exact_mean import LossSum
-from tests.distributed.memory_faults import TOO_MUCH
-from tests.distributed.tiny import Rows, TinyData, TinyModule
+from engine.optim.global_loss_mean import LossSum
+from tests.support.families.tiny import Rows, TinyData, TinyModule
+from tests.support.faults.memory_faults import TOO_MUCH
 
 
 class OutOfMemory(TinyModule):
@@ -51,9 +51,9 @@ class Hungry(TinyModule):
 class HungryWhole(Hungry):
     """Of which a batch cannot be divided."""
 
-    splits_batches = False
+    supports_grad_accumulation = False
 
-    def memory_savers(self) -> list[tuple[str, str]]:
+    def memory_saving_options(self) -> list[tuple[str, str]]:
         return [("--model.init_args.most 1000", "")]
 
 

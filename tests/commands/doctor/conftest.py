@@ -2,9 +2,9 @@
 
 import pytest
 
+from commands.doctor.check import run_checks
 from commands.doctor.config_checks import config_checks
-from commands.doctor.examination import examine
-from commands.doctor.plan import planned
+from commands.doctor.launch_plan import planned
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def doctor(tmp_path, monkeypatch):
     def look(*arguments, only=None, **environ):
         checks = config_checks(arguments, planned(arguments, environ), environ)
         by_check = {}
-        for finding in examine(check for check in checks if only is None or check.name in only):
+        for finding in run_checks(check for check in checks if only is None or check.name in only):
             by_check.setdefault(finding.check, []).append(finding)
         return by_check
 

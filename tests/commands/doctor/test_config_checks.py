@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from commands.doctor.config_checks import config_checks
-from commands.doctor.config_errors import config_errors
-from commands.doctor.plan import is_first, planned
+from commands.doctor.launch_plan import is_rank_zero, planned
+from commands.doctor.training.config_errors import config_errors
 from tests.conftest import REPOSITORY
-from tests.distributed.tiny import TINY_FAMILY
+from tests.support.families.tiny import TINY_FAMILY
 
 TINY = [*TINY_FAMILY, "--data.init_args.batch_size", "8"]
 QUICKSTART = ["--config", str(REPOSITORY / "configs/recommender/quickstart.yaml"), "--trainer.accelerator", "cpu"]
@@ -25,7 +25,7 @@ def status(findings):
 def test_all_is_well_and_nothing_is_left_of_the_trial(doctor, tmp_path):
     found = doctor(*TINY, "--trainer.devices", "2", "--data.init_args.micro_batch_size", "2")
     assert set(map(tuple, status(found).values())) == {("ok",)}, found
-    assert found["batch"][0].found == "global batch 8 = 2 processes x 2 samples x 2 accumulation steps"
+    assert found["batch"][0].found == "global batch 8 = 2 ranks x 2 samples x 2 accumulation steps"
     assert found["data"][0].found == "50 samples to train on"
     assert "2 samples on cpu: loss" in found["micro batch"][0].found
     assert "4 checkpoints of" in found["checkpoint folder"][0].found
@@ -36,7 +36,7 @@ def test_without_a_config_there_is_nothing_to_check():
     assert config_checks(["--trainer.devices", "2"], planned([], {})) == []
 
 
-def test_all_errors_of_all_files_are_told_at_once_with_their_lines(doctor, tmp_path):
+def test_all_errors_of_all_files_are_reported_with_their_lines(doctor, tmp_path):
     (tmp_path / "one.yaml").write_text(
         "model:\n"
         "  init_args:\n"
@@ -57,7 +57,8 @@ def test_all_errors_of_all_files_are_told_at_once_with_their_lines(doctor, tmp_p
         "two.yaml:3",
     ]  # fmt: skip
     text = "\n".join(found)
-    assert "one.yaml:4: model.init_args.attention: Expected a Literal['standard', 'time_interval'], found" in text
+    kinds = "standard, time_interval, hstu, fuxi"
+    assert f"one.yaml:4: model.init_args.attention: expected one of {kinds}; found" in text
     assert "two.yaml:3: data.init_args.batch_size: Expected a int or null, found 12.5" in text
     assert "one.yaml:6: trainer.max_epochz: there is no such setting" in text
 
@@ -66,10 +67,10 @@ def test_a_mistake_on_the_command_line_and_settings_that_do_not_fit_together(doc
     (error,) = doctor(*TINY, "--trainer.max_stepz", "3")["config"]
     assert error.found.startswith("command line: unrecognized arguments: --trainer.max_stepz 3; did you mean")
     (error,) = doctor(*QUICKSTART, "--data.init_args.dataset", "files")["config"]
-    assert error.found.startswith("data: data.init_args.root: null; give the folder")
+    assert error.found.startswith("data: data.init_args.root: found null, expected the folder")
 
 
-def test_an_error_that_nothing_mends_ends_the_search(tmp_path):
+def test_an_error_that_persists_ends_the_search(tmp_path):
     (tmp_path / "a.yaml").write_text("a: 1\n")
 
     def parse(texts):
@@ -84,7 +85,7 @@ def test_an_error_that_nothing_mends_ends_the_search(tmp_path):
 def test_a_batch_that_does_not_divide(doctor):
     found = doctor(*TINY, "--trainer.devices", "3")
     (error,) = found["batch"]
-    assert error.status == "fail" and "does not split evenly over 3 processes" in error.found
+    assert error.status == "fail" and "does not split evenly over 3 ranks" in error.found
     assert "micro batch" not in found  # the others go on
     (warning,) = found["checkpoint folder"]
     assert warning.status == "warn" and warning.found.endswith("a checkpoint's size is not known")
@@ -95,7 +96,7 @@ def test_a_launcher_that_starts_another_number_than_the_config_wants(doctor):
     (error,) = doctor(*TINY, "--trainer.devices", "2", only=["config", "batch"], **launched)["batch"]
     assert "started 4 process(es) on each of 1 node(s), but the config has trainer.devices 2" in error.found
     (fine,) = doctor(*TINY, only=["config", "batch"], **launched)["batch"]
-    assert fine.found == "global batch 8 = 4 processes x 2 samples x 1 accumulation step"
+    assert fine.found == "global batch 8 = 4 ranks x 2 samples x 1 accumulation step"
 
 
 def test_data_that_are_missing_and_data_that_are_not_prepared(doctor, tmp_path):
@@ -105,13 +106,17 @@ def test_data_that_are_missing_and_data_that_are_not_prepared(doctor, tmp_path):
     found = doctor(*QUICKSTART)
     (untried,) = found["micro batch"]
     assert untried.remedy.startswith("python train.py prepare --config ")
-    assert (untried.status, untried.found) == ("warn", "not tried: data are to be prepared first")
+    assert (untried.status, untried.found) == ("warn", "not run: data are to be prepared first")
     assert status(found)["checkpoint folder"] == ["warn"]
     (warning,) = found["data"]
-    assert warning.status == "warn" and warning.found == "data/synthetic is to be made into a store of sequences"
+    assert warning.status == "warn" and warning.found == "data/synthetic must be converted to a store of sequences"
+    (own,) = doctor(*QUICKSTART, "--data.init_args.dataset", "files", "--data.init_args.root", "mine.csv")["data"]
+    assert own.found == "data.init_args.root: mine.csv does not exist; set it to your file or folder"
+    assert own.remedy == "correct the path in the config, or make the file"
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_data_that_open_and_give_nothing_and_a_step_that_fails(doctor):
     (error,) = doctor(*TINY, "--data.init_args.length", "0")["data"]
     assert error.status == "fail"
@@ -143,12 +148,16 @@ def test_weights_and_tokenizers(doctor, tmp_path, monkeypatch):
     (shards / "model.safetensors.index.json").write_text('{"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}')
     (tokenizer / "tokenizer.json").unlink()
     torn, empty = doctor(*config, *here)["weights"]
-    assert "shards has no b.safetensors; found a.safetensors, config.json" in torn.found
+    assert (
+        "shards has no b.safetensors, named by model.safetensors.index.json; found a.safetensors, config.json"
+        in torn.found
+    )
     assert "tokenizer has no tokenizer.json; found nothing" in empty.found
     gone = doctor(*config, name[0], "./gone", name[1], str(tokenizer))["weights"]
     assert "there is no directory ./gone" in gone[0].found
 
 
+@pytest.mark.slow
 def test_an_earlier_stage_that_is_not_there(doctor):
     config = str(REPOSITORY / "configs/vision_language/quickstart_sft.yaml")
     found = doctor("--config", config, "--trainer.accelerator", "cpu")
@@ -156,6 +165,7 @@ def test_an_earlier_stage_that_is_not_there(doctor):
     assert status(found)["micro batch"] == ["ok"], found  # with new weights it takes the same
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting takes Linux and root")
 def test_a_folder_that_is_read_only_too_small_or_full(doctor, tmp_path):
     small = tmp_path / "runs"
@@ -185,14 +195,14 @@ def test_one_process_of_a_run_measures_the_disk_and_the_others_try_whether_they_
     (second,) = doctor(*TINY, only=only, RANK="1", LOCAL_RANK="1", **two)["checkpoint folder"]
     assert "/s with fsync" in first.found
     assert second.status == "ok" and second.found.startswith(f"{tmp_path} can be written to; ")
-    assert [is_first({"SLURM_PROCID": number}) for number in "012"] == [True, False, False] and is_first({})
+    assert [is_rank_zero({"SLURM_PROCID": number}) for number in "012"] == [True, False, False] and is_rank_zero({})
     (tmp_path / "runs").write_text("no folder\n")
     (error,) = doctor(*TINY, only=only, RANK="1", LOCAL_RANK="1", **two)["checkpoint folder"]
     assert error.status == "fail" and "cannot be written to: Not a directory" in error.found
 
 
 def test_a_disk_that_is_slower_than_the_training(tmp_path):
-    from commands.doctor.checkpoint_folder import checkpoint_findings
+    from commands.doctor.training.checkpoint_storage import checkpoint_findings
 
     free = shutil.disk_usage(tmp_path).free
     (warning,) = checkpoint_findings(tmp_path / "runs", free // 8, 4, step=1e-6, steps_between=10)

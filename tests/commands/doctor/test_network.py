@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from commands.doctor.host_name import host_name, master_address
-from commands.doctor.interfaces import Interface, interfaces, present_interfaces
-from commands.doctor.plan import Plan
-from commands.doctor.port import port
+from commands.doctor.launch_plan import Plan
+from commands.doctor.network.host_name import host_name, master_address
+from commands.doctor.network.interfaces import Interface, interfaces, present_interfaces
+from commands.doctor.network.port import port
 from tests.conftest import REPOSITORY
 
 LO = Interface("lo", True, ("127.0.0.1", "::1"))
@@ -36,7 +36,7 @@ def listener():
     process.stdout.close()
 
 
-def test_an_occupied_port_is_told_with_who_has_it_and_a_free_one(listener):
+def test_an_occupied_port_is_reported_with_its_process_and_a_free_port(listener):
     process, number = listener
     (finding,) = port(Plan(), {"MASTER_PORT": str(number)})
     assert finding.status == "fail"
@@ -49,7 +49,7 @@ def test_an_occupied_port_is_told_with_who_has_it_and_a_free_one(listener):
 
 
 @pytest.mark.parametrize("given", ["99999", "0", "29500x"])
-def test_what_is_no_port_is_told(given):
+def test_an_invalid_port_is_reported(given):
     (finding,) = port(Plan(), {"MASTER_PORT": given})
     assert finding.status == "fail" and repr(given) in finding.found
 
@@ -61,7 +61,7 @@ def test_a_port_on_another_machine_and_one_that_the_launcher_serves_are_not_look
     assert list(port(Plan(), {"MASTER_PORT": str(number), "RANK": "0"})) == []
 
 
-def test_a_port_that_connections_get_by_themselves_is_told_for_several_nodes(tmp_path):
+def test_an_ephemeral_port_is_reported_for_several_nodes(tmp_path):
     (tmp_path / "range").write_text("1024\t65535\n")
     with socket.create_server(("", 0)) as server:
         number = server.getsockname()[1]
@@ -82,7 +82,7 @@ def test_a_name_that_leads_back_here_is_wrong_for_several_nodes_alone():
     (finding,) = host_name(Plan(), {}, "127.0.1.1", ALL)
     assert finding.status == "ok"
     (finding,) = host_name(TWO_NODES, {}, "127.0.1.1", ALL)
-    assert finding.status == "fail" and "finds only itself" in finding.why
+    assert finding.status == "fail" and "each node's own" in finding.why
     (finding,) = host_name(TWO_NODES, {"GLOO_SOCKET_IFNAME": "eth0"}, "127.0.1.1", ALL)
     assert finding.status == "ok"  # gloo then does not look at the name
 
@@ -94,10 +94,10 @@ def test_a_name_that_leads_elsewhere():
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a host name of its own takes root")
 def test_a_machine_whose_own_name_is_unknown():
-    code = "import socket; from commands.doctor import host_name, interfaces, plan\n"
-    code += (
-        "for f in host_name.host_name(plan.Plan(nodes=2), {}, socket.gethostname(), interfaces.present_interfaces()):"
-    )
+    code = "import socket; from commands.doctor import launch_plan\n"
+    code += "from commands.doctor.network import host_name, interfaces\n"
+    code += "present, plan = interfaces.present_interfaces(), launch_plan.Plan(nodes=2)\n"
+    code += "for f in host_name.host_name(plan, {}, socket.gethostname(), present):"
     code += "\n    print(f.status, f.found)"
     inside = f"hostname lockstep-nowhere && exec {sys.executable} -c '{code}'"
     command = ["unshare", "--uts", "sh", "-c", inside]

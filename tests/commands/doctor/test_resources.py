@@ -10,10 +10,10 @@ import sys
 import pytest
 from lightning.fabric.utilities.distributed import _suggested_max_num_threads
 
-from commands.doctor.cores import allowed_cores, cores, threads, threads_started
-from commands.doctor.limits import limits
-from commands.doctor.memory import memory, shared_memory
-from commands.doctor.plan import Plan
+from commands.doctor.launch_plan import Plan
+from commands.doctor.machine.cpu import allowed_cores, cores, threads, threads_started
+from commands.doctor.machine.memory import memory, shared_memory
+from commands.doctor.machine.ulimits import limits
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's limits")
@@ -22,7 +22,7 @@ TWO, LOADING = Plan(devices=2), Plan(devices=2, workers=4)
 
 def elsewhere(code: str, before: str = "", shell: tuple[str, ...] = ()) -> list[dict[str, str]]:
     """The findings of a process of its own, which has made something scarce for itself."""
-    program = "import json, os, resource\nfrom pathlib import Path\nfrom commands.doctor.plan import Plan\n"
+    program = "import json, os, resource\nfrom pathlib import Path\nfrom commands.doctor.launch_plan import Plan\n"
     program += f"{before}\nprint(json.dumps([f._asdict() for f in {code}]))"
     command = [*shell, sys.executable, "-c", program]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
@@ -34,9 +34,9 @@ def elsewhere(code: str, before: str = "", shell: tuple[str, ...] = ()) -> list[
 
 def test_cores_that_a_process_may_not_use_are_not_counted():
     code = "cores.cores(Plan(devices=2, workers=1), os.cpu_count(), cores.allowed_cores(), cores.allowed_cores())"
-    pin = "from commands.doctor import cores\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
+    pin = "from commands.doctor.machine import cpu as cores\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
     (finding,) = elsewhere(code, pin)
-    assert finding["status"] == "warn" and "2 processes are to share them" in finding["found"]
+    assert finding["status"] == "warn" and "2 processes would share them" in finding["found"]
     if os.cpu_count() > 1:
         assert finding["found"].startswith(f"1 of {os.cpu_count()} cores may be used")
 
@@ -70,7 +70,24 @@ def test_threads_against_cores_and_processes(plan, variables, status, words):
         assert finding.remedy == f"export OMP_NUM_THREADS={max(1, 8 // plan.processes())}"
 
 
-def test_lightning_shares_the_cores_out_where_nobody_says_how_many_threads():
+@pytest.mark.parametrize(
+    ("plan", "variables", "status", "words"),
+    [
+        (TWO, {}, "ok", "--threads auto: 1 or 4 threads, whichever is faster, in each of 2 processes on 8 cores"),
+        (Plan(devices=8), {}, "ok", "--threads auto: 1 thread in each of 8 processes on 8 cores"),
+        (Plan(devices=2, threads=8), {"OMP_NUM_THREADS": "1"}, "warn", "--threads 8 with 2 processes on 8 cores"),
+        (Plan(devices=2, threads=4), {}, "ok", "--threads 4 with 2 processes on 8 cores"),
+        (TWO, {"OMP_NUM_THREADS": "8"}, "warn", "OMP_NUM_THREADS=8"),
+    ],
+)
+def test_threads_that_a_training_on_the_cpu_chooses_or_is_given(plan, variables, status, words):
+    (finding,) = threads(plan, 8, 8.0, variables, on_cpu=True)
+    assert finding.status == status and words in finding.found
+    if plan.threads == 8:
+        assert finding.remedy == "--threads 4  # or auto"
+
+
+def test_lightning_divides_the_cores_by_default():
     for processes in (1, 2, 3 * os.cpu_count()):
         assert threads_started(processes, allowed_cores(), {}) == _suggested_max_num_threads(processes)
 
@@ -84,7 +101,7 @@ def test_a_container_with_a_quota_starts_a_thread_for_each_core_of_the_machine()
 
 def test_processes_bound_to_the_same_cores():
     *_, finding = threads(TWO, 8, 8.0, {"OMP_NUM_THREADS": "4", "OMP_PROC_BIND": "true"})
-    assert finding.status == "warn" and "unset OMP_PROC_BIND" == finding.remedy
+    assert finding.status == "warn" and finding.remedy == "unset OMP_PROC_BIND"
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -111,7 +128,7 @@ def test_a_control_group_that_allows_too_little_memory(tmp_path, version):
 def test_a_tiny_dev_shm():
     shell = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh")
     code = "memory.shared_memory(Plan(workers=4))"
-    (finding,) = elsewhere(code, "from commands.doctor import memory", shell)
+    (finding,) = elsewhere(code, "from commands.doctor.machine import memory", shell)
     assert finding["status"] == "fail" and finding["found"] == "64 MiB free of 64 MiB in /dev/shm"
     assert "Bus error" in finding["why"] and "--shm-size" in finding["remedy"]
 
@@ -119,7 +136,7 @@ def test_a_tiny_dev_shm():
 def test_shared_memory_that_is_not_there_or_not_ours(tmp_path):
     for plan, status in ((Plan(workers=1), "fail"), (Plan(workers="auto"), "fail"), (Plan(), "warn")):
         (finding,) = shared_memory(plan, tmp_path / "shm")
-        assert finding.status == status and "is not there" in finding.found
+        assert finding.status == status and "does not exist" in finding.found
 
 
 def test_shared_memory_that_is_small_for_so_many_loaders(tmp_path):
@@ -140,10 +157,9 @@ def test_shared_memory_that_is_small_for_so_many_loaders(tmp_path):
 )
 def test_limits_of_the_shell(name, soft, status, words, remedy):
     which = f"resource.RLIMIT_{name}"
-    before = (
-        f"from commands.doctor import limits\nresource.setrlimit({which}, ({soft}, resource.getrlimit({which})[1]))"
-    )
-    found = [each for each in elsewhere("limits.limits(Plan(devices=2, workers=4))", before) if words in each["found"]]
+    before = "from commands.doctor.machine import ulimits\n"
+    before += f"resource.setrlimit({which}, ({soft}, resource.getrlimit({which})[1]))"
+    found = [each for each in elsewhere("ulimits.limits(Plan(devices=2, workers=4))", before) if words in each["found"]]
     assert [each["status"] for each in found] == [status]
     assert remedy in found[0]["remedy"]
 
@@ -152,16 +168,16 @@ def test_core_dumps_of_any_size(tmp_path):
     if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
         pytest.skip("the hard limit forbids them")
     (tmp_path / "core_pattern").write_text("core\n")
-    before = "from commands.doctor import limits\nresource.setrlimit(resource.RLIMIT_CORE, (-1, -1))"
-    code = f"limits.limits(Plan(), core_pattern=Path({str(tmp_path / 'core_pattern')!r}))"
+    before = "from commands.doctor.machine import ulimits\nresource.setrlimit(resource.RLIMIT_CORE, (-1, -1))"
+    code = f"ulimits.limits(Plan(), core_pattern=Path({str(tmp_path / 'core_pattern')!r}))"
     (finding,) = [each for each in elsewhere(code, before) if "core dumps" in each["found"]]
     assert finding["remedy"] == "ulimit -c 0"
 
 
 def test_locked_memory_where_there_is_infiniband(tmp_path):
     (tmp_path / "mlx5_0").mkdir()
-    before = "from commands.doctor import limits\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))"
-    code = f"limits.limits(Plan(nodes=2), infiniband=Path({str(tmp_path)!r}))"
+    before = "from commands.doctor.machine import ulimits\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))"
+    code = f"ulimits.limits(Plan(nodes=2), infiniband=Path({str(tmp_path)!r}))"
     (finding,) = [each for each in elsewhere(code, before) if "locked" in each["found"]]
     assert finding["status"] == "fail" and "64 KiB" in finding["found"]
 
@@ -173,4 +189,4 @@ def test_a_control_group_that_allows_few_processes(tmp_path):
     (group / "pids.max").write_text("100\n")
     (group / "pids.current").write_text("40\n")
     (finding,) = [f for f in limits(LOADING, tmp_path, tmp_path / "groups") if "control group" in f.found]
-    assert finding.status == "warn" and "allows 100 processes and threads, 40 are there" in finding.found
+    assert finding.status == "warn" and "allows 100 processes and threads, 40 exist" in finding.found

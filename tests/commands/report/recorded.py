@@ -29,9 +29,7 @@ best_checkpoint:
   mode: max
 """
 
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
-)
+PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")
 
 
 def instant(second: float) -> str:
@@ -50,15 +48,15 @@ class Recorded:
         (folder / "environment.json").write_text(json.dumps(facts))
         (folder / "metrics.jsonl").touch()
 
-    def figures(self, step: int, second: float | None = None, **figures: float | str) -> None:
+    def metrics(self, step: int, second: float | None = None, **metrics: float | str) -> None:
         """`train__loss=1.0` is `train/loss`; `altered` stays as it is."""
-        named = {name.replace("__", "/").replace("_at_", "@"): value for name, value in figures.items()}
+        named = {name.replace("__", "/").replace("_at_", "@"): value for name, value in metrics.items()}
         self.write("metrics.jsonl", {
             "time": instant(step if second is None else second), "run": self.folder.name, "process": 0, "step": step,
             "epoch": step // 100, **named,
         })  # fmt: skip
 
-    def tells(
+    def log(
         self, event: str | None, step: int | None, second: float, message: str = "", level: str = "info",
         process: int = 0, **fields: Any,
     ) -> None:  # fmt: skip
@@ -84,26 +82,26 @@ class Recorded:
 def killed_and_resumed(folder: Path, seed: int = 1, dropout: float = 0.1) -> Recorded:
     """400 steps; killed at 170, resumed from 150; a straggler, a step without finite gradients, three evaluations."""
     run = Recorded(folder, seed, dropout)
-    run.tells("run_started", 0, 0, "training begins")
+    run.log("run_started", 0, 0, "training begins")
     for step in range(10, 171, 10):
-        run.tells(None, step, step, f"step {step}", **{"train/loss": 1.0})
+        run.log(None, step, step, f"step {step}", **{"train/loss": 1.0})
         if step % 50 == 0:
-            run.tells("checkpoint_saved", step, step + 0.5, "saved", seconds=0.1, bytes=1000)
-    run.tells("run_resumed", 150, 300, "going on after step 150")
-    run.tells("gradients_not_finite", 200, 350, "step 200: left out", "warning")
-    run.tells("straggler", 230, 380, "process 1 is slow", "warning", process=1, ratio=2.5)
-    run.tells(None, 250, 400, "the disk is slow", "warning")
+            run.log("checkpoint_saved", step, step + 0.5, "saved", seconds=0.1, bytes=1000)
+    run.log("run_resumed", 150, 300, "resuming after step 150")
+    run.log("gradients_not_finite", 200, 350, "step 200: left out", "warning")
+    run.log("straggler", 230, 380, "rank 1 is slow", "warning", process=1, ratio=2.5)
+    run.log(None, 250, 400, "the disk is slow", "warning")
     for step in range(10, 401, 10):
         second = step if step <= 150 else step + 150
         loss = 3 * math.exp(-step / 120) + 0.4 + 0.02 * seed
-        run.figures(step, second, train__loss=loss, train__learning_rate=1e-3, train__gradient_norm=0.5,
+        run.metrics(step, second, train__loss=loss, train__learning_rate=1e-3, train__gradient_norm=0.5,
                     train__samples_per_second=1000.0 + step, train__data_wait=0.02, train__memory_gib=0.5)  # fmt: skip
         if step in (100, 200, 400):
             ndcg = {100: 0.2, 200: 0.6, 400: 0.5}[step] + 0.01 * seed
-            run.figures(step, second + 0.2, val__loss=loss + 0.1, **{"val__ndcg_at_10": ndcg, "val__hr_at_10": 0.9})
-            run.tells("evaluated", step, second + 0.2, "evaluated", stage="val")
+            run.metrics(step, second + 0.2, val__loss=loss + 0.1, **{"val__ndcg_at_10": ndcg, "val__hr_at_10": 0.9})
+            run.log("evaluated", step, second + 0.2, "evaluated", stage="val")
             run.example(step, "4" if step > 100 else "9", step > 100)
-    run.figures(400, 551, **{"val__baseline__popularity__ndcg_at_10": 0.1})
-    run.tells("run_ended", 400, 551, "training has ended")
-    run.figures(200, 600, test__ndcg_at_10=0.61)
+    run.metrics(400, 551, **{"val__baseline__popularity__ndcg_at_10": 0.1})
+    run.log("run_ended", 400, 551, "training has ended")
+    run.metrics(200, 600, test__ndcg_at_10=0.61)
     return run

@@ -2,18 +2,24 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from commands.report.command import main
-from engine.events import EVENTS
-from tests import browser
+from commands.report.main import main
+from engine.telemetry.events import EVENTS
+from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded, killed_and_resumed
+from tests.support.outputs import browser
 
 pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 
 ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
 
-VALUES = "[...document.querySelectorAll('figure.chart')].filter((one) => one.querySelector('.title').textContent === {title!r}).flatMap((one) => [...one.querySelectorAll('.lines b')].map((value) => value.textContent))"  # noqa: E501
+VALUES = (
+    "[...document.querySelectorAll('figure.chart')]"
+    ".filter((one) => one.querySelector('.title').textContent === {title!r})"
+    ".flatMap((one) => [...one.querySelectorAll('.lines b')].map((value) => value.textContent))"
+)
 TICKS = "[...document.querySelector('figure.chart').querySelectorAll('text.tick')].map((one) => one.textContent)"
 
 
@@ -160,7 +166,8 @@ def test_seeds_are_one_line_with_their_spread(show, tmp_path):
     first = texts(page, "#results tbody tr:first-child > *")
     assert first[:3] == ["ndcg@10", "0.6200 ± 0.014", "0.6100"]
     assert texts(page, ".stages > :nth-child(2) tbody tr:first-child > *")[1] == "0.6100 (1 of 2)", "one was tested"
-    chart = "[...document.querySelectorAll('figure.chart')].find((one) => one.querySelector('.title').textContent === 'ndcg@10')"  # noqa: E501
+    charts = "[...document.querySelectorAll('figure.chart')]"
+    chart = f"{charts}.find((one) => one.querySelector('.title').textContent === 'ndcg@10')"
     point_at(page, 400)
     assert page.run(VALUES.format(title="ndcg@10")) == ["0.5200", "0.5100"]
     assert page.run(f"{chart}.querySelectorAll('path.band').length") == 1
@@ -171,7 +178,10 @@ def test_seeds_are_one_line_with_their_spread(show, tmp_path):
     page.run("document.querySelector('[name=run-2]').click()")
     settle(page)
     assert page.run(f"{chart}.querySelectorAll('path.line').length") == 2, "a run that is not wanted is not drawn"
-    rows = page.run("[...document.querySelector('#settings table').querySelectorAll('tbody tr')].map((row) => [...row.children].map((one) => one.textContent))")  # noqa: E501
+    rows = page.run(
+        "[...document.querySelector('#settings table').querySelectorAll('tbody tr')]"
+        ".map((row) => [...row.children].map((one) => one.textContent))"
+    )
     assert rows == [["seed_everything", "1", "3", "1"], ["model.init_args.dropout", "0.1", "0.1", "0.5"]]
 
 
@@ -201,11 +211,11 @@ def test_events_and_settings_are_found(show, tmp_path):
     assert shown == ["model.init_args.dropout0.1"]
 
 
-def test_what_comes_from_files_is_text(show, tmp_path):
+def test_markup_in_files_is_shown_as_text(show, tmp_path):
     run = killed_and_resumed(tmp_path / "a")
-    run.tells("straggler", 5, 5, ATTACK, "warning", why=ATTACK)
+    run.log("straggler", 5, 5, ATTACK, "warning", why=ATTACK)
     run.example(400, ATTACK, None)
-    run.figures(405, **{ATTACK: 1.0, "val/" + ATTACK: 2.0})
+    run.metrics(405, **{ATTACK: 1.0, "val/" + ATTACK: 2.0})
     (run.folder / "config.yaml").write_text(json.dumps({ATTACK: ATTACK}))
     (run.folder / "environment.json").write_text(json.dumps({"device": ATTACK, ATTACK: ATTACK}))
     page = show(run.folder)
@@ -231,12 +241,25 @@ def test_runs_with_next_to_nothing(show, tmp_path):
     """Only begun, not a number of use, and one that was killed."""
     begun, useless, killed = (Recorded(tmp_path / name) for name in ("begun", "useless", "killed"))
     for step in range(3):
-        useless.figures(step, train__loss=float("nan"), **{"val/a": float("inf")})
-    killed.tells("run_started", 0, 0)
-    killed.tells(None, 7, 7, "step 7")
+        useless.metrics(step, train__loss=float("nan"), **{"val/a": float("inf")})
+    killed.log("run_started", 0, 0)
+    killed.log(None, 7, 7, "step 7")
     for folders in ([begun.folder], [useless.folder], [killed.folder], [begun.folder, useless.folder, killed.folder]):
         page = show(*folders)
         assert len(texts(page, "section > h2")) >= 3
     page = show(killed.folder)
     assert texts(page, "h1 + .state") == ["no end recorded"]
     assert texts(page, "#curves .none") == ["No figures have been logged yet."]
+
+
+@pytest.mark.slow
+def test_metrics_by_group_are_a_table_of_the_results(show, tmp_path):
+    run = killed_and_resumed(tmp_path / "a")
+    header = RankHeader("test", "", 400, 9, 2)
+    columns = [np.array(column) for column in ([3, 4], [1, 10], [1, 60], [60, 60])]
+    (run.folder / "ranks-test.npz").write_bytes(encode(UserRanks(header, ["x", "y"], ["i", "j"], *columns)))
+    run.metrics(400, 700, test__ndcg_at_10=0.5)
+    page = show(run.folder)
+    rows = texts(page, "#results h3 + div tbody th")
+    assert rows[0] == "all users" and rows[-1] == "tail targets: 2 or fewer"
+    assert texts(page, "#results h3 + div tbody tr:first-child td")[:2] == ["2", "0.5000 [0.0000, 1.0000]"]

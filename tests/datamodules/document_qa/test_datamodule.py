@@ -10,17 +10,17 @@ import pytest
 import torch
 from jsonargparse import ArgumentParser
 
-from datamodules.document_qa.asked_documents import AskedDocuments
-from datamodules.document_qa.augmentation.settings import AugmentationSettings
+from datamodules.document_qa.augmentation.config import AugmentationSettings
 from datamodules.document_qa.batch import FIRST_CHUNK, OptionExamples
-from datamodules.document_qa.context import ContextSettings
-from datamodules.document_qa.ranked_set import RankedSet
-from datamodules.document_qa.retrieval.settings import RetrieverSettings
-from datamodules.document_qa.retrieval_examples import RetrievalExamples
+from datamodules.document_qa.prompt.context import ContextSettings
+from datamodules.document_qa.retrieval.config import RetrieverSettings
+from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
+from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset
+from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
-from engine.sampling import Draw
-from tests.tiny_documents import LAYOUT, TinyDocuments, tiny_tokenizer, write_config
+from engine.data.samplers import MicroBatchRequest
+from tests.support.families.tiny_documents import LAYOUT, TinyDocuments, tiny_tokenizer, write_config
 
 tokenizer = cache(tiny_tokenizer)
 
@@ -73,7 +73,7 @@ def test_a_resumed_epoch_has_the_rest_of_its_samples(loss: str) -> None:
     settings = {"augmentation": ALTERED, "loss": loss}
     through = list(data(**settings).train_dataloader())
     resumed = data(**settings)
-    state = {"epoch": 0, "batches": 4, **resumed._what_is_ordered()}
+    state = {"epoch": 0, "batches": 4, **resumed._order_identity()}
     resumed.load_state_dict(state)
     assert same(through[4:], list(resumed.train_dataloader()))
     others = data(**settings, questions_per_chat=3)
@@ -84,21 +84,21 @@ def test_a_resumed_epoch_has_the_rest_of_its_samples(loss: str) -> None:
 
 def test_another_epoch_is_altered_otherwise() -> None:
     made = data(augmentation=ALTERED)
-    first, second = (made.train_set[Draw(epoch, np.arange(6))] for epoch in (0, 1))
+    first, second = (made.train_set[MicroBatchRequest(epoch, np.arange(6))] for epoch in (0, 1))
     assert not same(first, second)
     plain = data()
-    assert same(*(plain.train_set[Draw(epoch, np.arange(6))] for epoch in (0, 1)))
+    assert same(*(plain.train_set[MicroBatchRequest(epoch, np.arange(6))] for epoch in (0, 1)))
 
 
 def test_evaluations_see_the_data_as_they_are() -> None:
     for stage in ("validate", "test", "predict"):
         altered, plain = data(stage, augmentation=ALTERED), data(stage)
         name = {"validate": "validation_set"}.get(stage, f"{stage}_set")
-        assert same(*(getattr(made, name)[Draw(0, np.arange(5))] for made in (altered, plain)))
+        assert same(*(getattr(made, name)[MicroBatchRequest(0, np.arange(5))] for made in (altered, plain)))
 
 
 def test_the_loss_decides_what_is_trained_on() -> None:
-    (examples,) = data(loss="contrastive_options").train_set[Draw(0, np.arange(4))]
+    (examples,) = data(loss="contrastive_options").train_set[MicroBatchRequest(0, np.arange(4))]
     assert isinstance(examples, OptionExamples)
 
 
@@ -109,19 +109,19 @@ def test_the_options_of_a_question_are_computed_together() -> None:
 
 def test_each_stage_asks_what_it_needs() -> None:
     test = data("test", evidence_questions=2, option_orders=3)
-    batch = test.test_set[Draw(0, np.arange(32))]
+    batch = test.test_set[MicroBatchRequest(0, np.arange(32))]
     explained = set(batch.prompts.samples[batch.variants >= FIRST_CHUNK].tolist())
     assert explained == {0, 1} and set(batch.variants[batch.variants < FIRST_CHUNK].tolist()) == {-1, 0, 1, 2}
-    predict = data("predict").predict_set[Draw(0, np.arange(4))]
+    predict = data("predict").predict_set[MicroBatchRequest(0, np.arange(4))]
     assert set(predict.prompts.samples[predict.variants >= FIRST_CHUNK].tolist()) == set(range(4))
     assert -1 not in predict.variants
-    validation = data("fit", evidence_questions=2).validation_set[Draw(0, np.arange(32))]
+    validation = data("fit", evidence_questions=2).validation_set[MicroBatchRequest(0, np.arange(32))]
     assert (validation.variants < FIRST_CHUNK).all()
 
 
-def test_what_is_evaluated_is_known() -> None:
+def test_evaluated_questions_can_be_looked_up() -> None:
     made = data("test")
-    assert isinstance(made.evaluated, AskedDocuments)
+    assert isinstance(made.evaluated, EvaluationDataset)
     (question,) = made.question_set("test").questions(0, 5)
     assert made.question(5) == question
     assert made.describe(5) == {"id": "2-5-5", "question": question.question, "document": "device-2001"}
@@ -130,15 +130,15 @@ def test_what_is_evaluated_is_known() -> None:
 
 def test_pages_can_be_searched_instead() -> None:
     made = data(task="retrieve", hard_negatives=1)
-    assert isinstance(made.train_set, RetrievalExamples) and isinstance(made.validation_set, RankedSet)
-    pairs = made.train_set[Draw(0, np.arange(3))]
+    assert isinstance(made.train_set, RetrievalPairDataset) and isinstance(made.validation_set, RankingDataset)
+    pairs = made.train_set[MicroBatchRequest(0, np.arange(3))]
     assert len(pairs.questions.tokens) == 3 and len(pairs.pages.tokens) == 6
     ranked = data("predict", task="retrieve", rank=["test", "predict"])
     assert [part.split for part in ranked.predict_set.parts] == [2, 3]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "messages"),
     [
         ({"list_options": False, "option_orders": 2}, "list_options is false, so options have neither letters nor"),
         ({"list_options": False, "answer_with": "letter"}, "list_options is false, so options have neither letters"),
@@ -146,17 +146,17 @@ def test_pages_can_be_searched_instead() -> None:
         ({"questions_per_chat": 0}, "data.init_args.questions_per_chat must be at least 1, got 0"),
         ({"hard_negatives": -1}, "data.init_args.hard_negatives must be at least 0, got -1"),
         ({"context": ContextSettings(tokens=0)}, "data.init_args.context.tokens"),
-        ({"retriever": RetrieverSettings("dense")}, "data.init_args.retriever.kind dense needs"),
+        ({"retriever": RetrieverSettings("dense")}, "data.init_args.retriever.kind dense requires"),
         ({"augmentation": AugmentationSettings(skew=3)}, "data.init_args.augmentation.skew"),
-        ({"task": "retrieve", "augmentation": ALTERED}, "augmentation is of questions to answer"),
-        ({"rank": ["test"]}, "rank is of data.init_args.task retrieve"),
+        ({"task": "retrieve", "augmentation": ALTERED}, "augmentation applies to data.init_args.task answer only"),
+        ({"rank": ["test"]}, "rank applies to data.init_args.task retrieve only"),
         ({"task": "retrieve", "ablate": "question_only"}, "question_only leaves no page"),
-        ({"task": "retrieve", "list_options": False}, "list_options is of questions to answer"),
-        ({"task": "retrieve", "questions_per_chat": 3, "rank": ["test", "train"]}, "rank names train, .* to 1"),
+        ({"task": "retrieve", "list_options": False}, "list_options false applies to data.init_args.task answer only"),
+        ({"task": "retrieve", "questions_per_chat": 3, "rank": ["test", "train"]}, "rank contains train, .* to 1"),
     ],
 )
-def test_settings_that_cannot_be_used_are_named(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_settings_that_cannot_be_used_are_named(wrong: dict[str, Any], messages: str) -> None:
+    with pytest.raises(ValueError, match=messages):
         TinyDocuments(batch_size=4, **wrong)
 
 
@@ -171,6 +171,7 @@ def test_short_names_reach_the_settings(parser: Any, tmp_path: Path) -> None:
     assert settings.augmentation.enabled and settings.retriever.kind == "bm25"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_the_middle_of_an_altered_epoch(lockstep: Any, tmp_path: Path) -> None:
     options = [
         *write_config(tmp_path), "--data.augmentation.enabled", "true", "--data.questions_per_chat", "2",
@@ -187,7 +188,7 @@ def test_a_run_goes_on_in_the_middle_of_an_altered_epoch(lockstep: Any, tmp_path
 
 
 @pytest.mark.parametrize("kind", [DocumentQuestions, SyntheticManuals])
-def test_few_questions_are_asked_at_once_unless_told(kind):
+def test_few_questions_are_asked_at_once_by_default(kind):
     """Each comes with its whole context: the other families' 256 would not fit into a device."""
     parser = ArgumentParser()
     parser.add_class_arguments(kind, "data")

@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from datamodules.document_qa.batch import Ranking
-from datamodules.document_qa.context import ContextBuilder, ContextSettings
-from datamodules.document_qa.prompt import Prompter
-from datamodules.document_qa.question import Question
-from datamodules.document_qa.ranked_set import RankedSet
-from datamodules.document_qa.ranking_figures import FoundPages, points, random_points
-from datamodules.document_qa.retrieval.rankings import read_rankings
-from datamodules.document_qa.retrieval_examples import RetrievalExamples, key_of
-from datamodules.document_qa.retrieval_reader import RetrievalReader
-from datamodules.multimodal.chat import ChatEncoder
-from datamodules.multimodal.images import MARKER
-from datamodules.multimodal.unusable import UnusableSample
-from engine.sampling import FILLER, Draw
-from tests.tiny_documents import LAYOUT, TinyDocument, TinyQuestions, tiny_tokenizer
+from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
+from datamodules.document_qa.prompt.prompt import Prompter
+from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
+from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
+from datamodules.document_qa.retrieval.ranking_metrics import RankingMetrics, points, random_points
+from datamodules.document_qa.retrieval.saved_rankings import read_rankings
+from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset, page_key
+from datamodules.document_qa.types.question import Question
+from datamodules.multimodal.images.tiling import MARKER
+from datamodules.multimodal.text.chat_encoder import ChatEncoder
+from engine.data.errors import BadSampleError
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
+from tests.support.families.tiny_documents import LAYOUT, TinyDocument, TinyQuestions, tiny_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +32,14 @@ def make_reader(ablate="none"):
     tokenizer = tiny_tokenizer()
     prompter = Prompter(tokenizer.control)
     builder = ContextBuilder(ContextSettings(), tokenizer, prompter, LAYOUT, "stretch")
-    return RetrievalReader(builder, ChatEncoder(tokenizer, MARKER), ablate)
+    return EncoderInputBuilder(builder, ChatEncoder(tokenizer, MARKER), ablate)
 
 
 def draw(*indices, epoch=0):
-    return Draw(epoch, np.array(indices))
+    return MicroBatchRequest(epoch, np.array(indices))
 
 
-def said(reader, rows):
+def decoded(reader, rows):
     """The texts of chats, one a row."""
     ends = [int((positions[1:] == 0).int().argmax()) + 1 for positions in rows.positions]
     return [
@@ -53,30 +53,30 @@ def said(reader, rows):
 
 def test_each_question_comes_with_its_page_and_wrong_ones(reader):
     """Samples 0 to 3: about text (page 1), table (2), figure (3), and one that has no answer."""
-    batch = RetrievalExamples(TinyQuestions(0, 32), reader, hard_negatives=1)[draw(0, 1, 2, 3)]
+    batch = RetrievalPairDataset(TinyQuestions(0, 32), reader, hard_negatives=1)[draw(0, 1, 2, 3)]
     assert batch.questions.samples.tolist() == [0, 1, 2] and batch.pages.samples.tolist() == [0, 1, 2, 0, 1, 2]
-    asked, pages = said(reader, batch.questions), said(reader, batch.pages)
+    asked, pages = decoded(reader, batch.questions), decoded(reader, batch.pages)
     assert "made of?" in asked[0] and "A. steel" in asked[0] and "mass" in asked[1]
     assert all(text.endswith("assistant\n") for text in (*asked, *pages)), "up to where the assistant speaks"
     assert [f"Page {number}" in text for number, text in enumerate(pages[:3], 1)] == [True] * 3
     assert "part | mass" in pages[1] and batch.images.views.tolist()[:3] == [0, 0, 1]
-    keys = [key_of("device-0", number) for number in (1, 2, 3)]
+    keys = [page_key("device-0", number) for number in (1, 2, 3)]
     assert batch.keys.tolist()[:3] == keys and batch.evidence.tolist() == [[key] for key in keys]
     for question, wrong in enumerate(batch.keys.tolist()[3:]):
         assert wrong in keys and wrong != keys[question], "another page of the same document"
     assert (batch.questions.labels == -100).all() and len(batch.images.pixels) == int(batch.images.views.sum())
 
 
-def test_what_is_drawn_depends_on_epoch_and_sample_alone(reader):
-    examples = RetrievalExamples(TinyQuestions(0, 32), reader, hard_negatives=1)
+def test_hard_negatives_depend_on_epoch_and_sample_alone(reader):
+    examples = RetrievalPairDataset(TinyQuestions(0, 32), reader, hard_negatives=1)
     alone = examples[draw(5, epoch=3)]
     among = examples[draw(0, 5, 9, epoch=3)]
     assert among.keys.tolist()[4] == alone.keys.tolist()[1]
     drawn = {tuple(examples[draw(5, epoch=epoch)].keys.tolist()) for epoch in range(12)}
     assert len(drawn) == 2, "in one epoch the one wrong page, in another the other"
-    every = RetrievalExamples(TinyQuestions(0, 32), reader, hard_negatives=9)[draw(5)]
+    every = RetrievalPairDataset(TinyQuestions(0, 32), reader, hard_negatives=9)[draw(5)]
     assert len(every.keys) == 3 == len(set(every.keys.tolist())), "as many as there are"
-    assert len(RetrievalExamples(TinyQuestions(0, 32), reader, hard_negatives=0)[draw(5)].keys) == 1
+    assert len(RetrievalPairDataset(TinyQuestions(0, 32), reader, hard_negatives=0)[draw(5)].keys) == 1
 
 
 class TwoPages(TinyQuestions):
@@ -87,13 +87,13 @@ class TwoPages(TinyQuestions):
 
 
 def test_of_several_pages_of_evidence_none_is_a_wrong_one(reader):
-    examples = RetrievalExamples(TwoPages(0, 32), reader, hard_negatives=5)
+    examples = RetrievalPairDataset(TwoPages(0, 32), reader, hard_negatives=5)
     batches = [examples[draw(0, epoch=epoch)] for epoch in range(12)]
-    keys = [key_of("device-0", number) for number in (1, 2, 3)]
+    keys = [page_key("device-0", number) for number in (1, 2, 3)]
     assert {int(batch.keys[0]) for batch in batches} == {keys[0], keys[2]}, "each is the right one at times"
     assert all(batch.keys.tolist()[1:] == [keys[1]] for batch in batches)
     assert all(sorted(batch.evidence[0].tolist()) == sorted((keys[0], keys[2])) for batch in batches)
-    together = RetrievalExamples(Mixed(0, 32), reader)[draw(0, 1)]
+    together = RetrievalPairDataset(Mixed(0, 32), reader)[draw(0, 1)]
     assert together.evidence.shape == (2, 2) and together.evidence[1].tolist() == [keys[1], 0]
 
 
@@ -105,9 +105,9 @@ class Mixed(TinyQuestions):
         return question._replace(evidence_pages=(1, 3)) if index == 0 else question
 
 
-@pytest.mark.parametrize("indices", [[FILLER], [3], [3, 7]])
-def test_nobody_asked(reader, indices):
-    batch = RetrievalExamples(TinyQuestions(0, 32), reader)[draw(*indices)]
+@pytest.mark.parametrize("indices", [[PADDING_INDEX], [3], [3, 7]])
+def test_a_batch_without_a_usable_pair_is_a_row_of_padding(reader, indices):
+    batch = RetrievalPairDataset(TinyQuestions(0, 32), reader)[draw(*indices)]
     assert len(batch.questions.samples) == len(batch.pages.samples) == len(batch.keys) == 0
     assert batch.questions.tokens.shape[0] == batch.pages.tokens.shape[0] == 1, "a row of padding"
     assert batch.evidence.shape == (0, 1) and batch.images.views.tolist() == [0]
@@ -122,22 +122,22 @@ class Beyond(TinyQuestions):
 
 def test_evidence_that_there_is_not(reader):
     message = r"question 0-1-1: evidence_pages are \[4\], but device-0 has pages 1 to 3"
-    with pytest.raises(UnusableSample, match=message):
-        RetrievalExamples(Beyond(0, 32), reader)[draw(1)]
-    batch = RetrievalExamples(Beyond(0, 32), reader, leave_out=True)[draw(1, 2)]
-    assert [one.sample for one in batch.left_out] == [1, 2] and len(batch.keys) == 0
+    with pytest.raises(BadSampleError, match=message):
+        RetrievalPairDataset(Beyond(0, 32), reader)[draw(1)]
+    batch = RetrievalPairDataset(Beyond(0, 32), reader, skip_bad=True)[draw(1, 2)]
+    assert [one.sample for one in batch.skipped] == [1, 2] and len(batch.keys) == 0
 
 
 def test_pages_are_never_cut(reader):
-    with pytest.raises(ValueError, match="sample 1 .*max_length is 20; raise it"):
-        RetrievalExamples(TinyQuestions(0, 32), reader, max_length=20)[draw(1)]
-    batch = RetrievalExamples(TinyQuestions(0, 32), reader, max_length=20, too_long="drop")[draw(1)]
-    assert [one.reason for one in batch.left_out] == ["too_long"]
+    with pytest.raises(ValueError, match="sample 1 .*max_length is 20; increase it"):
+        RetrievalPairDataset(TinyQuestions(0, 32), reader, max_length=20)[draw(1)]
+    batch = RetrievalPairDataset(TinyQuestions(0, 32), reader, max_length=20, too_long="drop")[draw(1)]
+    assert [one.reason for one in batch.skipped] == ["too_long"]
 
 
 def test_documents_can_be_shown_without_figures():
     pages = make_reader("figure"), make_reader()
-    batches = [RetrievalExamples(TinyQuestions(0, 32), reader)[draw(2)] for reader in pages]
+    batches = [RetrievalPairDataset(TinyQuestions(0, 32), reader)[draw(2)] for reader in pages]
     assert [len(batch.images.pixels) for batch in batches] == [0, 1]
 
 
@@ -150,7 +150,7 @@ def read_through(ranked, size):
     for start in range(0, len(ranked), size):
         batch = ranked[draw(*range(start, min(start + size, len(ranked))))]
         for rows, found in ((batch.questions, questions), (batch.pages, pages)):
-            texts = said(ranked.reader, rows) if len(rows.samples) else []
+            texts = decoded(ranked.reader, rows) if len(rows.samples) else []
             for number, text in zip(rows.samples.tolist(), texts, strict=True):
                 assert number not in found, "each comes once"
                 found[number] = text
@@ -159,7 +159,7 @@ def read_through(ranked, size):
 
 @pytest.mark.parametrize("size", [1, 5, 100])
 def test_every_question_and_every_page_comes_once(reader, size):
-    ranked = RankedSet([TinyQuestions(1, 10), TinyQuestions(2, 4)], reader)
+    ranked = RankingDataset([TinyQuestions(1, 10), TinyQuestions(2, 4)], reader)
     questions, pages = read_through(ranked, size)
     assert len(questions) == 14 and len(pages) == 4 * 3 and len(ranked) == 26, "of three documents, and of one more"
     assert [one.question for one in ranked.candidates] == sorted(questions), "in the order of the sets"
@@ -171,12 +171,12 @@ def test_every_question_and_every_page_comes_once(reader, size):
 
 
 def test_a_limited_evaluation_has_whole_documents(reader, caplog):
-    ranked = RankedSet([TinyQuestions(1, 12)], reader)  # three documents of 4 questions and 3 pages
+    ranked = RankingDataset([TinyQuestions(1, 12)], reader)  # three documents of 4 questions and 3 pages
     fewer = ranked.first(15)
     assert len(fewer) == 14 and len(fewer.candidates) == 8
     assert not fewer[draw(14)].questions.samples.tolist(), "what lies beyond is nothing"
     assert not caplog.records
-    assert len(ranked.first(5)) == 7 and "only these are ranked" in caplog.text
+    assert len(ranked.first(5)) == 7 and "of the first document" in caplog.text
 
 
 class Torn(TinyQuestions):
@@ -184,7 +184,7 @@ class Torn(TinyQuestions):
 
     def document(self, epoch: int, index: int) -> TinyDocument:
         if index // 4 == 1:
-            raise UnusableSample(f"{self.name(index)}: its document is torn")
+            raise BadSampleError(f"{self.name(index)}: its document is torn")
         return super().document(epoch, index)
 
     def _question(self, index: int, turn: int) -> Question:
@@ -192,21 +192,21 @@ class Torn(TinyQuestions):
 
 
 def test_a_document_that_cannot_be_used(reader):
-    ranked = RankedSet([Torn(1, 12)], reader, leave_out=True)
+    ranked = RankingDataset([Torn(1, 12)], reader, skip_bad=True)
     batch = ranked[draw(*range(len(ranked)))]
     assert len(batch.questions.samples) == 8 and len(batch.pages.samples) == 6
     torn = [f"{index} (tiny documents 1): its document is torn" for index in range(4, 8)]
-    assert [one.what for one in batch.left_out] == torn
-    with pytest.raises(UnusableSample, match="is torn"):
-        RankedSet([Torn(1, 12)], reader)[draw(*range(18))]
+    assert [one.what for one in batch.skipped] == torn
+    with pytest.raises(BadSampleError, match="is torn"):
+        RankingDataset([Torn(1, 12)], reader)[draw(*range(18))]
 
 
 def rankings(ranked, pages):
     return [Ranking(one.question, pages, (0.5, 0.25, 0.125)) for one in ranked.candidates]
 
 
-def test_what_is_written_is_what_a_reader_reads(reader, tmp_path):
-    ranked = RankedSet([TinyQuestions(1, 4), TinyQuestions(2, 4)], reader)
+def test_written_rankings_are_read_back(reader, tmp_path):
+    ranked = RankingDataset([TinyQuestions(1, 4), TinyQuestions(2, 4)], reader)
     ranked.write(tmp_path, rankings(ranked, (3, 1, 2)))
     read = read_rankings(tmp_path / "rankings.jsonl")
     assert read == {
@@ -214,8 +214,8 @@ def test_what_is_written_is_what_a_reader_reads(reader, tmp_path):
     }
     line = json.loads((tmp_path / "rankings.jsonl").read_text().splitlines()[0])
     assert line == {"id": "1-0-0", "document": "device-1000", "pages": [3, 1, 2], "scores": [0.5, 0.25, 0.125]}
-    twice = RankedSet([TinyQuestions(1, 4), TinyQuestions(1, 4)], reader)
-    with pytest.raises(ValueError, match="question 1-0-0: another question that is ranked has this id"):
+    twice = RankingDataset([TinyQuestions(1, 4), TinyQuestions(1, 4)], reader)
+    with pytest.raises(ValueError, match="question 1-0-0: another ranked question has the same id"):
         twice.write(tmp_path, rankings(twice, (1, 2, 3)))
     assert len(read_rankings(tmp_path / "rankings.jsonl")) == 8, "the file is as it was"
 
@@ -223,9 +223,9 @@ def test_what_is_written_is_what_a_reader_reads(reader, tmp_path):
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-def test_figures_beside_words_and_chance(reader):
-    ranked = RankedSet([TinyQuestions(1, 8)], reader)
-    figures = ranked.figures(rankings(ranked, (3, 2, 1)))
+def test_metrics_beside_words_and_chance(reader):
+    ranked = RankingDataset([TinyQuestions(1, 8)], reader)
+    figures = ranked.metrics(rankings(ranked, (3, 2, 1)))
     assert figures["figure/page_recall@1"] == figures["figure/mrr"] == 1 and figures["text/page_recall@1"] == 0
     assert figures["table/mrr"] == 0.5 and figures["page_recall@1"] == pytest.approx(1 / 3)
     assert figures["mrr"] == pytest.approx((1 / 3 + 1 / 2 + 1) / 3)
@@ -236,11 +236,11 @@ def test_figures_beside_words_and_chance(reader):
 
 def test_both_together_are_no_worse_than_the_better_one_may_be():
     """Where both have the same first page, it stays the first one."""
-    document, found = TinyDocument(7), FoundPages()
+    document, found = TinyDocument(7), RankingMetrics()
     asked = document.pages[0].chunks[0].text
     question = TinyQuestions(0, 32)._question(0, 0)._replace(evidence_pages=(1,), question=asked)
     found.add(question, document, (1, 3, 2))
-    assert found.figures["baseline/bm25/mrr"] == found.figures["baseline/hybrid/mrr"] == found.figures["mrr"] == 1
+    assert found.metrics["baseline/bm25/mrr"] == found.metrics["baseline/hybrid/mrr"] == found.metrics["mrr"] == 1
 
 
 @pytest.mark.parametrize(("pages", "evidence"), [(1, 1), (4, 1), (5, 2), (6, 3), (3, 3)])
@@ -252,5 +252,5 @@ def test_chance_is_the_mean_of_all_orders(pages, evidence):
 
 
 def test_keys_differ():
-    keys = {key_of(name, page) for name in ("a", "b", "a\n1") for page in range(1, 50)}
+    keys = {page_key(name, page) for name in ("a", "b", "a\n1") for page in range(1, 50)}
     assert len(keys) == 147 and 0 not in keys and torch.tensor(sorted(keys)).dtype == torch.int64

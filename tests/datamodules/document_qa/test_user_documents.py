@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.questions.question_source import QuestionSource
 from datamodules.document_qa.questions.splits import SplitSettings
 from datamodules.document_qa.user_documents import DocumentQuestions
-from tests.document_folder import PARTS, questions_about, write_folder, write_pdf, write_questions
-from tests.vision_language_files import png
+from tests.support.data_files.document_folder import PARTS, questions_about, write_folder, write_pdf, write_questions
+from tests.support.data_files.vision_language_files import png
 
 
 @pytest.fixture(autouse=True)
@@ -43,12 +43,12 @@ def prepared(tmp_path_factory):
     return folder, train
 
 
-def test_splits_by_document(prepared, said):
+def test_splits_by_document(prepared, messages):
     folder, train = prepared
     data = module(folder, train, split=SplitSettings(validation=0.2, test=0.3, seed=1))
     data.prepare()
-    assert "11 documents ingested already" in said[0]
-    assert said[1].startswith("train: ") and said[3].endswith(" documents") and len(said) == 4
+    assert "11 documents already ingested" in messages[0]
+    assert messages[1].startswith("train: ") and messages[3].endswith(" documents") and len(messages) == 4
     of = {split: {question.document for question in asked(data, split)} for split in ("train", "validation", "test")}
     assert [len(of[split] - {"again.pdf"}) for split in of] == [5, 2, 3]
     assert Counter(name for names in of.values() for name in names) == dict.fromkeys(
@@ -106,48 +106,48 @@ def test_files_that_share_a_document_are_refused(tmp_path):
     shutil.copy(tmp_path / "train/documents/manual-4.pdf", tmp_path / "test/documents/manual-21.pdf")
     sources = {"test": QuestionSource(**test), "validation": QuestionSource(**validation)}
     data = module(tmp_path, train, **sources)
-    said = (
-        f"{test['questions']}, line 5: its document 'manual-21.pdf' is in data.init_args.test and, as 'manual-4.pdf' "
-        f"({train['questions']}, line 17), in data.init_args.train: "
+    output = (
+        f"{test['questions']}, line 5: document 'manual-21.pdf' of data.init_args.test is also in "
+        f"data.init_args.train, as 'manual-4.pdf' ({train['questions']}, line 17). "
     )
     with pytest.raises(ValueError) as raised:
         data.prepare()
-    assert str(raised.value).startswith(said)
+    assert str(raised.value).startswith(output)
     with pytest.raises(ValueError, match="manual-21.pdf"):
         data.setup("fit")
     allowed = module(tmp_path, train, **sources, shared_documents="allow")
     allowed.prepare()
     assert len(asked(allowed, "test")) == 8
     shutil.copy(tmp_path / "validation/documents/manual-30.pdf", tmp_path / "test/documents/manual-21.pdf")
-    with pytest.raises(ValueError, match="as 'manual-30.pdf' .*, in data.init_args.validation: "):
+    with pytest.raises(ValueError, match="as 'manual-30.pdf' .*validation/questions"):
         module(tmp_path, train, **sources).prepare()
 
 
-def test_questions_about_broken_documents_stop_or_are_left_out(tmp_path, said):
+def test_questions_about_corrupt_documents_stop_or_are_skipped(tmp_path, messages):
     train = write_folder(tmp_path, range(4))
     (tmp_path / "documents/manual-2.pdf").write_bytes(b"%PDF-1.4 broken")
-    with pytest.raises(ValueError, match="documents/manual-2.pdf: .*ingestion.on_broken: skip"):
+    with pytest.raises(ValueError, match="documents/manual-2.pdf: .*ingestion.on_broken to skip"):
         module(tmp_path, train).prepare()
     settings = IngestionSettings(dpi=36, workers=1, on_broken="skip")
     data = module(tmp_path, train, ingestion=settings, split=SplitSettings(0, 0))
     data.prepare()
     assert {question.document for question in asked(data, "train")} == {f"manual-{one}.pdf" for one in (0, 1, 3)}
-    assert any(line.endswith("4 of 16 questions are about broken documents and left out") for line in said)
-    assert any("manual-2.pdf is left out: " in line for line in said)
+    assert any(line.endswith("4 of 16 questions are about broken documents and skipped") for line in messages)
+    assert any("manual-2.pdf is skipped: " in line for line in messages)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "messages"),
     [
-        ({"document": "manual-0.pfd"}, "line 2: there is no document 'manual-0.pfd' in .*; is it manual-0.pdf"),
-        ({"document": "nothing like it"}, "line 2: there is no document 'nothing like it' in .*, which has 2 others"),
-        ({"document": "notes.docx"}, "line 2: .*notes.docx is no document; expected a PDF, a Markdown file"),
-        ({"document": "both"}, "line 2: there is no document 'both' in .*: both.md and both.png are called so"),
+        ({"document": "manual-0.pfd"}, "line 2: found no document 'manual-0.pfd' in .*; did you mean manual-0.pdf"),
+        ({"document": "nothing like it"}, "line 2: found no document 'nothing like it' in .*, which has 2 documents"),
+        ({"document": "notes.docx"}, "line 2: .*notes.docx is not a document; expected a PDF, a Markdown file"),
+        ({"document": "both"}, "line 2: found no document 'both' in .*: the name is ambiguous: both.md and both.png"),
         ({"evidence_pages": [1, 3]}, "line 2: evidence_pages: found 3, but manual-0.pdf has pages 1 to 2"),
-        ({"id": 0}, "line 2: the id '0' is also that of .*, line 1"),
+        ({"id": 0}, "line 2: the id '0' is already used by .*, line 1"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_question_is_said_with_its_line(tmp_path, change, said):
+def test_an_error_in_a_question_is_reported_with_its_line(tmp_path, change, messages):
     write_pdf(tmp_path / "documents/manual-0.pdf", 0)
     (tmp_path / "documents/notes.docx").write_bytes(b"x")
     if change.get("document") == "both":
@@ -159,7 +159,7 @@ def test_what_is_wrong_with_a_question_is_said_with_its_line(tmp_path, change, s
     write_questions(tmp_path / "q.jsonl", [first, {**second, **change}])
     train = {"questions": str(tmp_path / "q.jsonl"), "documents": str(tmp_path / "documents")}
     data = module(tmp_path, train, split=SplitSettings(0, 0))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=messages):
         data.prepare()
         data.question_set("train")
 
@@ -187,7 +187,7 @@ def test_markdown_and_folders_of_page_images(tmp_path):
     assert [len(questions.document(0, index).pages) for index in range(2)] == [3, 2]
 
 
-def test_the_pages_of_mp_docvqa(tmp_path, said):
+def test_the_pages_of_mp_docvqa(tmp_path, messages):
     names = [f"abcd0001_p{page}" for page in range(1, 12)]
     folder = tmp_path / "images"
     folder.mkdir()
@@ -209,11 +209,11 @@ def test_the_pages_of_mp_docvqa(tmp_path, said):
     assert [len(questions.document(0, index).pages) for index in range(2)] == [10, 10]
     assert questions.document(0, 1).picture(1).getpixel((5, 5))[0] == 10
     assert questions.document(0, 0).picture(10).getpixel((5, 5))[0] == 90
-    said.clear()
+    messages.clear()
     module(tmp_path, train).prepare_data()
-    assert "nothing to do" in said[-1]
+    assert "nothing to do" in messages[-1]
     (folder / f"{names[4]}.png").unlink()
-    with pytest.raises(ValueError, match="train.json, record 0: there is no image abcd0001_p5 in .*images, expected"):
+    with pytest.raises(ValueError, match="train.json, record 0: found no image abcd0001_p5 in .*images, expected"):
         module(tmp_path, train).prepare_data()
 
 
@@ -221,20 +221,20 @@ def test_of_one_document_there_is_no_other(tmp_path):
     train = write_folder(tmp_path, range(1))
     data = module(tmp_path, train, split=SplitSettings(0, 0))
     data.prepare()
-    with pytest.raises(ValueError, match=r"\(train\): all questions are about one document"):
+    with pytest.raises(ValueError, match=r"\(train\): ablation and augmentation need another document"):
         data.question_set("train").another_document(0, 0)
 
 
-def test_what_is_missing_is_said(prepared):
+def test_missing_settings_and_documents_are_reported(prepared):
     data = module(*prepared, split=SplitSettings(0, 0.1))
     for split, what in (("validation", "data.init_args.split.validation is 0"), ("predict", "data.init_args.predict_")):
         with pytest.raises(ValueError, match=what):
             data.question_set(split)
-    with pytest.raises(ValueError, match="predict_documents, the folder of its documents, go together"):
+    with pytest.raises(ValueError, match="predict_documents .* must be set together"):
         module(*prepared, predict_questions="q.jsonl")
-    with pytest.raises(ValueError, match="data.init_args.split.test is a share"):
+    with pytest.raises(ValueError, match="data.init_args.split.test is a fraction"):
         module(*prepared, split=SplitSettings(test=2))
-    with pytest.raises(ValueError, match="not ingested into .*run `train.py prepare`"):
+    with pytest.raises(ValueError, match="not ingested into .*run `python train.py prepare`"):
         module(*prepared, ingestion=IngestionSettings(dpi=40)).question_set("train")
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from datamodules.multimodal.tokenizer import load_tokenizer
+from datamodules.multimodal.text.tokenizer import load_tokenizer
 
 TEXTS = [
     f"The {name} is {trend} from {start}% to {end}% over {end} steps.\nThe minimum is {start}% at t={end}."

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from datamodules.multimodal.batch import IGNORE
-from datamodules.multimodal.chat import ChatEncoder
-from datamodules.multimodal.chat_sets import ChatExamples, ChatItem
+from datamodules.multimodal.chat_dataset import ChatExamples, ChatItem
 from datamodules.multimodal.chat_stream import ChatStream
-from datamodules.multimodal.tokenizer import load_tokenizer
-from datamodules.multimodal.unusable import UnusableSample
-from engine.sampling import FILLER, Draw, TrainSampler
-from engine.streaming import StreamBatches
+from datamodules.multimodal.text.chat_encoder import ChatEncoder
+from datamodules.multimodal.text.tokenizer import load_tokenizer
+from engine.data.errors import BadSampleError
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, TrainSampler
+from engine.data.stream import StreamBatches
 
 
 class Letters:
@@ -39,7 +39,7 @@ class Letters:
     def item(self, record, index=None):
         place = record[1] if index is None else index
         if place == self.unusable:
-            raise UnusableSample(f"letter {place} cannot be read")
+            raise BadSampleError(f"letter {place} cannot be read")
         messages = [{"role": "user", "content": "a" * (10 - place) + "<it>" * (place % 3)}]
         messages.append({"role": "assistant", "content": "b" * place})
         return ChatItem(messages, (1,) * (place % 3), torch.full((place % 3,), place))
@@ -75,26 +75,26 @@ def arrays(parts):
 def test_a_batch_is_what_a_data_set_makes_of_the_same_samples(encoder, options):
     positions = np.array([7, 0, 3, 6])
     ours = stream(encoder, **options).batch(2, positions, [(2, place) for place in positions.tolist()])
-    theirs = ChatExamples(Sized(), encoder, **options)[Draw(2, positions)]
+    theirs = ChatExamples(Sized(), encoder, **options)[MicroBatchRequest(2, positions)]
     assert arrays(ours) == arrays(theirs) and len(ours) == options.get("length_groups", 1)
 
 
 def test_somebody_elses_record_weighs_nothing(encoder):
-    [part] = stream(encoder).batch(0, np.array([FILLER]), [(0, 5)])
+    [part] = stream(encoder).batch(0, np.array([PADDING_INDEX]), [(0, 5)])
     assert (part.rows.labels == IGNORE).all() and not len(part.rows.samples) and not len(part.modality)
 
 
-def test_what_cannot_be_used_is_named_or_left_out(encoder):
+def test_unusable_samples_are_named_or_skipped(encoder):
     arguments = 1, np.array([4, 5]), [(1, 4), (1, 5)]
-    with pytest.raises(UnusableSample, match="letter 5 cannot be read"):
+    with pytest.raises(BadSampleError, match="letter 5 cannot be read"):
         stream(encoder, Letters(unusable=5)).batch(*arguments)
-    [part] = stream(encoder, Letters(unusable=5), leave_out=True).batch(*arguments)
+    [part] = stream(encoder, Letters(unusable=5), skip_bad=True).batch(*arguments)
     assert part.rows.samples.tolist() == [4]
-    assert [(one.reason, one.what) for one in part.left_out] == [("unusable", "letter 5 cannot be read")]
+    assert [(one.reason, one.what) for one in part.skipped] == [("unusable", "letter 5 cannot be read")]
     with pytest.raises(ValueError, match=r"sample 4 \(letter \(1, 4\)\): .* max_length is 9"):
         stream(encoder, max_length=9).batch(*arguments)
     [part] = stream(encoder, max_length=9, too_long="drop").batch(*arguments)
-    assert [one.reason for one in part.left_out] == ["too_long", "too_long"]
+    assert [one.reason for one in part.skipped] == ["too_long", "too_long"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -103,12 +103,12 @@ def test_each_chat_once_on_any_number_of_processes_and_workers(encoder, processe
     whole = stream(encoder, Letters(20), row_tokens=200)
     steps = []
     for process in range(processes):
-        sampler = TrainSampler(None, 6, seed=1, process=process, processes=processes)
+        sampler = TrainSampler(None, 6, seed=1, rank=process, world_size=processes)
         # As a loader's workers have them: each a copy of its own.
         own = slice(process, None, processes)
         copies = [pickle.loads(pickle.dumps(StreamBatches(whole, 6, own))) for _ in range(workers or 1)]
         draws = (copies[turn % len(copies)][draw] for turn, draw in zip(range(99), sampler, strict=False))
-        batches = takewhile(lambda streamed: streamed.count, draws)
+        batches = takewhile(lambda streamed: streamed.records, draws)
         steps.append([[sample for part in one.batch for sample in part.rows.samples.tolist()] for one in batches])
     together = [sorted(sum(parts, [])) for parts in zip(*steps, strict=True)]
     assert together == [list(range(start, min(start + 6, 20))) for start in range(0, 20, 6)]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from datamodules.recommender.splits import leave_one_out, temporal
-from datamodules.recommender.store import InteractionStore
+from datamodules.recommender.splits import everything, leave_one_out, temporal
+from datamodules.recommender.store.interaction_store import InteractionStore
 
 
 def make_store(users: list[list[tuple[int, int]]]) -> InteractionStore:
@@ -56,7 +56,7 @@ def test_temporal_takes_the_first_event_of_each_period() -> None:
     assert store.items[splits.validation.ends].tolist() == [3]
     assert splits.test.users.tolist() == [0, 1, 2]
     assert store.items[splits.test.ends].tolist() == [5, 2, 4]
-    assert splits.left_out == {"validation": 1, "test": 1}
+    assert splits.without_history == {"validation": 1, "test": 1}
 
 
 def test_temporal_by_share_of_the_interactions() -> None:
@@ -101,3 +101,14 @@ def test_temporal_never_shows_the_future(users: list[list[tuple[int, int]]], fir
     for user, end in enumerate(splits.train_end):
         assert (store.times[store.offsets[user] : end] < first).all()
         assert (store.times[end : store.offsets[user + 1]] >= first).all()
+
+
+def test_everything_trains_on_all_events() -> None:
+    store = make_store([[(1, 1)], [(1, 1), (2, 2)], [(1, 1), (2, 2), (3, 3)]])
+    splits = everything(store)
+    assert splits.train.users.tolist() == [1, 2]
+    assert splits.train.ends.tolist() == [3, 6]
+    assert splits.train_end.tolist() == [1, 3, 6]
+    assert len(splits.validation.users) == len(splits.test.users) == 0
+    with pytest.raises(ValueError, match="no user has 2 events, so there is nothing to train"):
+        everything(make_store([[(1, 1)]]))

@@ -6,9 +6,17 @@ from torch.utils.data import DataLoader
 
 pytest.importorskip("pyarrow", reason="pyarrow comes with the extra `language`")
 
-from datamodules.temporal import cache  # noqa: E402
-from datamodules.temporal.cache import CachedTimelines, CacheMismatch, Extent, damage, write_cache  # noqa: E402
-from datamodules.temporal.samples import Split, Synthesis  # noqa: E402
+from datamodules.temporal import cache, cache_writer  # noqa: E402
+from datamodules.temporal.cache import (  # noqa: E402
+    CachedTimelines,
+    CacheMismatch,
+    Extent,
+    find_corrupt_file,
+    verify_cache,
+)
+from datamodules.temporal.cache_writer import write_cache  # noqa: E402
+from datamodules.temporal.datamodule import ResourceTimelines  # noqa: E402
+from datamodules.temporal.synthetic.samples import Split, Synthesis  # noqa: E402
 
 EXTENTS = {Split.TRAIN: Extent(25, 2), Split.TEST: Extent(7)}
 FULL = Synthesis(format="full", missing_probability=0.5)
@@ -54,7 +62,7 @@ def test_workers_read_the_same(folder):
 
 
 @pytest.mark.parametrize("coordinates", [(Split.TRAIN, 0, 25), (Split.TRAIN, 2, 0), (Split.VALIDATION, 0, 0)])
-def test_what_was_not_kept_is_not_made_up(folder, coordinates):
+def test_samples_outside_the_cache_are_refused(folder, coordinates):
     with pytest.raises(IndexError, match="found . epochs of .* samples for"):
         CachedTimelines(folder, FULL).sample(*coordinates)
 
@@ -74,23 +82,42 @@ def test_a_cache_that_is_not_whole_is_refused(folder):
     with pytest.raises(CacheMismatch, match=r"train-00001\.arrow: found .* bytes, expected"):
         CachedTimelines(folder, FULL)
     shard.write_bytes(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
-    assert damage(folder) == shard.name
+    assert find_corrupt_file(folder) == shard.name
+    with pytest.raises(CacheMismatch, match=r"train-00001\.arrow is corrupt: .* write it again with `prepare`"):
+        verify_cache(folder)
     shard.write_bytes(whole)
-    assert damage(folder) is None
+    assert find_corrupt_file(folder) is None
+    verify_cache(folder)
     (folder / "manifest.json").write_text("{}")
-    with pytest.raises(CacheMismatch, match="no manifest of a cache"):
+    with pytest.raises(CacheMismatch, match="not the manifest of a cache"):
         CachedTimelines(folder, FULL)
     write_cache(folder, FULL, {Split.TEST: Extent(3)}, shard=10)
-    assert [path.name for path in sorted(folder.iterdir())] == ["manifest.json", "test-00000.arrow"]
+    assert [path.name for path in sorted(folder.iterdir())] == [".gitignore", "manifest.json", "test-00000.arrow"]
     (folder / "manifest.json").unlink()
     with pytest.raises(FileNotFoundError, match="expected the manifest of a cache"):
         CachedTimelines(folder, FULL)
 
 
+def test_an_edited_manifest_is_refused(folder):
+    """With one sample less in an epoch, each later epoch would begin with the last sample of the epoch before it."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["extents"]["TRAIN"][0] -= 1
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(CacheMismatch, match="manifest.json: .*a value has changed since it was written.*`prepare`"):
+        CachedTimelines(folder, FULL)
+    write_cache(folder, FULL, EXTENTS, shard=10)
+    assert CachedTimelines(folder, FULL).extents[Split.TRAIN] == (25, 2)
+    manifest = json.loads(path.read_text())
+    del manifest["checksum"]  # as in a cache of version 0.1
+    path.write_text(json.dumps(manifest))
+    assert CachedTimelines(folder, FULL).extents[Split.TRAIN] == (25, 2)
+
+
 def test_a_writer_that_dies_leaves_no_cache(tmp_path, monkeypatch):
     """A cache of other settings is there before; half of it replaced it would be neither."""
     write_cache(tmp_path, Synthesis(), EXTENTS, shard=10)
-    real, written = cache._write, []
+    real, written = cache_writer._write, []
 
     def dies(path, data):
         written.append(path)
@@ -98,7 +125,7 @@ def test_a_writer_that_dies_leaves_no_cache(tmp_path, monkeypatch):
             raise OSError("no space left on device")
         real(path, data)
 
-    monkeypatch.setattr(cache, "_write", dies)
+    monkeypatch.setattr(cache_writer, "_write", dies)
     with pytest.raises(OSError, match="no space left"):
         write_cache(tmp_path, FULL, EXTENTS, shard=10)
     for synthesis in (Synthesis(), FULL):
@@ -123,3 +150,19 @@ def test_a_cache_that_is_too_small_for_the_training_is_refused_before_it(folder)
     for what in ((Split.TRAIN, 26), (Split.TRAIN, 25, 3), (Split.VALIDATION, 1)):
         with pytest.raises(CacheMismatch, match="found . epochs of .* samples for .*, expected"):
             kept.require(*what)
+
+
+def test_a_start_refuses_a_cache_with_a_flipped_bit(tmp_path):
+    """What was flipped is a measurement, so the size and the settings are right and a sample would be another one."""
+    sizes = {"num_samples": 4, "validation_size": 2, "test_size": 2, "cached_epochs": 1, "fresh_samples": False}
+    data = ResourceTimelines(root=str(tmp_path), batch_size=2, **sizes)
+    data.prepare_data()  # there is no cache yet
+    extents = {Split.TRAIN: Extent(4), Split.VALIDATION: Extent(2), Split.TEST: Extent(2)}
+    write_cache(tmp_path / "cache", data.synthesis, extents)
+    data.prepare_data()
+    shard = tmp_path / "cache/train-00000.arrow"
+    content = bytearray(shard.read_bytes())
+    content[content.index(data.synthesis.sample(Split.TRAIN, 0, 0).values.tobytes()) + 2] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(CacheMismatch, match=r"train-00000\.arrow is corrupt"):
+        data.prepare_data()

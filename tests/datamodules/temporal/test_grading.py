@@ -3,22 +3,22 @@ from dataclasses import replace
 import pytest
 
 from datamodules.temporal.channels import Format
-from datamodules.temporal.facts import Direction, Facts, Task, Verdict
 from datamodules.temporal.grading import OUTCOMES, errors, grade
-from datamodules.temporal.notation import Notation
-from datamodules.temporal.questions import answer
-from datamodules.temporal.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.text.facts import Direction, Facts, StartTime, Task
+from datamodules.temporal.text.number_format import Notation
+from datamodules.temporal.text.question_text import answer
 
 TINY, FULL = Notation(Format.TINY, 100), Notation(Format.FULL, 100)
 TREND = Facts(Task.TREND, "gpu_sm", 100.0, 30, direction=Direction.FALLING, start=42.0, end=4.0)
-LATER = Facts(Task.FEASIBILITY, "gpu_sm", 100.0, 30, requirement=50.0, value=52.0, time=12, verdict=Verdict.LATER)
+LATER = Facts(Task.FEASIBILITY, "gpu_sm", 100.0, 30, requirement=50.0, value=52.0, time=12, verdict=StartTime.LATER)
 MEMORY = Facts(Task.BOTTLENECK, "gpu_mem_gb", 80.0, 30, value=8.0, time=20)
 READ = Facts(Task.READOUT, "gpu_sm", 100.0, 30, times=(3, 9), values=(40.0, 10.0))
 
 
 @pytest.mark.parametrize("settings", [{}, {"format": "full", "min_steps": 20, "max_steps": 100}], ids=["tiny", "full"])
 def test_the_rules_reach_every_point(settings):
-    synthesis, told = Synthesis(**settings, missing_probability=0.3), set()
+    synthesis, reported = Synthesis(**settings, missing_probability=0.3), set()
     for index in range(800):
         sample = synthesis.sample(Split.TEST, 0, index)
         outcomes = grade(sample.facts, sample.answer, synthesis.notation)
@@ -27,11 +27,11 @@ def test_the_rules_reach_every_point(settings):
         again = answer(sample.facts, synthesis.notation, lambda bound: bound - 1)
         assert grade(sample.facts, again, synthesis.notation) == outcomes
         assert errors(sample.facts, sample.answer, synthesis.notation) == ()
-        told |= set(outcomes)
-    assert told == set(OUTCOMES) - (set() if settings else {"pace_right", "trend/pace_right"})
+        reported |= set(outcomes)
+    assert reported == set(OUTCOMES) - (set() if settings else {"pace_right", "trend/pace_right"})
 
 
-def test_near_is_told_from_far():
+def test_near_is_distinguished_from_far():
     outcomes = grade(TREND, "sm is decreasing from 46% to 15%.", TINY)
     assert outcomes["value_within_5_percent"] == (1, 2)  # 4 points and 11 points beside
     assert outcomes["value_within_1_percent"] == (0, 2)
@@ -44,7 +44,7 @@ def test_near_is_told_from_far():
 
 
 @pytest.mark.parametrize("text", ["", "no idea", "sm 42 4", "<|pad|>" * 10])
-def test_what_is_missing_is_wrong(text):
+def test_an_unreadable_answer_is_wrong(text):
     outcomes = grade(TREND, text, TINY)
     assert all(reached == 0 for reached, _ in outcomes.values())
     assert outcomes["value_within_5_percent"] == (0, 2) and outcomes["class_right"] == (0, 1)
@@ -54,7 +54,7 @@ def test_what_is_missing_is_wrong(text):
 def test_copying_the_question_earns_nothing():
     outcomes = grade(LATER, "when is 50% of sm free?", TINY)
     assert all(reached == 0 for reached, _ in outcomes.values())
-    # Times of a read-out are the question's; only values at the times that were asked for count.
+    # The question states the times of a read-out; only values at these times count.
     outcomes = grade(READ, "sm at step 3 is 39%, at step 10 is 10%.", TINY)
     assert outcomes["value_within_5_percent"] == (1, 2) and outcomes["parsed"] == (0, 1)
     assert set(outcomes) & {"time_within_1_step"} == set()
@@ -86,7 +86,7 @@ def test_the_range_is_the_capacity():
     ],
     ids=["of another task", "of another time", "twice"],
 )
-def test_who_says_more_than_was_asked_is_not_exact(facts, text):
+def test_an_answer_with_additional_content_is_not_exact(facts, text):
     outcomes = grade(facts, text, TINY)
     assert outcomes["parsed"] == (1, 1) and outcomes["exact"] == (0, 1)
 
@@ -97,8 +97,8 @@ def test_numbers_near_zero_are_close_or_not():
     assert grade(facts, "sm is lowest with 3% at step 4.", TINY)["number_closeness"] == (1.0, 2)
 
 
-def test_what_is_said_of_another_channel_earns_nothing():
-    said = "sm is decreasing from 42% to 4%."
-    assert grade(TREND, said, TINY)["exact"] == (1, 1)
-    other = grade(replace(TREND, channel="cpu_cores"), said, TINY)
+def test_answers_about_another_channel_score_nothing():
+    output = "sm is decreasing from 42% to 4%."
+    assert grade(TREND, output, TINY)["exact"] == (1, 1)
+    other = grade(replace(TREND, channel="cpu_cores"), output, TINY)
     assert other["parsed"][1] and all(reached == 0 for reached, _ in other.values())

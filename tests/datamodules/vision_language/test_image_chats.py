@@ -1,4 +1,4 @@
-"""The user's files: trained from any form alike, never validated with what was trained, and asked about."""
+"""The user's files: all formats train alike, training and validation rows are disjoint, and predict works."""
 
 import json
 
@@ -7,21 +7,20 @@ import pytest
 import yaml
 
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.unusable import UnusableSample
-from datamodules.vision_language.asked_images import AskedImages
-from datamodules.vision_language.files import small_groups
+from datamodules.vision_language.chat_dataset import ImageProcessor, TrainDataset, select_samples
+from datamodules.vision_language.chat_file import ImageChat
+from datamodules.vision_language.files import parquet_rewrite as small_groups
 from datamodules.vision_language.grading import grade
-from datamodules.vision_language.image_chat import ImageChat
-from datamodules.vision_language.image_chat_samples import Cutting, ImageChatSamples, chosen
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.mixture import Mixture
-from datamodules.vision_language.part import Part, held_out
-from datamodules.vision_language.scenes.samples import SceneTasks, Tasks
-from datamodules.vision_language.scenes.scenes import Split, World
-from datamodules.vision_language.source_settings import SourceSettings
-from engine.sampling import FILLER, Blocks, Draw
-from tests.coloured_squares import write_config
-from tests.vision_language_files import (
+from datamodules.vision_language.predict_questions import PredictDataset
+from datamodules.vision_language.row_subset import RowSubset, validation_mask
+from datamodules.vision_language.scenes.scene import Split, World
+from datamodules.vision_language.scenes.tasks import SceneTasks, Tasks
+from datamodules.vision_language.source_config import SourceSettings
+from engine.data.errors import BadSampleError
+from engine.data.samplers import PADDING_INDEX, Blocks, MicroBatchRequest
+from tests.support.data_files.vision_language_files import (
     Sample,
     coloured,
     encoded,
@@ -31,6 +30,7 @@ from tests.vision_language_files import (
     write_llava,
     write_minimind_parquet,
 )
+from tests.support.families.coloured_squares import write_config
 
 LAYOUT = ImageLayout(16, 4)
 RED, GREEN, BLUE = (250, 0, 0), (0, 250, 0), (0, 0, 250)
@@ -62,20 +62,20 @@ def test_a_sample_has_the_views_of_its_images():
         [{"role": "user", "content": "<image><image>same?"}, {"role": "assistant", "content": "no"}],
         [png(RED, 16), png(BLUE, 40)],
     )
-    item = Cutting(LAYOUT, 10_000).item(chat)
+    item = ImageProcessor(LAYOUT, 10_000).item(chat)
     assert item.messages == chat.messages and item.counts == (4, 4)
     assert item.modality.pixels[:, :, 8, 8].tolist() == [list(RED), list(BLUE)]
-    split = Cutting(LAYOUT._replace(max_tiles=2), 10_000).item(chat)
+    split = ImageProcessor(LAYOUT._replace(max_tiles=2), 10_000).item(chat)
     assert split.counts == (5, 25) and split.modality.places.tolist() == [0, 0, 1, 2, 3, 4]
-    assert Cutting(LAYOUT, 1).item(chat._replace(images=[])).counts == ()
+    assert ImageProcessor(LAYOUT, 1).item(chat._replace(images=[])).counts == ()
 
 
-def test_which_image_of_a_sample_is_at_fault_is_said():
+def test_the_corrupt_image_of_a_sample_is_reported():
     chat = ImageChat("a.json, record 3", [], [png(RED, 16), png(BLUE, 40)])
-    with pytest.raises(UnusableSample, match=r"a.json, record 3, image 2 of 2: .*40 x 40 .*at most 1,000"):
-        Cutting(LAYOUT, 1000).item(chat)
-    with pytest.raises(UnusableSample, match=r"a.json, record 3, image 1 of 2: .*expected an image"):
-        Cutting(LAYOUT, 10_000).item(chat._replace(images=[b"no image", png(RED)]))
+    with pytest.raises(BadSampleError, match=r"a.json, record 3, image 2 of 2: .*40 x 40 .*at most 1,000"):
+        ImageProcessor(LAYOUT, 1000).item(chat)
+    with pytest.raises(BadSampleError, match=r"a.json, record 3, image 1 of 2: .*expected an image"):
+        ImageProcessor(LAYOUT, 10_000).item(chat._replace(images=[b"no image", png(RED)]))
 
 
 def test_training_and_validation_never_share_a_row(chats):
@@ -93,7 +93,7 @@ def test_training_and_validation_never_share_a_row(chats):
 
 
 def test_a_file_to_train_and_to_evaluate_is_warned_of(tmp_path, caplog):
-    """Also under another name; and not of files that nobody needs to have."""
+    """Shared files are found under other names too; missing files are ignored."""
     paths = [write_jsonl(tmp_path / f"{name}.jsonl", [coloured(0), coloured(1)]) for name in "ab"]
     (tmp_path / "link.jsonl").symlink_to(paths[0])
     train, other, link = (SourceSettings(str(path)) for path in (*paths, tmp_path / "link.jsonl"))
@@ -103,10 +103,10 @@ def test_a_file_to_train_and_to_evaluate_is_warned_of(tmp_path, caplog):
         module(train, **{name: [source] for name, source in sets.items()}).setup(stage)
         return [record.message for record in caplog.records if record.levelname == "WARNING"]
 
-    [said] = warned("fit", validation=link)
-    assert said.startswith(f"{paths[0]}: in data.init_args.train and in data.init_args.validation")
-    [said] = warned("test", test=train)
-    assert said.startswith(f"{paths[0]}: in data.init_args.train and in data.init_args.test")
+    [output] = warned("fit", validation=link)
+    assert output.startswith(f"{paths[0]}: in data.init_args.train and in data.init_args.validation")
+    [output] = warned("test", test=train)
+    assert output.startswith(f"{paths[0]}: in data.init_args.train and in data.init_args.test")
     assert warned("fit") == warned("fit", validation=other) == warned("test", test=other) == []
     absent = SourceSettings(str(tmp_path / "absent.parquet"))
     assert warned("fit", test=absent) == []
@@ -114,7 +114,7 @@ def test_a_file_to_train_and_to_evaluate_is_warned_of(tmp_path, caplog):
 
 @pytest.mark.parametrize(("samples", "size"), [(40, 3), (100_000, 1000), (1000, 999), (5, 5), (5, 50)])
 def test_an_evaluation_takes_short_stretches_from_everywhere(samples, size):
-    indices = chosen(samples, size)
+    indices = select_samples(samples, size)
     assert len(np.unique(indices)) == min(samples, size) and (np.diff(indices) > 0).all()
     assert indices.min() >= 0 and indices.max() < samples
     if samples == 100_000:
@@ -159,24 +159,24 @@ def test_a_part_of_a_file_keeps_its_blocks():
         def read(self, row):
             return row
 
-    part = Part(File(), np.array([1, 3, 8, 9]))
+    part = RowSubset(File(), np.array([1, 3, 8, 9]))
     assert part.blocks.starts.tolist() == [0, 2] and part.blocks.sizes.tolist() == [40, 42]
     assert part.blocks.window == 100
     assert [part.read(row) for row in range(len(part))] == [1, 3, 8, 9] and part.name(2) == "row 8"
-    last = Part(File(), np.array([8, 9])).blocks
+    last = RowSubset(File(), np.array([8, 9])).blocks
     assert last.starts.tolist() == [0] and last.sizes.tolist() == [42]
     long = type("Long", (File,), {"__len__": lambda self: 100_000})()
-    held = np.flatnonzero(held_out(long, 0.01))
+    held = np.flatnonzero(validation_mask(long, 0.01))
     assert 400 < len(held) < 1600 and len(np.unique(held // 64)) == -(-len(held) // 64)  # neighbours, read at once
-    held = held_out(File(), 0.3)
-    assert 0 < held.sum() < 10 and (held == held_out(File(), 0.3)).all()
+    held = validation_mask(File(), 0.3)
+    assert 0 < held.sum() < 10 and (held == validation_mask(File(), 0.3)).all()
     File.__len__ = lambda self: 1
-    with pytest.raises(ValueError, match=r"1 samples \(row 0\).*give data.init_args.validation"):
-        held_out(File(), 0.3)
+    with pytest.raises(ValueError, match=r"1 samples \(row 0\).*set data.init_args.validation"):
+        validation_mask(File(), 0.3)
 
 
 def test_questions_are_ordered_without_decoding_an_image(chats, tmp_path, monkeypatch):
-    """By texts and headers; and what an evaluation needs to grade is read once."""
+    """Lengths follow from texts and headers, and an evaluation reads each text once."""
     samples = [
         Sample([("user", "<image>\n" + "word " * length), ("assistant", f"{length}")], [png(RED, size)])
         for length, size in ((50, 8), (1, 8), (1, 64), (20, 8))
@@ -187,7 +187,7 @@ def test_questions_are_ordered_without_decoding_an_image(chats, tmp_path, monkey
     reads = []
     read = Mixture.read
     monkeypatch.setattr(Mixture, "read", lambda self, *place: reads.append(place) or read(self, *place))
-    monkeypatch.setattr("datamodules.vision_language.image_chat_samples.decode", None)
+    monkeypatch.setattr("datamodules.vision_language.chat_dataset.decode", None)
     data.setup("validate")
     assert data.validation_set._order.tolist() == [1, 3, 0, 2]  # 64 pixels are 17 views
     assert [data.validation_set.source.messages(index)[-1]["content"] for index in range(4)] == ["50", "1", "1", "20"]
@@ -195,7 +195,7 @@ def test_questions_are_ordered_without_decoding_an_image(chats, tmp_path, monkey
 
 
 def test_each_image_is_decoded_once_for_an_evaluation(chats, monkeypatch):
-    from datamodules.vision_language import image_chat_samples
+    from datamodules.vision_language import chat_dataset as image_chat_samples
 
     names = []
     decode = image_chat_samples.decode
@@ -208,20 +208,20 @@ def test_each_image_is_decoded_once_for_an_evaluation(chats, monkeypatch):
     data = module(chats, validation_share=0.2)
     data.setup("validate")
     size = len(data.validation_set)
-    data.validation_set[Draw(0, np.arange(size))]
+    data.validation_set[MicroBatchRequest(0, np.arange(size))]
     assert len(names) == size == len(set(names))
 
 
 def test_a_batch(chats):
     data = module(chats, system=None)
     data.setup("fit")
-    (batch,) = data.train_set[Draw(0, np.array([3, 0, FILLER]))]
+    (batch,) = data.train_set[MicroBatchRequest(0, np.array([3, 0, PADDING_INDEX]))]
     assert sorted(batch.rows.samples.tolist()) == [0, 3] and batch.modality.pixels.shape == (2, 3, 16, 16)
-    assert (batch.rows.tokens == data.tokenizer.placeholder).sum() == 8 and batch.left_out == ()
+    assert (batch.rows.tokens == data.tokenizer.placeholder).sum() == 8 and batch.skipped == ()
 
 
 def test_unusable_rows_are_named_by_file_and_row(chats, tmp_path):
-    for broken, said in ((3, "image 1 of 1: found 8 bytes"), (5, "special token")):
+    for broken, output in ((3, "image 1 of 1: found 8 bytes"), (5, "special token")):
         number = f"{broken:06}"
         if broken == 3:
             (tmp_path / f"images/{number}-0.png").write_bytes(b"no image")
@@ -229,16 +229,23 @@ def test_unusable_rows_are_named_by_file_and_row(chats, tmp_path):
             records = json.loads((tmp_path / "chats.json").read_text())
             records[broken]["conversations"][1]["value"] = "<|im_end|>"
             (tmp_path / "chats.json").write_text(json.dumps(records))
-        samples = ImageChatSamples(Mixture([chats], tmp_path), Cutting(LAYOUT, 10_000))
+        samples = TrainDataset(Mixture([chats], tmp_path), ImageProcessor(LAYOUT, 10_000))
         data = module(chats, validation=[chats]).examples(samples)
-        with pytest.raises(UnusableSample, match=rf"chats.json, record {broken}\b.*{said}"):
-            data[Draw(0, np.array([broken]))]
-    lenient = module(chats, validation=[chats], max_unusable=2)
+        with pytest.raises(BadSampleError, match=rf"chats.json, record {broken}\b.*{output}"):
+            data[MicroBatchRequest(0, np.array([broken]))]
+    lenient = module(chats, validation=[chats], on_bad_sample="skip", max_bad_samples=2)
     lenient.setup("fit")
-    (batch,) = lenient.train_set[Draw(0, np.arange(8))]
-    assert [left.sample for left in batch.left_out] == [3, 5] and len(batch.rows.samples) == 6
-    questions = lenient.validation_set[Draw(0, np.arange(40))]
-    assert sorted(left.sample for left in questions.left_out) == [3, 5] and len(questions.rows.samples) == 38
+    (batch,) = lenient.train_set[MicroBatchRequest(0, np.arange(8))]
+    assert [left.sample for left in batch.skipped] == [3, 5] and len(batch.rows.samples) == 6
+    questions = lenient.validation_set[MicroBatchRequest(0, np.arange(40))]
+    assert sorted(left.sample for left in questions.skipped) == [3, 5] and len(questions.rows.samples) == 38
+
+
+def test_max_unusable_is_on_bad_sample_skip(chats, messages):
+    """Deprecated in 0.2.0."""
+    data = module(chats, validation=[chats], max_unusable=2)
+    assert (data.on_bad_sample, data.max_bad_samples) == ("skip", 2)
+    assert [line for line in messages if "deprecated: data.init_args.max_unusable" in line]
 
 
 def test_too_long_a_sample_is_named_or_dropped(chats):
@@ -246,11 +253,11 @@ def test_too_long_a_sample_is_named_or_dropped(chats):
     data = module(chats, max_length=shortest)
     data.setup("fit")
     with pytest.raises(ValueError, match=r"sample 0 \(.*chats.json, record \d+\): \d+ tokens \(4 of them for fea"):
-        data.train_set[Draw(0, np.array([0]))]
+        data.train_set[MicroBatchRequest(0, np.array([0]))]
     data = module(chats, max_length=shortest, too_long="drop")
     data.setup("fit")
-    (batch,) = data.train_set[Draw(0, np.array([0]))]
-    assert batch.left_out[0].reason == "too_long" and "chats.json, record" in batch.left_out[0].what
+    (batch,) = data.train_set[MicroBatchRequest(0, np.array([0]))]
+    assert batch.skipped[0].reason == "too_long" and "chats.json, record" in batch.skipped[0].what
 
 
 # -- questions to predict ----------------------------------------------------------------------------------------------
@@ -259,7 +266,7 @@ def test_too_long_a_sample_is_named_or_dropped(chats):
 def asked(tmp_path, *lines, **settings):
     path = tmp_path / "questions.jsonl"
     path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
-    return AskedImages(path, Cutting(LAYOUT, 10_000), **settings)
+    return PredictDataset(path, ImageProcessor(LAYOUT, 10_000), **settings)
 
 
 def test_questions_about_images_of_ones_own(tmp_path):
@@ -284,7 +291,7 @@ def test_questions_about_images_of_ones_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "messages"),
     [
         ("{", "line 1: not JSON"),
         ("[1]", "line 1: found list"),
@@ -292,23 +299,23 @@ def test_questions_about_images_of_ones_own(tmp_path):
         ({"image": "a.png", "images": ["a.png"], "question": "?"}, "either image"),
         ({"images": "a.png", "question": "?"}, "expected image, a path"),
         ({"image": 3, "question": "?"}, "expected image, a path"),
-        ({"image": "a.png", "question": "<image> and <image>"}, "stands 2 times"),
+        ({"image": "a.png", "question": "<image> and <image>"}, "found <image> 2 times"),
         ({"img": "a.png", "question": "?"}, "found img, expected"),
-        ({"question": "a\ud800"}, "line 1: its text holds half of a character, .ud800, at 1"),
-        ({"question": "?", "id": "\udc00"}, "line 1: its text holds half of a character"),
+        ({"question": "a\ud800"}, "line 1: question has an unpaired surrogate, .ud800, at position 1"),
+        ({"question": "?", "id": "\udc00"}, "line 1: the text holds half of a character"),
         ({"question": "?", "id": [[7]]}, "line 1: id is list, expected a text or a number"),
         ('{"question": "?", "id": ' + "[" * 100_000, "line 1: not JSON .*recursion"),
         ("", "found no line"),
     ],
 )
-def test_questions_that_cannot_be_read(tmp_path, line, said):
-    with pytest.raises(ValueError, match=rf"questions.jsonl.*{said}"):
+def test_questions_that_cannot_be_read(tmp_path, line, messages):
+    with pytest.raises(ValueError, match=rf"questions.jsonl.*{messages}"):
         asked(tmp_path, line)
 
 
 @pytest.mark.parametrize("image", ["missing.png", "nowhere/a.png", "."])
 def test_images_of_questions_that_are_not_there(tmp_path, image):
-    with pytest.raises(UnusableSample, match=r"questions.jsonl, line 1"):
+    with pytest.raises(BadSampleError, match=r"questions.jsonl, line 1"):
         asked(tmp_path, {"image": image, "question": "?"}).item(0, 0)
 
 
@@ -344,18 +351,18 @@ def test_the_last_answer_of_several_is_asked_for(tmp_path):
     data.setup("validate")
     data.trainer = type("Trainer", (), {"state": type("State", (), {"stage": None})})
     data.validation_set.in_order = True
-    batch = data.validation_set[Draw(0, np.arange(2))]
+    batch = data.validation_set[MicroBatchRequest(0, np.arange(2))]
     text = data.tokenizer.tokenizer.decode(batch.prompts.tokens[0])
     assert text.endswith("Shape?<|im_end|>\n<|im_start|>assistant\n") and "red<|im_end|>" in text
     assert data.grade(0, "Square")["exact"] == (1, 1) and data.grade(0, "red")["exact"] == (0, 1)
     assert data.question(0) == "Colour?\nShape?" and data.right_answer(0) == "square"
-    assert data.grade(1, "small") == {} and data.right_answer(1) == ""  # nobody knows
+    assert data.grade(1, "small") == {} and data.right_answer(1) == ""  # the reference is unknown
     assert data.images(0)[0].getpixel((0, 0)) == RED
     data.trainer = None
 
 
 def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, monkeypatch):
-    monkeypatch.setattr("datamodules.vision_language.image_chat_samples.decode", None)
+    monkeypatch.setattr("datamodules.vision_language.chat_dataset.decode", None)
     data = module(chats, validation_share=0.2)
     texts = list(data.texts())
     data.setup("validate")
@@ -367,10 +374,10 @@ def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "messages"),
     [
-        ({"train": []}, "data.init_args.train names no file"),
-        ({"validation": []}, "data.init_args.validation names no file"),
+        ({"train": []}, "data.init_args.train is empty"),
+        ({"validation": []}, "data.init_args.validation is empty"),
         ({"validation_share": 0.0}, "validation_share must lie between 0 and 1, got 0.0"),
         ({"validation_size": 0}, "validation_size must be at least 1"),
         ({"max_pixels": 0}, "max_pixels must be 1 to 178,956,970, got 0"),
@@ -380,12 +387,12 @@ def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, mon
         ({"max_tiles": 0}, "max_tiles"),
     ],
 )
-def test_settings_that_are_refused(settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_settings_that_are_refused(settings, messages):
+    with pytest.raises(ValueError, match=messages):
         ImageChats(**{"train": [SourceSettings("a.json")], "batch_size": 4, **settings})
 
 
-def test_what_is_missing_is_said(chats):
+def test_a_missing_source_is_reported(chats):
     with pytest.raises(ValueError, match="test needs data.init_args.test"):
         module(chats).setup("test")
     with pytest.raises(ValueError, match="predict needs data.init_args.questions"):
@@ -413,6 +420,7 @@ def options(folder, *sources, **settings):
     return [*write_config(folder), "--config", str(path)]
 
 
+@pytest.mark.slow
 def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
     """With the data section alone changed: a LLaVA folder, minimind-v's Parquet, FineVision's, JSONL."""
     samples = scenes(24)
@@ -436,20 +444,20 @@ def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
             assert max(abs(expected[step] - found[step]) for step in expected) < 1e-6, (name, metric)
 
 
-def test_what_is_too_large_to_be_read_in_parts_is_prepared(lockstep, tmp_path, monkeypatch, said):
+def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypatch, messages):
     monkeypatch.setattr(small_groups, "MOST_ROWS", 10)
     path = write_minimind_parquet(tmp_path / "large.parquet", [coloured(number) for number in range(24)])
     arguments = options(tmp_path, {"path": str(path)}, validation_share=0.1, root=str(tmp_path / "root"))
     with pytest.raises(ValueError, match="large.parquet.*train.py prepare"):
         lockstep("fit", *arguments, name="early")
     lockstep("prepare", *arguments, name="prepared")
-    assert any("large.parquet: written in smaller row groups" in line for line in said)
+    assert any("large.parquet: rewritten with smaller row groups" in line for line in messages)
     run = lockstep("fit", *arguments, name="a")
     assert list(run.series("train/loss")) == [1, 2]
 
 
-def test_from_files_to_answers(lockstep, tmp_path, said):
-    """fit, test and predict: whoever has learnt the colours answers for images of his own, in the order asked."""
+def test_from_files_to_answers(lockstep, tmp_path, messages):
+    """fit, test and predict: a model that has learnt the colours answers questions about new images in order."""
     colours = {"red": RED, "green": GREEN, "blue": BLUE}
     asked = ("user", "<image>\nWhat colour?")
     samples = [Sample([asked, ("assistant", name)], [png(colour, 12)]) for name, colour in colours.items()] * 16

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.multimodal.unusable import UnusableSample
-from datamodules.vision_language.files import json_records
+from datamodules.vision_language.files import json_index as json_records
 from datamodules.vision_language.files.json_chats import JsonChats
-from datamodules.vision_language.files.json_records import elements_of, lines_of, record
-from tests.vision_language_files import Sample, coloured, png, write_jsonl, write_llava
+from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
+from engine.data.errors import BadSampleError
+from tests.support.data_files.vision_language_files import Sample, coloured, png, write_jsonl, write_llava
 
 SAMPLES = [
     coloured(0),
-    Sample([("system", "Sei kurz."), ("user", "Wie? [,]{\"}\\ é 图"), ("assistant", "Schön.")], []),
+    Sample([("system", "Sei kurz."), ("user", 'Wie? [,]{"}\\ é 图'), ("assistant", "Schön.")], []),
     Sample(
         [("user", "<image> or <image>?"), ("assistant", "Red."), ("user", "Sure?"), ("assistant", "Yes.")],
         [png((255, 0, 0)), png((0, 255, 0))],
@@ -29,7 +29,7 @@ def as_sample(chat):
 
 @pytest.mark.parametrize(("write", "lines"), [(write_llava, False), (write_jsonl, True)])
 @pytest.mark.parametrize("chunk", [7, 4 * 2**20])
-def test_what_was_written_is_read(tmp_path, monkeypatch, write, lines, chunk):
+def test_written_chats_are_read_back(tmp_path, monkeypatch, write, lines, chunk):
     monkeypatch.setattr(json_records, "_CHUNK", chunk)
     chats = JsonChats(write(tmp_path / "chats", SAMPLES), lines)
     assert len(chats) == len(SAMPLES) and chats.blocks is None
@@ -43,7 +43,7 @@ def test_what_was_written_is_read(tmp_path, monkeypatch, write, lines, chunk):
 def test_images_of_another_folder(tmp_path):
     write_llava(tmp_path / "chats.json", SAMPLES, tmp_path / "elsewhere")
     assert JsonChats(tmp_path / "chats.json", False, tmp_path / "elsewhere").read(0).images == SAMPLES[0].images
-    with pytest.raises(UnusableSample, match="record 0: its image .*000000-0.png cannot be read: No such file"):
+    with pytest.raises(BadSampleError, match="record 0: the image .*000000-0.png cannot be read: No such file"):
         JsonChats(tmp_path / "chats.json", False).read(0)
     with pytest.raises(NotADirectoryError, match="absent"):
         JsonChats(tmp_path / "chats.json", False, tmp_path / "absent")
@@ -99,27 +99,27 @@ USER = {"role": "user", "content": "<image>"}
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "messages"),
     [
         ('{"messages": [', "not JSON"),
         ('{"messages": "\udcff"}', "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[1]", "expected an object with one of messages, conversations, texts; found list"),
         ({"chat": [], "id": 1}, "found the keys chat, id"),
-        ({"messages": []}, "a list of at least one turn, found \\[\\]"),
-        ({"messages": "hello"}, "its chat is not JSON"),
-        ({"messages": None}, "at least one turn, found null"),
+        ({"messages": []}, "a list of one turn or more, found \\[\\]"),
+        ({"messages": "hello"}, "the chat is not JSON"),
+        ({"messages": None}, "one turn or more, found null"),
         ({"messages": [{"role": "robot", "content": ""}]}, 'turn 1: expected .* found {"role": "robot"'),
-        ({"messages": [{"from": "human", "content": "a"}]}, "turn 1: its content must be a text, found null"),
+        ({"messages": [{"from": "human", "content": "a"}]}, "turn 1: the content must be a text, found null"),
         ({"messages": [{"role": ["user"], "content": "a"}]}, "turn 1: expected"),
         ({"messages": ["hello"]}, "turn 1: expected"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "a part must be a text or an image"),
-        ({"texts": [{"user": None, "assistant": None}]}, "a chat begins with"),
-        ({"messages": [{"role": "assistant", "content": "a"}]}, "a chat begins with"),
-        ({"messages": [USER, {"role": "assistant", "content": "<image>"}]}, "message 2 .assistant. holds <image>"),
-        ({"messages": [USER]}, "<image> stands 1 times in the user's text, but it has 0 images"),
-        ({"messages": [USER], "image": ["a.png"] * 2}, "stands 1 times .* has 2 images"),
-        ({"messages": [{"role": "system", "content": "a"}], "image": "a.png"}, "stands 0 times .* has 1 images"),
+        ({"texts": [{"user": None, "assistant": None}]}, "a chat must begin with"),
+        ({"messages": [{"role": "assistant", "content": "a"}]}, "a chat must begin with"),
+        ({"messages": [USER, {"role": "assistant", "content": "<image>"}]}, "message 2 .assistant. contains <image>"),
+        ({"messages": [USER]}, "found <image> 1 times in the user's text, expected 0"),
+        ({"messages": [USER], "image": ["a.png"] * 2}, "1 times .* expected 2 times"),
+        ({"messages": [{"role": "system", "content": "a"}], "image": "a.png"}, "0 times .* expected 1 times"),
         ({"messages": [USER], "image": "../a.png"}, "inside .*, without .."),
         ({"messages": [USER], "image": "b/../../a.png"}, "inside .*, without .."),
         ({"messages": [USER], "image": "b\\..\\..\\a.png"}, "inside .*, without .."),
@@ -133,12 +133,12 @@ USER = {"role": "user", "content": "<image>"}
         ({"messages": [USER], "image": "a.png/b.png"}, "b.png cannot be read: Not a directory"),
         ({"messages": [USER], "image": "."}, "is not a file"),
         ({"messages": [USER], "image": "a" * 5000}, "cannot be read: File name too long"),
-        ({"messages": [USER], "image": "\ud800.png"}, "is no path"),
+        ({"messages": [USER], "image": "\ud800.png"}, "is not a path"),
         ({"messages": [{"role": "user", "content": "a\ud83d!"}]}, r"half of a character, .ud83d, at 1"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": "\udc00"}]}]}, "half of a character"),
     ],
 )
-def test_a_line_that_is_no_chat_is_named(tmp_path, line, said):
+def test_a_line_that_is_no_chat_is_named(tmp_path, line, messages):
     (tmp_path / "images").mkdir()
     (tmp_path / "images/a.png").write_bytes(png((1, 2, 3)))
     (tmp_path / "a.png").write_bytes(png((1, 2, 3)))
@@ -147,7 +147,7 @@ def test_a_line_that_is_no_chat_is_named(tmp_path, line, said):
     (tmp_path / "chats.jsonl").write_bytes(f"{good}\n\n{line}\n{good}".encode(errors="surrogateescape"))
     chats = JsonChats(tmp_path / "chats.jsonl", True, tmp_path / "images")
     assert len(chats) == 3 and chats.read(0).images == chats.read(2).images
-    with pytest.raises(UnusableSample, match=f"chats.jsonl, line 3: (?s:.*){said}"):
+    with pytest.raises(BadSampleError, match=f"chats.jsonl, line 3: (?s:.*){messages}"):
         chats.read(1)
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_became_shorter_is_no_fault_of_a_row(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "messages"),
     [
         ("", "expected a list of records.*found the end of the file"),
         ('{"messages": []}', "expected a list of records"),
@@ -184,13 +184,15 @@ def test_a_file_that_became_shorter_is_no_fault_of_a_row(tmp_path):
         ('[{"a": 1},', "record 1 is not JSON"),
         ('[{"a": 1}', "expected , or \\] after record 0 at byte 9; found the end of the file"),
         ("[" * 100_000, "record 0 is not JSON"),
+        ('[{"a": 1}] [{"a": 2}]', "expected the end of the file after the list of records at byte 11; found"),
+        ("[ ]\n[]", "expected the end of the file"),
     ],
 )
 @pytest.mark.parametrize("chunk", [3, 4 * 2**20])
-def test_a_list_that_is_none_is_refused_with_its_place(tmp_path, monkeypatch, text, said, chunk):
+def test_a_list_that_is_none_is_refused_with_its_place(tmp_path, monkeypatch, text, messages, chunk):
     monkeypatch.setattr(json_records, "_CHUNK", chunk)
     (tmp_path / "chats.json").write_text(text)
-    with pytest.raises(ValueError, match=f"chats.json: {said}"):
+    with pytest.raises(ValueError, match=f"chats.json: {messages}"):
         JsonChats(tmp_path / "chats.json", False)
 
 
@@ -200,10 +202,10 @@ def test_a_record_without_an_end_is_not_read_for_ever(tmp_path, monkeypatch):
     (tmp_path / "chats.json").write_text('["' + "a" * 100_000)
     text = json_records._Text
     most = []
-    more = text._more
-    monkeypatch.setattr(text, "_more", lambda self, size: most.append(len(self._text)) or more(self, size))
+    more = text._read_more
+    monkeypatch.setattr(text, "_read_more", lambda self, size: most.append(len(self._text)) or more(self, size))
     with pytest.raises(ValueError, match="record 0 is not JSON, or longer than 1000 bytes"):
-        elements_of(tmp_path / "chats.json")
+        index_elements(tmp_path / "chats.json")
     assert max(most) < 5000
 
 
@@ -213,12 +215,12 @@ def test_a_line_that_is_too_long_is_named_and_not_read(tmp_path, monkeypatch):
     (tmp_path / "chats.jsonl").write_text(f"{good}\n{' ' * 1000}{good}\n{good}")
     chats = JsonChats(tmp_path / "chats.jsonl", True)
     assert chats.read(0) and chats.read(2)
-    with pytest.raises(UnusableSample, match="chats.jsonl, line 2: .* has 1,0.. bytes, expected at most 1,000"):
+    with pytest.raises(BadSampleError, match="chats.jsonl, line 2: .* found 1,0.. bytes, expected at most 1,000"):
         chats.read(1)
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
@@ -232,8 +234,8 @@ def test_every_element_lies_where_it_is_said_to(tmp_path_factory, found, ascii_o
     path.write_bytes(b"\xef\xbb\xbf" * mark + text.encode(errors="surrogatepass") + b"\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_records, "_CHUNK", chunk)
-        extents = elements_of(path)
-    assert [record(path, start, end) for start, end in zip(extents.starts, extents.ends, strict=True)] == found
+        extents = index_elements(path)
+    assert [read_record(path, start, end) for start, end in zip(extents.starts, extents.ends, strict=True)] == found
 
 
 @settings(max_examples=60, deadline=None)
@@ -243,9 +245,62 @@ def test_every_line_that_is_not_blank_is_found(tmp_path_factory, lines, chunk):
     path.write_bytes(b"\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_records, "_CHUNK", chunk)
-        extents = lines_of(path)
+        extents = index_lines(path)
     numbers = np.arange(len(extents.starts)) if extents.numbers is None else extents.numbers
     expected = [number for number, line in enumerate(lines) if line.strip() or len(line) >= 16]
     assert numbers.tolist() == expected
     found = [path.read_bytes()[start:end] for start, end in zip(extents.starts, extents.ends, strict=True)]
     assert [line.strip() for line in found] == [lines[number].strip() for number in expected]
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "messages"),
+    [
+        (
+            b'[\n  {"messages": []},\n  {"messages": []}\n]\n',
+            True,
+            "found a JSON list, expected an object per line; set",
+        ),
+        (b'[{"messages": []}, {"messages": []}]', True, "found a JSON list, expected an object per line; set"),
+        (b"question,image\nwhy?,a.png\n", True, "found 'question,image', expected an object per line"),
+        (b'{"messages": []}\n{"messages": []}\n', False, "expected a list of records, which begins with"),
+        (b"question,image\nwhy?,a.png\n", False, "expected a list of records, which begins with"),
+        (b"\x1f\x8b\x08" + bytes(20), True, "found gzip, expected an object per line"),
+        (b"\x1f\x8b\x08" + bytes(20), False, "found gzip, expected a list of records"),
+        ('[{"messages": []}]'.encode("utf-16"), False, "found UTF-16"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_when_it_is_opened(tmp_path, data, lines, messages):
+    (tmp_path / "chats").write_bytes(data)
+    with pytest.raises(ValueError, match=f"chats: {messages}"):
+        JsonChats(tmp_path / "chats", lines)
+
+
+def test_one_bad_line_at_the_beginning_is_one_bad_sample(tmp_path):
+    good = json.dumps({"messages": [{"role": "user", "content": "Why?"}]})
+    for bad in ('[{"role": "user", "content": "Why?"}]', "7", '{"messages": ['):
+        (tmp_path / "chats").write_text(f"{bad}\n{good}\n{good}\n")
+        chats = JsonChats(tmp_path / "chats", True)
+        with pytest.raises(BadSampleError, match="chats, line 1: "):
+            chats.read(0)
+        assert len(chats) == 3 and chats.read(2)
+
+
+@pytest.mark.parametrize(
+    ("line", "messages"),
+    [
+        ('{"messages": [], "messages": [1]}', r"found the key 'messages' twice, with \[\] and \[1\]"),
+        ('{"messages": [{"role": "user", "content": NaN}]}', "found NaN"),
+        ('{"messages": ' + "[" * 500 + "]" * 500 + "}", "more than 64 levels"),
+        (
+            '{"messages": [{"role": "user", "content": ""}], "image": "a\\nb\\nc\\nd.png"}',
+            "the image '.*cannot be read",
+        ),
+        ('{"' + "x" * 10**5 + '": 1}', "found the keys xxx"),
+    ],
+)
+def test_a_bad_sample_has_one_short_message(tmp_path, line, messages):
+    (tmp_path / "chats").write_text(line)
+    with pytest.raises(BadSampleError, match=f"chats, line 1: .*{messages}") as error:
+        JsonChats(tmp_path / "chats", True).read(0)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from datamodules.vision_language import mixture
 from datamodules.vision_language.mixture import Mixture
-from datamodules.vision_language.part import Part
-from datamodules.vision_language.source_settings import SourceSettings, check_sources
-from engine.sampling import Blocks, TrainSampler, global_batches
-from tests.vision_language_files import (
+from datamodules.vision_language.row_subset import RowSubset
+from datamodules.vision_language.source_config import SourceSettings, check_sources
+from engine.data.samplers import Blocks, TrainSampler, global_batches
+from tests.support.data_files.vision_language_files import (
     Sample,
     coloured,
     write_finevision_parquet,
@@ -25,7 +25,7 @@ from tests.vision_language_files import (
 
 
 class Numbered:
-    """A file of so many rows that nobody reads."""
+    """A file of this many rows that is never read."""
 
     def __init__(self, rows, blocks=None):
         self.rows, self.blocks = rows, blocks
@@ -58,7 +58,7 @@ def mixed(found, seed=0, block=4):
 @given(st.lists(files(), min_size=1, max_size=3), st.integers(0, 50), st.integers(1, 5))
 def test_rows_are_seen_as_often_as_their_weight_says(found, begin, epochs):
     mix = mixed(found)
-    seen = [Counter(mix.place(epoch, index) for index in range(len(mix))) for epoch in range(begin, begin + epochs)]
+    seen = [Counter(mix.locate(epoch, index) for index in range(len(mix))) for epoch in range(begin, begin + epochs)]
     for source, (file, weight, first) in enumerate(found):
         rows = min(len(file), first or len(file))
         share = max(1, round(weight * rows))
@@ -80,7 +80,7 @@ def test_blocks_of_a_mixture_are_those_of_its_files(found, epoch, seed):
     assert blocks.window == min(windows)
     assert blocks.starts[0] == 0 and (np.diff(blocks.starts, append=len(mix)) > 0).all()
     for start, end, size in zip(blocks.starts, [*blocks.starts[1:], len(mix)], blocks.sizes, strict=True):
-        places = [mix.place(epoch, index) for index in range(start, end)]
+        places = [mix.locate(epoch, index) for index in range(start, end)]
         assert len({source for source, _ in places}) == 1
         assert blocks.groups[np.searchsorted(blocks.starts, start)] == places[0][0]
         assert [row for _, row in places] == list(range(places[0][1], places[0][1] + len(places)))
@@ -95,41 +95,41 @@ def test_blocks_of_a_mixture_are_those_of_its_files(found, epoch, seed):
 
 @pytest.mark.parametrize("processes", [2, 8])
 def test_processes_get_as_many_of_each_source(processes):
-    """Of images in row groups and of texts without: or a process would wait for one that has only images."""
+    """Images (row groups) and texts are balanced; otherwise ranks would wait for a rank with images only."""
     images = Blocks(np.arange(0, 5000, 100), np.full(50, 10**6), 8 * 10**6)
     mix = mixed([(Numbered(5000, images), 1.0, None), (Numbered(5000), 1.0, None)])
     team = [
-        TrainSampler(len(mix), 64, seed=0, process=process, processes=processes, blocks=mix.blocks)
+        TrainSampler(len(mix), 64, seed=0, rank=process, world_size=processes, blocks=mix.blocks)
         for process in range(processes)
     ]
     for draws in zip(*team, strict=True):
-        counts = [sum(mix.place(0, int(index))[0] == 0 for index in draw.indices) for draw in draws]
+        counts = [sum(mix.locate(0, int(index))[0] == 0 for index in draw.indices) for draw in draws]
         assert max(counts) - min(counts) <= 1
 
 
 def test_a_part_of_a_file_is_a_sample_of_it():
-    """Where a file is sorted, its first quarter would be of one sort."""
+    """The first quarter of a sorted file would be a biased sample."""
     mix = mixed([(Numbered(1000), 0.25, None)])
     assert len(mix) == 250
-    first, second = ({mix.place(epoch, index)[1] for index in range(250)} for epoch in (0, 1))
+    first, second = ({mix.locate(epoch, index)[1] for index in range(250)} for epoch in (0, 1))
     assert len(first) == len(second) == 250 and not first & second
-    assert all(200 < max(rows) and min(rows) < 800 and np.std(list(rows)) > 200 for rows in (first, second))
+    assert all(max(rows) > 200 and min(rows) < 800 and np.std(list(rows)) > 200 for rows in (first, second))
     other = mixed([(Numbered(1000), 0.25, None)], seed=1)
-    assert {other.place(0, index)[1] for index in range(250)} != first
+    assert {other.locate(0, index)[1] for index in range(250)} != first
 
 
 def test_whole_files_keep_their_order():
     mix = mixed([(Numbered(10), 1.0, None), (Numbered(5), 2.0, 3)])
     expected = [(0, row) for row in range(10)] + [(1, row) for row in (0, 1, 2) * 2]
-    assert [mix.place(3, index) for index in range(len(mix))] == expected
+    assert [mix.locate(3, index) for index in range(len(mix))] == expected
     with pytest.raises(IndexError, match="sample 16 of 16"):
-        mix.place(0, 16)
+        mix.locate(0, 16)
 
 
 def test_a_large_mixture_is_small_in_every_process():
     million = Blocks(np.arange(0, 10**6, 100), np.full(10**4, 10**6), 10**8)
     found = [(Numbered(10**6, million), 0.3, None), (Numbered(10**6), 1.0, None)]
-    assert len(pickle.dumps(mixed(found, block=mixture._BLOCK)._rounds)) < 1_000_000
+    assert len(pickle.dumps(mixed(found, block=mixture._BLOCK)._sources)) < 1_000_000
 
 
 def test_samples_of_several_forms(tmp_path):
@@ -186,7 +186,7 @@ def test_a_file_that_changed_has_another_identity(tmp_path, form, part):
         (tmp_path / folder).mkdir()
         path = WRITERS[form](tmp_path / folder / f"a.{form}", samples)
         os.utime(path, ns=(len(folder), len(folder)))
-        some = (lambda file: Part(file, np.arange(3, 17))) if part else (lambda file: file)
+        some = (lambda file: RowSubset(file, np.arange(3, 17))) if part else (lambda file: file)
         mix = Mixture([SourceSettings(str(path))], tmp_path, part=some)
         assert pickle.loads(pickle.dumps(mix)).identity == mix.identity
         return mix.identity
@@ -206,31 +206,31 @@ def test_a_file_that_changed_has_another_identity(tmp_path, form, part):
 def test_other_rows_of_a_file_are_another_part(tmp_path):
     path = str(write_jsonl(tmp_path / "a.jsonl", [coloured(row) for row in range(8)]))
     names = {
-        Mixture([SourceSettings(path)], tmp_path, part=lambda file: Part(file, rows)).identity  # noqa: B023
+        Mixture([SourceSettings(path)], tmp_path, part=lambda file: RowSubset(file, rows)).identity  # noqa: B023
         for rows in (np.arange(3), np.arange(1, 4))
     }
     assert len(names) == 2
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "messages"),
     [
         (SourceSettings("a.json", weight=0), "train\\[1\\].weight of a.json must be above 0 and at most 1000, got 0"),
         (SourceSettings("a.json", weight=float("nan")), "weight of a.json"),
         (SourceSettings("a.json", first=0), "train\\[1\\].first of a.json must be at least 1, or null"),
-        (SourceSettings("a.csv"), "a.csv: cannot tell its format from its ending"),
+        (SourceSettings("a.csv"), "a.csv: cannot detect the format from the suffix"),
     ],
 )
-def test_settings_that_cannot_be_used(source, said):
-    with pytest.raises(ValueError, match=said):
+def test_settings_that_cannot_be_used(source, messages):
+    with pytest.raises(ValueError, match=messages):
         check_sources([SourceSettings("a.json"), source], "train")
 
 
 def test_a_set_needs_samples(tmp_path):
-    with pytest.raises(ValueError, match="data.init_args.train names no file"):
+    with pytest.raises(ValueError, match="data.init_args.train is empty"):
         check_sources([], "data.init_args.train")
     (tmp_path / "empty.jsonl").write_text("\n")
-    with pytest.raises(ValueError, match="empty.jsonl: it holds no sample"):
+    with pytest.raises(ValueError, match="empty.jsonl: found no sample"):
         Mixture([SourceSettings(str(tmp_path / "empty.jsonl"))], tmp_path)
     with pytest.raises(FileNotFoundError):
         Mixture([SourceSettings(str(tmp_path / "absent.json"))], tmp_path)

@@ -2,20 +2,23 @@ import json
 import multiprocessing
 import os
 import pickle
+import shutil
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from datamodules.multimodal.unusable import UnusableSample
-from datamodules.vision_language.files import parquet_chats, row_groups, small_groups
+from datamodules.vision_language.files import parquet_chats
+from datamodules.vision_language.files import parquet_rewrite as small_groups
+from datamodules.vision_language.files import parquet_row_groups as row_groups
+from datamodules.vision_language.files.lru_cache import SizedLRUCache
 from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
-from datamodules.vision_language.files.parquet_columns import columns_of
-from datamodules.vision_language.files.recent import Recent
-from datamodules.vision_language.files.row_groups import read_footer
-from engine.durable_file import beside
-from tests.vision_language_files import (
+from datamodules.vision_language.files.parquet_columns import find_columns
+from datamodules.vision_language.files.parquet_row_groups import read_footer
+from engine.data.errors import BadSampleError
+from engine.io.atomic_file import temp_path
+from tests.support.data_files.vision_language_files import (
     Sample,
     coloured,
     encoded,
@@ -34,9 +37,9 @@ TEXT = Sample([("user", "Sag hallo."), ("assistant", "Hallo.")], [])
 @pytest.fixture(autouse=True)
 def kept(monkeypatch):
     """An empty memory, as of a process that has just begun."""
-    tables = Recent(row_groups.KEPT, lambda table: table.nbytes)
+    tables = SizedLRUCache(row_groups.CACHE_BYTES, lambda table: table.nbytes)
     monkeypatch.setattr(row_groups, "tables", tables)
-    monkeypatch.setattr(row_groups, "_files", Recent(64, lambda file: 1))
+    monkeypatch.setattr(row_groups, "_files", SizedLRUCache(64, lambda file: 1))
     return tables
 
 
@@ -50,7 +53,7 @@ def same(sample):
 
 @pytest.mark.parametrize("write", [write_minimind_parquet, write_finevision_parquet])
 @pytest.mark.parametrize("others", [[], [SEVERAL]], ids=["one image", "a list of images"])
-def test_what_was_written_is_read(tmp_path, write, others):
+def test_written_chats_are_read_back(tmp_path, write, others):
     samples = [*map(coloured, range(7)), TEXT, *others]
     path = write(tmp_path / "train.parquet", samples, row_group_size=3)
     chats = ParquetChats(path, tmp_path)
@@ -104,8 +107,8 @@ def test_images_by_path_and_images_that_are_lists(tmp_path):
         assert ParquetChats(path, tmp_path).read(0).images == [png((255, 0, 0))]
     path = written(tmp_path / "a.parquet", messages=[chat] * 3, image=["../red.png", "absent.png", None])
     chats = ParquetChats(path, tmp_path)
-    for row, said in enumerate(["without ..", "No such file"]):
-        with pytest.raises(UnusableSample, match=f"a.parquet, row {row}: .*{said}"):
+    for row, output in enumerate(["without ..", "No such file"]):
+        with pytest.raises(BadSampleError, match=f"a.parquet, row {row}: .*{output}"):
             chats.read(row)
     assert chats.read(2).images == []
 
@@ -130,10 +133,10 @@ def test_a_column_that_is_null_in_a_row_gives_way_to_the_next(tmp_path):
 
 
 def test_of_several_files_each_may_have_nulls(tmp_path):
-    """And of columns that are full one is read, though there are more."""
+    """Of several filled columns only the first is read."""
     chat, red, blue = json.dumps([{"role": "user", "content": "Which?"}]), png((255, 0, 0)), png((0, 0, 255))
     written(tmp_path / "a.parquet", messages=[chat], conversations=[chat], images=[red], image=[blue])
-    assert columns_of([tmp_path / "a.parquet"]) == (["messages"], ["images"])
+    assert find_columns([tmp_path / "a.parquet"]) == (["messages"], ["images"])
     images = pyarrow.array([None], pyarrow.binary())
     written(tmp_path / "b.parquet", messages=[chat], images=images, image=[blue])
     chats = ParquetChats(tmp_path, tmp_path)
@@ -168,24 +171,30 @@ def test_rows_that_are_no_chats_are_named(tmp_path):
     rows = ["[", None, "[]", json.dumps([{"role": "user", "content": "<image><image>"}]), '[{"role": "user"}]']
     path = written(tmp_path / "a.parquet", conversations=rows, image_bytes=[png((1, 2, 3))] * 5)
     chats = ParquetChats(path, tmp_path)
-    said = ["its chat is not JSON", "found null", "found \\[\\]", "stands 2 times", "its content must be a text"]
-    for row, what in enumerate(said):
-        with pytest.raises(UnusableSample, match=f"a.parquet, row {row}: .*{what}"):
+    output = [
+        "the chat is not JSON",
+        "found null",
+        "found \\[\\]",
+        "found <image> 2 times",
+        "the content must be a text",
+    ]
+    for row, what in enumerate(output):
+        with pytest.raises(BadSampleError, match=f"a.parquet, row {row}: .*{what}"):
             chats.read(row)
     path = written(tmp_path / "b.parquet", messages=['[{"role": "user", "content": "a"}]'], images=[[b""]])
-    with pytest.raises(UnusableSample, match="b.parquet, row 0: one of its images in the column images is empty"):
+    with pytest.raises(BadSampleError, match="b.parquet, row 0: an image in the column images is empty"):
         ParquetChats(path, tmp_path).read(0)
 
 
 def test_a_text_that_is_not_utf_8_is_named(tmp_path):
     broken = pyarrow.array([b"[]", b'[{"role": "user", "content": "\xff"}]']).view(pyarrow.string())
     chats = ParquetChats(written(tmp_path / "a.parquet", messages=broken), tmp_path)
-    with pytest.raises(UnusableSample, match="a.parquet, row 1: a text is not UTF-8"):
+    with pytest.raises(BadSampleError, match="a.parquet, row 1: a text is not UTF-8"):
         chats.read(1)
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "messages"),
     [
         ({"text": ["a"], "image": [b"a"]}, "expected chats in one of the columns .*; found text, image"),
         ({"texts": [3]}, "the column texts must be JSON text or a list of turns, found int64"),
@@ -194,10 +203,10 @@ def test_a_text_that_is_not_utf_8_is_named(tmp_path):
         ({"messages": ["[]"], "images": [{"data": b"a"}]}, "the column images must hold .*; found struct<data"),
     ],
 )
-def test_columns_that_cannot_be_used_are_said_when_the_file_is_opened(tmp_path, columns, said):
+def test_columns_that_cannot_be_used_are_reported_when_the_file_is_opened(tmp_path, columns, messages):
     path = written(tmp_path / "a.parquet", **columns)
-    with pytest.raises(ValueError, match=f"a.parquet: .*{said}"):
-        columns_of([path])
+    with pytest.raises(ValueError, match=f"a.parquet: .*{messages}"):
+        find_columns([path])
 
 
 def test_files_that_do_not_fit_each_other_are_refused(tmp_path):
@@ -206,11 +215,11 @@ def test_files_that_do_not_fit_each_other_are_refused(tmp_path):
     with pytest.raises(ValueError, match="b.parquet: lacks the column conversations, image_bytes that .*a.parquet has"):
         ParquetChats(tmp_path, tmp_path)
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
-    with pytest.raises(ValueError, match="b.parquet: not a Parquet file, or one that was cut off"):
+    with pytest.raises(ValueError, match="b.parquet: not a Parquet file, or a truncated one"):
         ParquetChats(tmp_path, tmp_path)
 
 
-def test_a_row_group_that_cannot_be_read_is_no_fault_of_a_row(tmp_path):
+def test_the_rows_of_a_corrupt_row_group_are_bad_samples_and_the_others_are_read(tmp_path):
     path = write_minimind_parquet(tmp_path / "a.parquet", [coloured(row) for row in range(40)], 20)
     data = bytearray(path.read_bytes())
     column = pyarrow.parquet.read_metadata(path).row_group(1).column(0)
@@ -219,16 +228,17 @@ def test_a_row_group_that_cannot_be_read_is_no_fault_of_a_row(tmp_path):
     path.write_bytes(data)
     chats = ParquetChats(path, tmp_path)
     assert chats.read(3)
-    with pytest.raises(OSError, match="a.parquet, row group 1: cannot be read"):
+    with pytest.raises(BadSampleError, match="a.parquet, row group 1: is corrupt: .*thrift") as error:
         chats.read(23)
+    assert "\n" not in str(error.value)
 
 
 def test_a_file_that_was_written_to_since_it_was_opened_is_not_mixed_with_what_it_was(tmp_path):
     path = write_minimind_parquet(tmp_path / "a.parquet", [coloured(row) for row in range(40)], 20)
     chats = pickle.loads(pickle.dumps(ParquetChats(path, tmp_path)))
-    row_groups._files = Recent(64, lambda file: 1)  # a loader that has not opened it yet
+    row_groups._files = SizedLRUCache(64, lambda file: 1)  # a loader that has not opened it yet
     write_minimind_parquet(path, [coloured(row) for row in range(50)], 20)
-    with pytest.raises(OSError, match="a.parquet, row group 1: cannot be read: it was written to"):
+    with pytest.raises(OSError, match="a.parquet, row group 1: cannot be read: the file was modified"):
         chats.read(23)
     assert as_sample(ParquetChats(path, tmp_path).read(23)) == same(coloured(23))
 
@@ -248,8 +258,8 @@ def large(tmp_path, monkeypatch):
 def test_a_file_with_large_row_groups_is_written_again_once(tmp_path, large):
     path, samples = large
     root = tmp_path / "root"
-    said = "large.parquet: its row groups of up to 77 rows .*train.py prepare"
-    with pytest.raises(ValueError, match=said) as refused:
+    output = "large.parquet: row groups of up to 77 rows .*train.py prepare"
+    with pytest.raises(ValueError, match=output) as refused:
         ParquetChats(path, root)
     (again,) = prepare_parquet(path, root)
     assert str(again) in str(refused.value)
@@ -259,6 +269,16 @@ def test_a_file_with_large_row_groups_is_written_again_once(tmp_path, large):
     assert chats.name(76) == f"{path}, row 76"
     assert np.diff(chats.blocks.starts, append=77).max() <= 64 and len(chats.blocks.starts) > 1
     assert not list(root.rglob("*.new"))
+
+
+def test_rewritten_files_below_the_folder_are_not_read_again(tmp_path, large, caplog):
+    """The default of `root` lies in data/, and so may the data."""
+    _, samples = large
+    assert len(prepare_parquet(tmp_path, tmp_path)) == 1
+    assert prepare_parquet(tmp_path, tmp_path) == []
+    assert len(ParquetChats(tmp_path, tmp_path)) == len(samples)
+    assert len(ParquetChats(tmp_path / "**/*.parquet", tmp_path)) == len(samples)
+    assert "not read" not in caplog.text
 
 
 def test_rows_that_are_large_are_few_in_a_row_group(tmp_path, monkeypatch):
@@ -281,14 +301,46 @@ def test_another_file_of_the_same_name_is_not_taken_for_the_first(tmp_path, larg
     assert as_sample(ParquetChats(path, tmp_path).read(76)) == same(samples[0])
 
 
-def test_what_an_interrupted_writer_left_is_cleared_and_written_again(tmp_path, large):
+def test_files_of_one_name_and_footer_are_not_taken_for_each_other(tmp_path, large, monkeypatch):
+    """Images of one size, as a camera writes them, give files whose sizes and statistics are the same."""
+    paths = []
+    for folder, digit in (("one", "1"), ("two", "2")):
+        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": digit}]
+        rows = {"conversations": [json.dumps(turns)] * 40}
+        (tmp_path / folder).mkdir()
+        paths.append(tmp_path / folder / "a.parquet")
+        pyarrow.parquet.write_table(pyarrow.table(rows), paths[-1], write_statistics=False, use_dictionary=False)
+        os.utime(paths[-1], ns=(1, 1))
+    assert row_groups.file_identity(paths[0]) == row_groups.file_identity(paths[1]), "the footers are equal"
+    prepare_parquet(paths[0], tmp_path / "root")
+    with pytest.raises(ValueError, match="train.py prepare"):
+        ParquetChats(paths[1], tmp_path / "root")
+    shutil.copy2(paths[1], paths[0])
+    with pytest.raises(ValueError, match="train.py prepare"):
+        ParquetChats(paths[0], tmp_path / "root")
+    prepare_parquet(paths[1], tmp_path / "root")
+    assert ParquetChats(paths[1], tmp_path / "root").read(0).messages[1]["content"] == "2"
+
+
+def test_a_flipped_bit_in_a_rewritten_file_is_named(tmp_path, large):
+    path, _ = large
+    (again,) = prepare_parquet(path, tmp_path)
+    content = bytearray(again.read_bytes())
+    column = read_footer(again).row_group(0).column(0)
+    content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
+    again.write_bytes(content)
+    with pytest.raises(OSError, match=rf"{again.name}, row group 0: is corrupt: .*CRC checksum.*; delete the file"):
+        ParquetChats(path, tmp_path).read(0)
+
+
+def test_files_of_an_interrupted_writer_are_replaced(tmp_path, large):
     path, samples = large
     folder = tmp_path / "root/parquet"
     writer = multiprocessing.get_context("spawn").Process(target=str)
     writer.start()
     writer.join()
     (name,) = prepare_parquet(path, tmp_path / "root")
-    left = beside(name)
+    left = temp_path(name)
     left = folder / left.name.replace(f".{os.getpid()}.", f".{writer.pid}.")
     name.rename(left)
     assert prepare_parquet(path, tmp_path / "root") == [name] and not left.exists()
@@ -305,7 +357,8 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path, large, monkeypatch):
     monkeypatch.setattr(small_groups, "_copy", full)
     with pytest.raises(OSError, match="No space left"):
         prepare_parquet(path, tmp_path / "root")
-    assert [file for file in (tmp_path / "root/parquet").iterdir() if file.suffix != ".lock"] == []
+    left = {file.name for file in (tmp_path / "root/parquet").iterdir() if file.suffix != ".lock"}
+    assert left == {".gitignore"}
 
 
 def _prepare(path, root, barrier, done):
@@ -314,6 +367,7 @@ def _prepare(path, root, barrier, done):
     done.put(len(prepare_parquet(path, root)))
 
 
+@pytest.mark.slow
 def test_of_several_processes_one_writes(tmp_path, large):
     path, samples = large
     processes = multiprocessing.get_context("spawn")
@@ -331,11 +385,11 @@ def test_of_several_processes_one_writes(tmp_path, large):
 
 
 def test_no_more_is_kept_than_the_budget():
-    kept = Recent(10, len)
+    kept = SizedLRUCache(10, len)
     for size in (4, 4, 3, 11, 2):
         kept.get(size, lambda: "x" * size)  # noqa: B023
         assert kept.used <= max(10, size)
-    assert kept.made == 4  # the second 4 was there
+    assert kept.misses == 4  # the second 4 was there
     assert kept.get(2, lambda: pytest.fail("it is there")) == "xx"
 
 
@@ -343,6 +397,7 @@ def _read(chats, row):
     return as_sample(chats.read(row))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_other_processes_read_what_this_one_opened(tmp_path, start):
     path = write_minimind_parquet(tmp_path / "a.parquet", [coloured(row) for row in range(20)], 5)
@@ -354,7 +409,7 @@ def test_other_processes_read_what_this_one_opened(tmp_path, start):
 
 
 def test_sizes_are_those_of_what_is_kept(tmp_path, kept):
-    """A file that says a repeated picture once is small, but not the rows that are read of it."""
+    """With dictionary encoding a file with a repeated image is small, but its rows in memory are not."""
     sample = Sample(coloured(0).turns, [encoded(noise())])
     path = write_minimind_parquet(tmp_path / "a.parquet", [sample] * 100, 50)
     chats = ParquetChats(path, tmp_path)
@@ -368,3 +423,29 @@ def noise():
 
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
     return Image.fromarray(pixels)
+
+
+# -- files of other content --------------------------------------------------------------------------------------------
+
+
+def test_other_files_of_a_folder_are_named(tmp_path, caplog):
+    write_minimind_parquet(tmp_path / "a.parquet", [coloured(0)])
+    for name in ("README.md", "b.parquet.gz", ".hidden", ".cache/c.metadata", ".cache/d.parquet", "images/1.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert len(ParquetChats(tmp_path, tmp_path / "root")) == 1
+    assert "2 files are not read, as they do not end in .parquet: README.md, b.parquet.gz" in caplog.text
+
+
+def test_null_rows_and_other_types_are_bad_samples(tmp_path):
+    turn = {"role": "user", "content": "Why?"}
+    path = written(
+        tmp_path / "a.parquet",
+        conversations=[json.dumps([turn]), None, "null", json.dumps({"role": "user"}), json.dumps([turn])],
+        images=[[], [], [], [], [{"bytes": None}]],
+    )
+    chats = ParquetChats(path, tmp_path)
+    assert chats.read(0).images == []
+    for row, output in ((1, "found null"), (2, "found null"), (3, "must be a list"), (4, "is empty")):
+        with pytest.raises(BadSampleError, match=f"a.parquet, row {row}: .*{output}"):
+            chats.read(row)

@@ -7,13 +7,14 @@ import pyarrow
 import pytest
 
 from benchmarks.vision_language.many_rows import write_many_rows
-from datamodules.vision_language.files import parquet_chats, row_groups
-from datamodules.vision_language.files.recent import Recent
-from datamodules.vision_language.files.row_groups import read_footer
-from datamodules.vision_language.files.small_groups import _copy
+from datamodules.vision_language.files import parquet_chats
+from datamodules.vision_language.files import parquet_row_groups as row_groups
+from datamodules.vision_language.files.lru_cache import SizedLRUCache
+from datamodules.vision_language.files.parquet_rewrite import _copy
+from datamodules.vision_language.files.parquet_row_groups import read_footer
 from datamodules.vision_language.mixture import Mixture
-from datamodules.vision_language.source_settings import SourceSettings
-from engine.sampling import FILLER, TrainSampler
+from datamodules.vision_language.source_config import SourceSettings
+from engine.data.samplers import PADDING_INDEX, TrainSampler
 
 ROWS, GROUP = 20_000, 200
 WINDOW = 2 * 2**20  # a row group has about 180 kB
@@ -26,22 +27,22 @@ def large(tmp_path_factory):
 
 @pytest.fixture
 def small_memory(monkeypatch):
-    """A process that keeps little: windows and what is kept as they relate to each other always."""
+    """A process with a small cache; the ratio of window and cache is unchanged."""
     monkeypatch.setattr(parquet_chats, "WINDOW", WINDOW)
-    kept = Recent(3 * WINDOW, lambda table: table.nbytes)
+    kept = SizedLRUCache(3 * WINDOW, lambda table: table.nbytes)
     monkeypatch.setattr(row_groups, "tables", kept)
     return kept
 
 
 def epoch_of(mix, process, processes, local=True):
     blocks = mix.blocks if local else lambda epoch: None
-    for draw in TrainSampler(len(mix), 64, seed=3, process=process, processes=processes, blocks=blocks):
-        yield from draw.indices[draw.indices != FILLER].tolist()
+    for draw in TrainSampler(len(mix), 64, seed=3, rank=process, world_size=processes, blocks=blocks):
+        yield from draw.indices[draw.indices != PADDING_INDEX].tolist()
 
 
 def test_an_epoch_reads_every_row_group_once(large, small_memory):
     mix = Mixture([SourceSettings(str(large))], "root")
-    small_memory.made = 0
+    small_memory.misses = 0
     before, most = pyarrow.total_allocated_bytes(), 0
     seen = []
     for place, index in enumerate(epoch_of(mix, 0, 1)):
@@ -49,20 +50,20 @@ def test_an_epoch_reads_every_row_group_once(large, small_memory):
         if place % 100 == 0:
             most = max(most, pyarrow.total_allocated_bytes() - before)
     assert sorted(seen) == sorted(f"{large}, row {row}" for row in range(ROWS))
-    assert small_memory.made <= ROWS // GROUP
+    assert small_memory.misses <= ROWS // GROUP
     assert 0 < most <= 3 * WINDOW + 2**20
 
 
 def test_processes_read_row_groups_of_their_own(large, small_memory):
-    """In all about as many as there are; a random order reads one for almost every sample."""
+    """About as many reads as row groups; a random order would read a group for almost every sample."""
     mix = Mixture([SourceSettings(str(large))], "root")
     groups, blocks = ROWS // GROUP, mix.blocks(0)
 
     def read_by(process, processes, local):
-        kept = Recent(3 * WINDOW, lambda block: int(blocks.sizes[block]))
+        kept = SizedLRUCache(3 * WINDOW, lambda block: int(blocks.sizes[block]))
         for index in epoch_of(mix, process, processes, local):
             kept.get(int(np.searchsorted(blocks.starts, index, side="right")), lambda: 0)
-        return kept.made
+        return kept.misses
 
     for processes, bound in ((1, 1), (2, 1.6), (4, 2.5)):
         assert sum(read_by(process, processes, True) for process in range(processes)) <= bound * groups
@@ -70,7 +71,7 @@ def test_processes_read_row_groups_of_their_own(large, small_memory):
 
 
 class _Watched:
-    """A file that nobody keeps, and the most that Arrow holds while it is written."""
+    """Writes to a file that is discarded and tracks Arrow's peak memory."""
 
     closed, most = False, 0
 
@@ -100,6 +101,7 @@ def _memory_of_reading(path, out):
     out.put(psutil.Process().memory_info().rss - before)
 
 
+@pytest.mark.slow
 def test_pages_that_were_read_do_not_stay_in_memory(tmp_path, monkeypatch):
     """Neither as the process's own nor as a mapped file's: or each loader would seem to hold the file."""
     path = write_many_rows(tmp_path / "train.parquet", 200_000, 1000)

@@ -9,10 +9,10 @@ import pytest
 
 from datamodules.multimodal.batch import IGNORE, ImageLayout
 from datamodules.vision_language.rendered_scenes import RenderedScenes
-from datamodules.vision_language.scenes.questions import KINDS
-from datamodules.vision_language.scenes.samples import SceneTasks, Tasks
-from datamodules.vision_language.scenes.scenes import Split, World
-from engine.sampling import Draw
+from datamodules.vision_language.scenes.question_types import KINDS
+from datamodules.vision_language.scenes.scene import Split, World
+from datamodules.vision_language.scenes.tasks import SceneTasks, Tasks
+from engine.data.samplers import MicroBatchRequest
 
 
 def _data(**settings: Any) -> RenderedScenes:
@@ -28,10 +28,10 @@ def _evaluated(data: RenderedScenes, stage: str) -> RenderedScenes:
     return data
 
 
-def test_a_batch_holds_pictures_and_what_is_said_about_them() -> None:
+def test_a_batch_has_images_and_their_descriptions() -> None:
     data = _data(row_tokens=256)
     data.setup("fit")
-    (batch,) = data.train_set[Draw(0, np.arange(8))]
+    (batch,) = data.train_set[MicroBatchRequest(0, np.arange(8))]
     rows, images = batch.rows, batch.modality
     assert images.pixels.shape == (8, 3, 32, 32)
     assert images.views.tolist() == [1] * 8
@@ -66,7 +66,7 @@ def test_larger_pictures_are_split_and_smaller_ones_stretched() -> None:
 
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
-def test_what_reports_ask_for(stage: str) -> None:
+def test_questions_answers_and_images_are_given_to_reports(stage: str) -> None:
     data = _evaluated(_data(), stage)
     split = Split.VALIDATION if stage == "validate" else Split.TEST
     for index in range(5):
@@ -108,18 +108,19 @@ def test_every_word_is_one_token_and_unseen_wordings_are_of_tokens_that_training
             assert set(encode(question)) <= trained, question
 
 
+@pytest.mark.slow
 def test_the_order_belongs_to_the_scenes_it_was_made_of() -> None:
     def ordered(**settings: Any) -> Any:
         data = _data(**settings)
         data.setup("fit")
-        return data._what_is_ordered()["scenes"]
+        return data._order_identity()["scenes"]
 
     assert ordered() == ordered()
     assert ordered() != ordered(tasks=Tasks(caption_share=0.5))
     assert ordered() != ordered(seed=3)
 
 
-def test_chance_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_chance_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="lockstep"):
         _data().setup("fit")
     assert "chance without the picture: colour_at 0.250" in caplog.text

@@ -1,4 +1,4 @@
-"""The embedded scenes: what is asked, what is right, what it looks like, and that nobody can tell without looking."""
+"""Embedded scenes: questions, answers and images are consistent, and questions alone do not reveal answers."""
 
 import colorsys
 import re
@@ -7,13 +7,13 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from datamodules.vision_language.image_chat import MARKER
-from datamodules.vision_language.scenes.captions import caption, located, object_f1
-from datamodules.vision_language.scenes.drawing import RGB
+from datamodules.vision_language.chat_file import MARKER
+from datamodules.vision_language.scenes.captions import caption, object_f1, parse_caption
 from datamodules.vision_language.scenes.grading import OUTCOMES, grade
-from datamodules.vision_language.scenes.questions import KINDS
-from datamodules.vision_language.scenes.samples import CAPTION, SceneSample, SceneTasks, Tasks
-from datamodules.vision_language.scenes.scenes import COLOURS, SHAPES, Scene, Split, Thing, World, places
+from datamodules.vision_language.scenes.question_types import KINDS
+from datamodules.vision_language.scenes.render import RGB
+from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, Split, Thing, World, places
+from datamodules.vision_language.scenes.tasks import CAPTION, SceneSample, SceneTasks, Tasks
 
 WORLD = World()
 
@@ -31,14 +31,14 @@ def _right_answer(question: str, scene: Scene) -> str:
     names = places(scene.grid)
     cells = dict(zip(names, scene.cells, strict=True))
     things = [(place, thing) for place, thing in cells.items() if thing]
-    said = [Thing(*found) for found in re.findall(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})", words)]
+    output = [Thing(*found) for found in re.findall(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})", words)]
     colours = [colour for colour in COLOURS if re.search(rf"\b{colour}\b", words)]
     shapes = [shape for shape in SHAPES if re.search(rf"\b{shape}s?\b", words)]
     named = [name for name in names if re.search(rf"\b{name}\b", words)]
     place = named[0] if named else ""
     yes = {True: "yes", False: "no"}
-    if len(said) == 2:
-        (one,), (other,) = ([names.index(place) for place, thing in things if thing == what] for what in said)
+    if len(output) == 2:
+        (one,), (other,) = ([names.index(place) for place, thing in things if thing == what] for what in output)
         (row, column), (other_row, other_column) = divmod(one, scene.grid), divmod(other, scene.grid)
         lies = {
             "left of": column < other_column,
@@ -48,8 +48,8 @@ def _right_answer(question: str, scene: Scene) -> str:
         }
         (direction,) = (direction for direction in lies if direction in words)
         return yes[lies[direction]]
-    if said:
-        found = [place for place, thing in things if thing == said[0]]
+    if output:
+        found = [place for place, thing in things if thing == output[0]]
         if "where" in words or "place" in words:
             (place,) = found
             return place
@@ -78,9 +78,10 @@ def test_the_answer_is_what_the_scene_says(kind: str, split: Split) -> None:
         assert _right_answer(sample.question, sample.scene) == sample.answer, sample
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_best_guess_from_the_question_alone_is_at_chance(kind: str) -> None:
-    # Which answer each wording has most often is learnt from one half and tried on the other, and the other way round.
+    # The most frequent answer of each wording is fitted on one half and scored on the other, and vice versa.
     samples = _questions(kind, 8000, Split.TEST)  # with the fewest scenes to choose from
     halves = samples[::2], samples[1::2]
     hits = [hit for pair in (halves, halves[::-1]) for hit in _guessed(*pair)]
@@ -121,6 +122,7 @@ def test_the_share_of_each_kind_is_the_mix() -> None:
     assert all(abs(kinds[kind] - number) < 120 for kind, number in expected.items())
 
 
+@pytest.mark.slow
 def test_no_scene_is_in_two_splits() -> None:
     seen: dict[Split, set[Scene]] = {}
     for split in Split:
@@ -133,7 +135,7 @@ def test_no_scene_is_in_two_splits() -> None:
 
 def test_about_the_share_that_is_held_out() -> None:
     random = np.random.default_rng(0)
-    splits = Counter(WORLD.split_of(WORLD.completed(random, {}, 3)) for _ in range(4000))
+    splits = Counter(WORLD.split_of(WORLD.random_scene(random, {}, 3)) for _ in range(4000))
     assert abs(splits[Split.TRAIN] - 3200) < 150
     assert abs(splits[Split.TEST] - 400) < 100
 
@@ -180,7 +182,7 @@ def _nearest(colour: np.ndarray) -> str:
     return min(hues, key=lambda name: abs((hues[name] - hue + 0.5) % 1 - 0.5))
 
 
-def test_shapes_can_be_told_apart_by_their_pixels() -> None:
+def test_shapes_differ_in_their_pixels() -> None:
     # A square fills its box, a diamond half of it; a ring is open, a triangle is narrow at the top.
     tasks = SceneTasks(World(1, 2, 5, 1, 48), Tasks(caption_share=1.0))
     for index in range(60):
@@ -227,7 +229,7 @@ def test_a_caption_says_what_lies_where_and_can_be_read_again() -> None:
     scene = Scene((None, Thing("red", "circle"), Thing("blue", "square"), None))
     text = caption(scene)
     assert text == "red circle top right, blue square bottom left"
-    assert located(text) == Counter(
+    assert parse_caption(text) == Counter(
         {(Thing("red", "circle"), "top right"): 1, (Thing("blue", "square"), "bottom left"): 1}
     )
     assert object_f1(text, text) == 1
@@ -274,7 +276,7 @@ def test_tasks_that_cannot_be_are_refused_by_name() -> None:
         Tasks(question_mix={"color_at": 1.0})
     with pytest.raises(ValueError, match=r"tasks\.caption_share"):
         Tasks(caption_share=1.2)
-    with pytest.raises(ValueError, match="relation needs scenes with 2 things, world.max_objects is 1"):
+    with pytest.raises(ValueError, match="relation needs scenes with 2 objects, world.max_objects is 1"):
         SceneTasks(World(max_objects=1), Tasks(question_mix={"relation": 1.0}))
     assert "relation" not in SceneTasks(World(max_objects=1), Tasks()).shares
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from datamodules.document_qa.context import ContextSettings
-from lightning_modules.document_qa.module import DocumentReader
-from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
-from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
-from tests.coloured_squares import LANGUAGE_MODEL, TOWER
-from tests.tiny_documents import TinyDocuments
+from datamodules.document_qa.prompt.context import ContextSettings
+from lightning_modules.document_qa.reader_module import DocumentReader
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.tiny_documents import TinyDocuments
 
 
 def built(stage: str = "fit", reader: dict[str, Any] | None = None, **data: Any) -> tuple[DocumentReader, Any]:

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from datamodules.multimodal.batch import IGNORE, Chat
-from datamodules.multimodal.packing import one_per_row, pack
-from lightning_modules.document_qa.losses import contrastive_options, focal, label_smoothing, of_chats
-from lightning_modules.multimodal.language_model import cross_entropy
+from datamodules.multimodal.text.packing import one_per_row, pack
+from lightning_modules.document_qa.losses import contrastive_options, focal, label_smoothing, sum_per_chat
+from lightning_modules.multimodal.language.language_model import cross_entropy
 from tests.lightning_modules.multimodal.conftest import VOCABULARY, build  # noqa: F401
 
 QUESTIONS = ([(4, 2), (4, 3), (4, 1)], [(6, 4)], [(2, 1), (2, 5)])
@@ -38,7 +38,7 @@ def batch_of(questions=QUESTIONS, right=RIGHT, row_tokens=None):
 def contrasted(model, rows, questions, right, weight=0.7):
     """The loss as DocumentReader computes it."""
     terms = model.terms(model.hidden_states(model.embed(rows.tokens), rows.positions), rows.labels)
-    sums, lengths = of_chats(terms, rows.labels, rows.positions, IGNORE)
+    sums, lengths = sum_per_chat(terms, rows.labels, rows.positions, IGNORE)
     return contrastive_options(-sums, lengths, questions, right, weight), lengths[right].sum()
 
 
@@ -47,15 +47,17 @@ def by_hand(model, weight=0.7):
     rows, questions, right = batch_of()
     total, count = torch.zeros(()), 0
     for number in range(len(QUESTIONS)):
-        scores, said = [], []
+        scores, output = [], []
         for place in torch.nonzero(questions == number).flatten().tolist():
             tokens = rows.tokens[place : place + 1, : int(sum(QUESTIONS[number][len(scores)]))]
             states = model.hidden_states(model.embed(tokens), torch.arange(tokens.shape[1]).unsqueeze(0))
-            told = torch.log_softmax(model.scores(states[0, :-1]), -1)
-            told = told[torch.arange(tokens.shape[1] - 1), tokens[0, 1:]][QUESTIONS[number][len(scores)][0] - 1 :]
-            said.append(told)
-            scores.append(told.mean())
-        answer = said[RIGHT[number]]
+            reported = torch.log_softmax(model.logits(states[0, :-1]), -1)
+            reported = reported[torch.arange(tokens.shape[1] - 1), tokens[0, 1:]][
+                QUESTIONS[number][len(scores)][0] - 1 :
+            ]
+            output.append(reported)
+            scores.append(reported.mean())
+        answer = output[RIGHT[number]]
         choice = -torch.log_softmax(torch.stack(scores), 0)[RIGHT[number]]
         total = total - answer.sum() + weight * len(answer) * choice
         count += len(answer)
@@ -80,7 +82,7 @@ def test_contrast_equals_its_definition(build, row_tokens):  # noqa: F811
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
-def test_its_sums_over_any_split_are_those_of_the_whole(build):  # noqa: F811
+def test_the_contrastive_loss_of_parts_sums_to_that_of_the_whole(build):  # noqa: F811
     model = build()
     whole, count = contrasted(model, *batch_of())
     parts = [contrasted(model, *batch_of(some)) for some in (QUESTIONS[:2], QUESTIONS[2:])]
@@ -158,7 +160,7 @@ def test_focal_has_a_gradient_where_a_token_is_certain(gamma):
 
 
 @pytest.mark.parametrize("criterion", [cross_entropy, label_smoothing(0.2), focal(2.0)])
-def test_they_are_alike_packed_and_unpacked_and_over_any_split(build, criterion):  # noqa: F811
+def test_losses_are_equal_packed_unpacked_and_in_parts(build, criterion):  # noqa: F811
     model = build()
 
     def loss(*questions, row_tokens=None):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.document_qa.context import ContextSettings
-from engine.sampling import FILLER, Draw
+from datamodules.document_qa.prompt.context import ContextSettings
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 from tests.lightning_modules.document_qa.reader import built
 
 LOSSES = ("answer", "label_smoothing", "focal", "contrastive_options")
@@ -22,16 +22,16 @@ def test_one_document_is_learnt_by_heart():
     optimizer = torch.optim.AdamW(module.parameters(), lr=4e-3, betas=(0.9, 0.95))
     module.train()
     for step in range(60):
-        loss = mean_loss(module, data.train_set[Draw(step, np.arange(4))])
+        loss = mean_loss(module, data.train_set[MicroBatchRequest(step, np.arange(4))])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
         optimizer.step()
     assert loss < 0.1
-    data.validation_set.readings.questions = data.train_set.source.readings.questions
+    data.validation_set.sample_builder.questions = data.train_set.source.sample_builder.questions
     module.eval()
     with torch.no_grad():
-        records = module.answering.records(data.validation_set[Draw(0, np.arange(4))])
+        records = module.answering.records(data.validation_set[MicroBatchRequest(0, np.arange(4))])
     assert sorted(record.sample for record in records) == [0, 1, 2, 3]
     for record in records:
         question = data.question(record.sample)
@@ -45,24 +45,24 @@ def test_one_document_is_learnt_by_heart():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gradients_reach_the_tower(loss):
     module, data = built(reader={"loss": loss})
-    mean_loss(module, data.train_set[Draw(0, np.arange(8))]).backward()
+    mean_loss(module, data.train_set[MicroBatchRequest(0, np.arange(8))]).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
     first, *_ = module.encoder.parameters()
     assert first.grad.abs().max() > 0
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("samples", [range(4), [FILLER]])
+@pytest.mark.parametrize("samples", [range(4), [PADDING_INDEX]])
 def test_without_an_image_every_weight_takes_part(loss, samples):
     """Other processes wait for the tower's gradient, which is zero; also of a process that has no sample at all."""
     module, data = built(reader={"loss": loss}, context=ContextSettings(images="none"))
-    batch = data.train_set[Draw(0, np.array(list(samples)))]
+    batch = data.train_set[MicroBatchRequest(0, np.array(list(samples)))]
     assert sum(len(part.modality.pixels) for part in batch) == 0
     total, count = module.training_loss(batch)
     total.backward()
     assert all(p.grad is not None for p in module.parameters())
     assert all(p.grad.abs().max() == 0 for p in module.encoder.parameters())
-    assert (int(count) > 0) == (FILLER not in samples) and (total.item() > 0) == (FILLER not in samples)
+    assert (int(count) > 0) == (PADDING_INDEX not in samples) and (total.item() > 0) == (PADDING_INDEX not in samples)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -71,11 +71,14 @@ def test_the_loss_is_the_same_in_any_parts(loss, row_tokens):
     """Of eight samples at once or in twos, one chat a row or several."""
     module, data = built(reader={"loss": loss}, row_tokens=row_tokens, questions_per_chat=2)
     module.eval()
-    whole = module.training_loss(data.train_set[Draw(0, np.arange(8))])
-    parts = [module.training_loss(data.train_set[Draw(0, np.arange(start, start + 2))]) for start in (0, 2, 4, 6)]
+    whole = module.training_loss(data.train_set[MicroBatchRequest(0, np.arange(8))])
+    parts = [
+        module.training_loss(data.train_set[MicroBatchRequest(0, np.arange(start, start + 2))])
+        for start in (0, 2, 4, 6)
+    ]
     total, count = (sum(figures) for figures in zip(*parts, strict=True))
     torch.testing.assert_close(whole.total, total, atol=1e-4, rtol=1e-5)
-    assert int(whole.count) == int(count) > 16
+    assert int(whole.terms) == int(count) > 16
 
 
 def test_losses_differ_and_settings_count():
@@ -87,7 +90,7 @@ def test_losses_differ_and_settings_count():
     ):  # fmt: skip
         module, data = built(reader=reader)
         module.eval()
-        loss = mean_loss(module, data.train_set[Draw(0, np.arange(4))])
+        loss = mean_loss(module, data.train_set[MicroBatchRequest(0, np.arange(4))])
         found.add(round(loss.item(), 5))
     assert len(found) == 7
 
@@ -99,6 +102,6 @@ def test_losses_differ_and_settings_count():
         ("evidence_questions", -1), ("max_new_tokens", 0),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(setting, value):
+def test_invalid_settings_are_refused(setting, value):
     with pytest.raises(ValueError, match=rf"model\.init_args\.{setting}.*{value}"):
         built(reader={setting: value})

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -12,13 +11,12 @@ from lightning.pytorch.strategies import FSDPStrategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.nn.functional import cross_entropy
 
-from datamodules.image_classifier import cifar
-from datamodules.image_classifier.sources import digits
-from lightning_modules.image_classifier import confusion_picture
+from datamodules.image_classifier.sources import cifar
+from datamodules.image_classifier.sources.base import digits
 from lightning_modules.image_classifier.module import ImageClassifier
-from lightning_modules.image_classifier.resnet import ResNet18
+from lightning_modules.image_classifier.networks.resnet import ResNet18
 from tests.conftest import REPOSITORY
-from tests.image_files import COLOURS, cifar_archive, write_colours
+from tests.support.data_files.image_files import COLOURS, cifar_archive, write_colours
 
 FOLDER = REPOSITORY / "configs/image_classifier"
 SMALL = [
@@ -35,14 +33,14 @@ def colours(tmp_path, **options):
     return ["--config", str(FOLDER / "image_folder.yaml"), *SMALL, *model, *data]
 
 
-def test_colours_are_told_apart_and_predicted_by_file(lockstep, tmp_path):
+def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
     """16 files to train; one of them is none, and is left out. What is wrong is said afterwards, on the same run."""
     options = colours(tmp_path)
     (tmp_path / "data/images/train/red/5.png").write_bytes(b"no image")
     run = lockstep("fit", *options, "--trainer.max_epochs", "8", name="a")
     assert run.series("val/accuracy")[16] == 1.0
     assert (run.folder / "bad_samples.jsonl").read_text().count("red/5.png") >= 1
-    lockstep("test", name="a", *["--trainer.accelerator", "cpu"])
+    lockstep("test", "--trainer.accelerator", "cpu", name="a")
     board = EventAccumulator(str(run.folder), {"images": 0})
     board.Reload()
     assert set(board.Tags()["images"]) == {"val/confusion", "test/confusion", "val/examples"}
@@ -61,11 +59,11 @@ def test_colours_are_told_apart_and_predicted_by_file(lockstep, tmp_path):
     (tmp_path / "elsewhere").rename(tmp_path / "data/images")
     (tmp_path / "data/images/train/red").rename(tmp_path / "data/images/train/ruby")
     with pytest.raises(ValueError, match=r"is of classes \['blue', 'red'\], the data have \['blue', 'ruby'\]"):
-        lockstep("test", name="a", *["--trainer.accelerator", "cpu"])
+        lockstep("test", "--trainer.accelerator", "cpu", name="a")
 
 
 DIGITS = [
-    "--config", str(FOLDER / "digits.yaml"), *SMALL, "--model.init_args.width", "8",
+    "--config", str(FOLDER / "digits.yaml"), *SMALL, "--model.init_args.width", "8", "--model.init_args.norm", "group",
     "--model.init_args.warmup_steps", "0", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "6",
 ]  # fmt: skip
 
@@ -82,7 +80,7 @@ def evaluated(weights, prefix, digits_of):
         return float(cross_entropy(network(pixels), torch.from_numpy(digits_of.labels)))
 
 
-def test_what_is_evaluated_is_the_average(lockstep):
+def test_the_moving_average_is_evaluated(lockstep):
     options = ["--trainer.limit_train_batches", "20", "--model.init_args.schedule", "constant"]
     run = lockstep("fit", *DIGITS, *options, name="a")
     weights = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
@@ -92,7 +90,7 @@ def test_what_is_evaluated_is_the_average(lockstep):
 
 
 def test_weights_of_16_bits(lockstep):
-    """They train, and figures are means in 32 bits; an average of them would stand still."""
+    """They train, and metrics are means in 32 bits; a 16-bit average would not change."""
     options = [*DIGITS, "--trainer.precision", "bf16-true"]
     run = lockstep("fit", *options, "--model.init_args.ema_decay", "null", name="a")
     weights = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
@@ -124,21 +122,10 @@ def test_the_configs_of_cifar_run(lockstep, tmp_path, monkeypatch, dataset):
     assert 0 <= run.series(yaml.safe_load(config.read_text())["best_checkpoint"]["monitor"])[2] <= 1
 
 
-def test_what_is_not_installed_is_named(lockstep, tmp_path, monkeypatch):
-    options = colours(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(confusion_picture, "find_spec", lambda name: None)
-        with pytest.raises(ValueError, match=r"drawn by matplotlib: pip install -e '.\[images\]'"):
-            lockstep("fit", *options, name="a")
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ValueError, match=r"scikit-learn has them; pip install -e '.\[images\]'"):
-        digits(0.1)
-
-
 def test_there_is_no_average_of_shards():
     module = ImageClassifier(ema_decay=0.9)
     module._trainer = SimpleNamespace(strategy=FSDPStrategy())
-    with pytest.raises(ValueError, match="FSDP has shards"):
+    with pytest.raises(ValueError, match="which FSDP shards"):
         module.setup("test")
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_modules.multimodal.language_model import LanguageModel
-from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
-from lightning_modules.multimodal.precision import precision_of
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.language.precision import precision_of
 
 VOCABULARY = 120
 SIZES = {

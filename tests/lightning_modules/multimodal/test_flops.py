@@ -9,13 +9,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from datamodules.multimodal.batch import IGNORE, Chat, Images
-from datamodules.multimodal.packing import one_per_row, pack
+from datamodules.multimodal.text.packing import one_per_row, pack
+from lightning_modules.multimodal.connector.merge_embeddings import merge_features_into_embeddings
+from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.flops import language_model_flops, products, trains
-from lightning_modules.multimodal.precision import precision_of
-from lightning_modules.multimodal.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.splice import splice
-from lightning_modules.multimodal.vision_tower import VisionTower
-from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.vision_tower import VisionTower
 from tests.lightning_modules.multimodal.conftest import VOCABULARY
 
 PLACEHOLDER = 3
@@ -58,7 +58,9 @@ def counted(encoder, projection, model, rows, images):
 
     def step():
         made = projection(encoder(images)).flatten(0, 1)
-        embeddings = splice(model.embed(rows.tokens), rows, made, rows.placeholders, PLACEHOLDER)
+        embeddings = merge_features_into_embeddings(
+            model.embed(rows.tokens), rows, made, rows.placeholders, PLACEHOLDER
+        )
         total, _ = model.loss(model.hidden_states(embeddings, rows.positions), rows.labels)
         if total.requires_grad:
             total.backward()
@@ -69,10 +71,10 @@ def counted(encoder, projection, model, rows, images):
     return counter.get_total_flops()
 
 
-def told(encoder, projection, model, rows, images):
+def estimated(encoder, projection, model, rows, images):
     before = trains(encoder) or trains(projection)
     view = encoder.flops() + projection.flops(encoder.shape.patches, behind_trained=trains(encoder))
-    of_rows = language_model_flops(model.causal, behind_trained=before)
+    of_rows = language_model_flops(model.causal_lm, behind_trained=before)
     return len(images.pixels) * view + of_rows.of(rows, apart=False)
 
 
@@ -83,7 +85,7 @@ def compare(encoder, projection, model, tolerance=0.002):
         order = rows.samples
         ordered = Images(torch.cat([images.pixels.split(images.views.tolist())[i] for i in order]), *images[1:])
         found = counted(encoder, projection, model, rows, ordered)
-        assert told(encoder, projection, model, rows, ordered) == pytest.approx(found, rel=tolerance)
+        assert estimated(encoder, projection, model, rows, ordered) == pytest.approx(found, rel=tolerance)
 
 
 @pytest.mark.parametrize("of_the_model", ["none", "lora", "full", "last_n_layers"])
@@ -120,19 +122,19 @@ def test_other_language_models(build, kind):
     compare(encoder, projector(model, encoder), model)
 
 
-def test_what_checkpointing_computes_again_is_not_counted(build):
+def test_recomputed_activations_are_not_counted(build):
     model, encoder = build(activation_checkpointing=True), tower()
     plain = build()
     made, images = chats(16)
     rows = one_per_row(made, torch.arange(3).numpy(), 0)
     projection = projector(model, encoder)
-    less = told(encoder, projection, model, rows, images)
-    assert less == told(encoder, projection, plain, rows, images)
+    less = estimated(encoder, projection, model, rows, images)
+    assert less == estimated(encoder, projection, plain, rows, images)
     assert counted(encoder, projection, model, rows, images) > 1.2 * less
 
 
 def test_attention_within_chats_counts_less_than_within_rows(build):
-    found = language_model_flops(build().causal, behind_trained=True)
+    found = language_model_flops(build().causal_lm, behind_trained=True)
     made, _ = chats(16)
     rows, _ = pack(made, torch.arange(3).numpy(), 90, 0)
     assert found.of(rows, apart=False) - found.of(rows, apart=True) == found.pair * (

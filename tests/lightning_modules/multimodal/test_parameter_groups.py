@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
-from lightning_modules.multimodal.projector import Projector, ProjectorSettings
 
 RATES = {"encoder": 1e-3, "projector": 5e-4, "language_model": 2e-5}
 
@@ -67,7 +67,7 @@ def test_a_weight_outside_of_the_parts_is_refused(whole):
 
 def test_a_part_without_a_rate_is_refused(whole):
     module, parts = whole("none")
-    with pytest.raises(ValueError, match="projector is to train, but there is no learning rate"):
+    with pytest.raises(ValueError, match="projector is trainable, but has no learning rate"):
         parameter_groups(parts, {"encoder": 1.0}, 0.0)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.temporal import TINY_TEMPORAL
+from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
 
 def test_rates_of_parts_are_scaled_too(lockstep, capsys):

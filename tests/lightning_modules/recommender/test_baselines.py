@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from datamodules.recommender.batch import History
 from lightning_modules.recommender import baselines
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
-from lightning_modules.recommender.ranking import RankingMetrics, ranks
+from lightning_modules.recommender.metrics import RankingMetrics, ranks
 
 NUM_ITEMS = 6
 ML_1M = Path(__file__).resolve().parents[3] / "../shared/data/ml-1m/canonical_sasrec_order.txt"

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from datamodules.recommender.batch import Catalog
-from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.sequences import EventArrays, TrainSequences
-from engine.sampling import Draw
+from datamodules.recommender.dataset import TrainDataset
+from datamodules.recommender.events import EventArrays
+from datamodules.recommender.length_buckets import LengthGroups
+from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender import module as recommender
-from lightning_modules.recommender.losses import cross_entropy
+from lightning_modules.recommender.losses.next_item import cross_entropy
 
 V, LONGEST, ROWS = 13, 10, 9
 SMALL = {"hidden_size": 8, "num_heads": 2, "dropout": 0.0, "time_span": 16}
@@ -39,7 +40,7 @@ def make_batch(groups, negatives=0, shared=False):
     offsets = np.cumsum([0, *range(2, ROWS + 2)])
     items = generator.integers(1, V + 1, offsets[-1]).astype(np.int32)
     events = EventArrays(offsets, items, generator.integers(0, 50, offsets[-1]).cumsum(), V)
-    rows = TrainSequences(
+    rows = TrainDataset(
         events,
         (np.arange(ROWS), offsets[1:]),
         max_length=LONGEST,
@@ -48,23 +49,33 @@ def make_batch(groups, negatives=0, shared=False):
         num_negatives=negatives,
         shared_negatives=shared,
     )
-    return LengthGroups(rows, groups)[Draw(0, np.array([3, 8, -1, 0, 6, 1, 5, 2, 7, 4]))]
+    return LengthGroups(rows, groups)[MicroBatchRequest(0, np.array([3, 8, -1, 0, 6, 1, 5, 2, 7, 4]))]
 
 
 def loss_and_gradients(module, batch):
     module.zero_grad()
     loss = module.training_loss(batch)
     loss.total.backward()
-    return loss.total.detach(), loss.count, [parameter.grad for parameter in module.parameters()]
+    return loss.total.detach(), loss.terms, [parameter.grad for parameter in module.parameters()]
 
 
 @pytest.mark.parametrize(
     ("loss", "negatives", "shared"),
     [("cross_entropy", 0, False), ("sampled_softmax", 3, False), ("bce", 1, False), ("gbce", 3, True)],
 )
-@pytest.mark.parametrize("attention", ["standard", "time_interval"])
-def test_groups_change_neither_loss_nor_gradients(loss, negatives, shared, attention):
-    module = Recommender(loss=loss, attention=attention)
+@pytest.mark.parametrize(
+    "network",
+    [
+        {"attention": "standard"},
+        {"attention": "time_interval"},
+        {"attention": "hstu"},
+        {"attention": "time_interval", "time_buckets": "log", "request_time": True},
+        {"attention": "hstu", "request_time": True},
+    ],
+    ids=["standard", "time_interval", "hstu", "time_interval at", "hstu at"],
+)
+def test_groups_change_neither_loss_nor_gradients(loss, negatives, shared, network):
+    module = Recommender(loss=loss, **network)
     whole, parts = (make_batch(groups, negatives, shared) for groups in (1, 4))
     assert (len(whole), len(parts)) == (1, 4)
     assert len({part.targets.shape[1] for part in parts}) == 4
@@ -109,8 +120,8 @@ def test_hyper_connections_are_logged_on_demand():
     assert of_all == module.logged["mhc/stream_spread"] > 0
 
 
-@pytest.mark.parametrize("residual", ["plain", "mhc"])
-def test_it_trains_with_bfloat16_parameters(residual):
+@pytest.mark.parametrize("residual", ["plain", "mhc", "gated"])
+def test_training_with_bfloat16_parameters(residual):
     module, batch = Recommender(residual=residual, attention="time_interval"), make_batch(4)
     expected, *_ = loss_and_gradients(module, batch)
     torch.set_default_dtype(torch.bfloat16)  # as Lightning does with bf16-true
@@ -146,7 +157,9 @@ def test_a_checkpoint_loads_into_its_own_architecture(tmp_path):
             "num_blocks is 2 .* and 1 in the config; num_heads is 2 .* and 1 in the config",
         ),
         ({"norm": "post"}, "norm is 'pre' in the checkpoint and 'post' in the config"),
+        ({"time_buckets": "log"}, "time_buckets is 'linear' in the checkpoint and 'log' in the config"),
         ({"tie_output": False}, "tie_output is True in the checkpoint and False in the config"),
+        ({"feed_forward": "swiglu"}, "feed_forward is 'relu' in the checkpoint and 'swiglu' in the config"),
     ],
 )
 def test_another_architecture_is_refused_with_both_values(changes, message):
@@ -160,6 +173,19 @@ def test_only_a_checkpoint_that_names_its_architecture_is_held_to_it():
         other.on_load_checkpoint(checkpoint)
     del checkpoint["architecture"]
     other.on_load_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("setting", "default", "changed"),
+    [("time_buckets", "linear", "log"), ("feed_forward", "relu", "swiglu"), ("request_time", False, True)],
+)
+def test_a_checkpoint_from_before_a_setting_was_added_has_its_default(setting, default, changed):
+    checkpoint = saved_by(attention="time_interval")
+    del checkpoint["architecture"][setting]
+    Recommender(attention="time_interval").on_load_checkpoint(checkpoint)
+    message = f"another network: {setting} is {default!r} in the checkpoint and {changed!r} in the config"
+    with pytest.raises(ValueError, match=message):
+        Recommender(attention="time_interval", **{setting: changed}).on_load_checkpoint(checkpoint)
 
 
 def test_other_items_are_refused():

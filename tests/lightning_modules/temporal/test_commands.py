@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from commands.cli import main
-from tests.temporal import TINY_TEMPORAL
+from commands.cli.main import main
+from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
 SHORT = [*TINY_TEMPORAL, "--trainer.max_steps", "4", "--trainer.check_val_every_n_epoch", "1"]
 
@@ -14,6 +14,7 @@ def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_test_reports_what_it_measures(lockstep):
     lockstep("fit", *SHORT, name="a")
     run = lockstep("test", *TINY_TEMPORAL, name="a")
@@ -30,12 +31,15 @@ def test_test_reports_what_it_measures(lockstep):
             compared += 1
         assert figure["rules"] == 1
     assert compared > 30
-    told = {key: value for key, value in measured.items() if key.startswith("test/") and key.endswith("/perplexity")}
-    own = [value for key, value in told.items() if key.count("/") == 2]
-    assert 2 <= len(own) <= 4 and len(told) == 2 * len(own) + 2, "of each task, and blind"
+    reported = {
+        key: value for key, value in measured.items() if key.startswith("test/") and key.endswith("/perplexity")
+    }
+    own = [value for key, value in reported.items() if key.count("/") == 2]
+    assert 2 <= len(own) <= 4 and len(reported) == 2 * len(own) + 2, "of each task, and blind"
     assert min(own) < measured["test/perplexity"] < max(own)
 
 
+@pytest.mark.slow
 def test_a_limited_test_is_not_of_the_shortest_timelines(lockstep):
     lockstep("fit", *SHORT, name="a")
     # A fraction: 1 may be read as 1.0, all, where something has named the types in another order before.
@@ -44,12 +48,13 @@ def test_a_limited_test_is_not_of_the_shortest_timelines(lockstep):
     assert [record["sample"] for record in report["records"]] == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_recorded_timelines(lockstep, tmp_path):
     lockstep("fit", *SHORT, name="a")
     rows = "".join(f"{100 * step},{(7 * step) % 16},{50 + step % 40}\n" for step in range(120))
     (tmp_path / "machine.csv").write_text("time_ms,cpu_cores,gpu_sm\n" + rows)
     run = lockstep("test", *TINY_TEMPORAL, "--data.init_args.timelines", "machine.csv", name="a")
-    report = json.loads((run.folder / "prediction_report.json").read_text(encoding="utf-8"))
+    report = json.loads((run.folder / "prediction_report-machine.json").read_text(encoding="utf-8"))
     assert report["about"]["timelines"] == "machine.csv"
     assert {record["asked_channel"] for record in report["records"]} <= {"cpu_cores", "gpu_sm"}
 
@@ -59,6 +64,7 @@ def test_wrong_timelines_are_refused_before_the_training(lockstep):
         lockstep("fit", *SHORT, "--data.init_args.timelines", "absent.csv", name="a")
 
 
+@pytest.mark.slow
 def test_answers_come_in_the_order_of_the_questions(lockstep, tmp_path):
     lockstep("fit", *SHORT, name="a")
     steps = [40, 12, 30, 3, 25, 18, 45]
@@ -70,6 +76,7 @@ def test_answers_come_in_the_order_of_the_questions(lockstep, tmp_path):
     assert all(isinstance(one["answer"], str) for one in answered)
 
 
+@pytest.mark.slow
 def test_training_from_a_cache_is_the_same_training(lockstep):
     options = [*TINY_TEMPORAL, "--data.init_args.easy_epochs", "0", "--trainer.max_epochs", "2"]
     cached = ["--data.init_args.cached_epochs", "2"]
@@ -83,16 +90,16 @@ def test_training_from_a_cache_is_the_same_training(lockstep):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "messages"),
     [
         ("data.init_args.row_tokens", "0", "row_tokens must be at least 1"),
         ("data.init_args.length_groups", "0", "length_groups must be at least 1"),
         ("data.init_args.easy_epochs", "-1", "easy_epochs is a number of epochs"),
         ("data.init_args.cached_epochs", "-1", "cached_epochs is a number of epochs"),
         ("model.init_args.max_new_tokens", "0", "max_new_tokens must be at least 1"),
-        ("model.init_args.projector.kind", "pixel_shuffle", "pixel_shuffle, for features of pictures"),
+        ("model.init_args.projector.kind", "pixel_shuffle", "pixel_shuffle, which takes the features of images"),
     ],
 )
-def test_sizes_that_are_none(lockstep, key, value, said):
-    with pytest.raises(ValueError, match=said):
+def test_sizes_that_are_none(lockstep, key, value, messages):
+    with pytest.raises(ValueError, match=messages):
         lockstep("fit", *SHORT, f"--{key}", value, name="a")

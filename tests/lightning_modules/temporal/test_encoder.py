@@ -40,13 +40,13 @@ def test_alone_as_in_any_batch(tokens, lengths, room):
         one = Series(batch.values[row : row + 1, :, :length], batch.present[row : row + 1, :, :length],
                      torch.tensor([length]))  # fmt: skip
         apart.append(network(one))
-        assert len(apart[-1]) == network.layout.count(length)
+        assert len(apart[-1]) == network.layout.feature_count(length)
     torch.testing.assert_close(together, torch.cat(apart), rtol=1e-5, atol=1e-5)
-    assert len(together) == int(network.layout.count(torch.tensor(lengths)).sum())
+    assert len(together) == int(network.layout.feature_count(torch.tensor(lengths)).sum())
 
 
 @pytest.mark.parametrize("tokens", KINDS)
-def test_what_was_not_measured_does_not_count(tokens):
+def test_missing_values_have_no_effect(tokens):
     network, batch = encoder(tokens), series([12, 20])
     other = batch._replace(values=torch.where(batch.present, batch.values, torch.full_like(batch.values, 7.0)))
     assert torch.equal(network(batch), network(other))
@@ -55,7 +55,7 @@ def test_what_was_not_measured_does_not_count(tokens):
 
 
 @pytest.mark.parametrize("tokens", KINDS)
-def test_every_parameter_and_every_figure_counts(tokens):
+def test_every_parameter_and_every_number_counts(tokens):
     network, batch = encoder(tokens), series([12, 20])
     batch.values.requires_grad_()
     network(batch).square().sum().backward()
@@ -78,7 +78,7 @@ def test_a_chat_without_a_series_has_no_features():
     batch = Series(torch.zeros(2, CHANNELS, 5), torch.zeros(2, CHANNELS, 5, dtype=torch.bool), torch.tensor([0, 5]))
     for tokens in KINDS:
         features = encoder(tokens)(batch)
-        assert len(features) == encoder(tokens).layout.count(5) and features.isfinite().all()
+        assert len(features) == encoder(tokens).layout.feature_count(5) and features.isfinite().all()
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
@@ -104,7 +104,7 @@ def test_a_channel_without_a_measurement_and_a_flat_one():
 
 
 @pytest.mark.parametrize("tokens", KINDS)
-def test_steps_are_told_apart_under_autocast(tokens):
+def test_steps_are_distinguished_under_autocast(tokens):
     """What is added for a step is that of fp32, rounded once; computed in bf16 it was off by a tenth at step 90."""
     network, seen = encoder(tokens), []
     network.time.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))

@@ -7,10 +7,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from datamodules.multimodal.batch import IGNORE
-from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
-from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
-from tests.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares
+from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares
 
 
 def built(trainable="full", **data):
@@ -37,13 +37,14 @@ def test_operations_are_those_that_torch_counts(trainable, data):
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:  # torch does not count the CPU's fused attention
         module.training_loss(batch).total.backward()
-    unseen = sum(len(part.modality.pixels) == 0 for part in batch) * module.flops_of_a_view  # black views
-    assert module.amounts(batch)["flops"] + unseen == pytest.approx(counter.get_total_flops(), rel=0.005)
+    of_view = module.modality.flops_of_view(module.feature_networks)
+    unseen = sum(len(part.modality.pixels) == 0 for part in batch) * of_view  # black views
+    assert module.throughput_counts(batch)["flops"] + unseen == pytest.approx(counter.get_total_flops(), rel=0.005)
 
 
 def test_tokens_are_counted():
     module, batch = built(images=[0, 1, 2], length_groups=2, max_tiles=2, edge=40)
-    amounts = module.amounts(batch)
+    amounts = module.throughput_counts(batch)
     rows = [part.rows for part in batch]
     assert amounts["positions"] == sum(part.tokens.numel() for part in rows) > amounts["tokens"]
     assert amounts["supervised_tokens"] == sum(int((part.labels != IGNORE).sum()) for part in rows)

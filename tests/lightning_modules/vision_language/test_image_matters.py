@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-import lightning_modules.multimodal.composition as composition
+import lightning_modules.multimodal.base as base
 from datamodules.vision_language.rendered_scenes import RenderedScenes, SceneSamples
 from datamodules.vision_language.scenes.grading import grade
-from datamodules.vision_language.scenes.samples import Tasks
-from datamodules.vision_language.scenes.scenes import Split, World
-from engine.sampling import Draw
-from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
-from lightning_modules.multimodal.projector import ProjectorSettings
-from lightning_modules.multimodal.splice import splice
-from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from datamodules.vision_language.scenes.scene import Split, World
+from datamodules.vision_language.scenes.tasks import Tasks
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.multimodal.connector.merge_embeddings import merge_features_into_embeddings
+from lightning_modules.multimodal.connector.projector import ProjectorSettings
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
-from tests.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
 
 STEPS, ASKED = 50, 200
 
@@ -47,8 +47,8 @@ def seeing_and_blind() -> tuple[float, float]:
     module, data = built()
     optimizer = torch.optim.AdamW(module.parameters(), lr=4e-3, betas=(0.9, 0.95))
     for step in range(STEPS):
-        (part,) = data.train_set[Draw(step, np.arange(32))]
-        loss, count = module._score(part.rows, module.features(part.modality))
+        (part,) = data.train_set[MicroBatchRequest(step, np.arange(32))]
+        loss, count = module.part_loss(part)
         optimizer.zero_grad()
         (loss / count).backward()
         torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
@@ -56,18 +56,19 @@ def seeing_and_blind() -> tuple[float, float]:
     module.eval()
     # There are too few scenes of one shape to hold some back; these pictures of them were not in training.
     source = SceneSamples(data.scenes, Split.TRAIN, 32 + ASKED, data.image_layout)
-    asked = data.questions(source, in_order=True)[Draw(0, np.arange(32, 32 + ASKED))]
+    asked = data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(32, 32 + ASKED))]
     shares = []
     with torch.no_grad():
-        for images in (asked.modality, module.blinded(asked.modality)):
-            texts = module._write(asked.prompts, module.features(images))
+        for images in (asked.modality, module.modality.blinded(asked.modality)):
+            texts = module.generate(asked.prompts, module.features(images), module.max_new_tokens)
             samples = asked.prompts.samples.tolist()
-            said = zip(samples, texts, strict=True)
-            hits = [grade(source.sample(0, sample), text)["exact"][0] for sample, text in said]
+            output = zip(samples, texts, strict=True)
+            hits = [grade(source.sample(0, sample), text)["exact"][0] for sample, text in output]
             shares.append(float(np.mean(hits)))
     return shares[0], shares[1]
 
 
+@pytest.mark.slow
 def test_after_fifty_steps_the_image_matters() -> None:
     seeing, blind = seeing_and_blind()
     assert seeing > 0.8
@@ -82,14 +83,17 @@ def of_the_next_sample(features: torch.Tensor) -> torch.Tensor:
     return features.roll(4, 0)  # an image has four
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [zeros, of_the_next_sample])
-def test_that_it_would_not_without_the_features_in_their_places(
+def test_misplaced_features_do_not_reach_the_accuracy(
     broken: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        composition,
-        "splice",
-        lambda embeddings, chats, features, *others: splice(embeddings, chats, broken(features), *others),
+        base,
+        "merge_features_into_embeddings",
+        lambda embeddings, chats, features, *others: merge_features_into_embeddings(
+            embeddings, chats, broken(features), *others
+        ),
     )
     seeing, _ = seeing_and_blind()
     assert seeing < 0.5

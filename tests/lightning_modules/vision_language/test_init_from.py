@@ -6,7 +6,8 @@ import pytest
 import torch
 import yaml
 
-from tests.coloured_squares import write_config, write_language_model, write_tower
+from tests.support.families.coloured_squares import write_config, write_language_model, write_tower
+from tests.tiers import slow
 
 # Projector alone, as in LLaVA's first stage.
 ALIGN = ["--model.init_args.language_model.trainable", "none", "--model.init_args.vision_tower.trainable", "none"]
@@ -46,9 +47,9 @@ def begun(lockstep, given, *more, name="sft", steps=0):
     return lockstep("fit", *given, *more, *rate, *limit, "--model.init_args.init_from", "aligned", name=name)
 
 
-def test_weights_are_taken_and_nothing_else(lockstep, aligned, said):
+def test_weights_are_taken_and_nothing_else(lockstep, aligned, messages):
     run, given = aligned
-    said.clear()
+    messages.clear()
     second = begun(lockstep, given, "--model.init_args.vision_tower.trainable", "none")
     before, after = weights(run), weights(second)
     projector = {name for name in before["state_dict"] if name.startswith("projector.")}
@@ -58,10 +59,11 @@ def test_weights_are_taken_and_nothing_else(lockstep, aligned, said):
     assert after["global_step"] == 1 and before["global_step"] == 2
     states = after["optimizer_states"][0]["state"]
     assert {int(state["step"]) for state in states.values()} == {1} and len(states) > len(projector)
-    assert f"begun with {len(projector)} weights of runs/aligned/checkpoints/" in "\n".join(said)
+    assert f"initialized {len(projector)} weights from runs/aligned/checkpoints/" in "\n".join(messages)
     assert yaml.safe_load((second.folder / "config.yaml").read_text())["model"]["init_args"]["init_from"] == "aligned"
 
 
+@pytest.mark.slow
 def test_a_stage_goes_on_without_the_earlier_one(lockstep, aligned):
     run, given = aligned
     through = begun(lockstep, given, steps=4, name="through")
@@ -74,7 +76,8 @@ def test_a_stage_goes_on_without_the_earlier_one(lockstep, aligned):
     lockstep("test", "--run_name", "stopped", name="stopped")
 
 
-def test_what_was_trained_and_is_frozen_now_is_kept(lockstep, pretrained, tmp_path):
+@pytest.mark.slow
+def test_trained_weights_that_are_frozen_now_are_kept(lockstep, pretrained, tmp_path):
     """Adapters on a language model that the first stage trained whole: the files do not have it."""
     given = options(pretrained, tmp_path)
     run = lockstep("fit", *given, name="aligned")
@@ -85,21 +88,22 @@ def test_what_was_trained_and_is_frozen_now_is_kept(lockstep, pretrained, tmp_pa
     assert torch.equal(after[name], trained)
     figures = lockstep("test", "--ckpt_path", "last", name="sft").series("test/loss")
     assert figures[4] == pytest.approx(second.series("val/loss")[4], rel=1e-5)
-    with pytest.raises(ValueError, match="trained in an earlier stage.*--merge"):
+    with pytest.raises(ValueError, match="earlier stage trained.*--merge"):
         lockstep("export", "--output", str(tmp_path / "adapters"), "--ckpt_path", "last", name="sft")
 
 
-@pytest.mark.parametrize("how", ["lora", "full", "last_n_layers", "none"])
-def test_every_second_stage_of_a_frozen_model(lockstep, aligned, how, said):
+@pytest.mark.parametrize("how", ["lora", slow("full"), slow("last_n_layers"), "none"])
+def test_every_second_stage_of_a_frozen_model(lockstep, aligned, how, messages):
     _, given = aligned
-    said.clear()
+    messages.clear()
     tiles = ["--data.init_args.max_tiles", "2", "--data.init_args.edge", "20"]
     run = begun(lockstep, given, *tiles, "--model.init_args.language_model.trainable", how, steps=1)
-    new = next(line for line in said if line.startswith("not in it, new here"))
-    assert new == "not in it, new here: " + "adapters, " * (how == "lora") + "places.weight"
+    new = next(line for line in messages if line.startswith("newly initialized, not in it"))
+    assert new == "newly initialized, not in it: " + "adapters, " * (how == "lora") + "places.weight"
     assert len(run.series("train/loss")) == 1
 
 
+@pytest.mark.slow
 def test_narrow_and_wide_formats_of_the_same_files(lockstep, aligned):
     """Frozen in bf16, trained from fp32: compared by files, not by values."""
     _, given = aligned
@@ -114,7 +118,7 @@ def test_another_base_is_refused(lockstep, aligned, pretrained, tmp_path, part):
     """The same architecture with other weights: what was aligned with the one means nothing to the other."""
     given = options(pretrained, tmp_path, **{part: f"other_{part}"})
     prefix = "language_model.network" if part == "language" else "encoder.network"
-    message = f"left out as frozen, and others than this model's, are {prefix}.*and .* more"
+    message = f"omitted as frozen, and different from this model's, are {prefix}.*and .* more"
     with pytest.raises(ValueError, match=message):
         begun(lockstep, given)
 
@@ -123,12 +127,12 @@ REFUSALS = {
     "missing": (["--model.init_args.projector.kind", "deep_mlp"], r"it lacks projector\.layers\.\S+"),
     "unexpected": (["--model.init_args.projector.kind", "linear"], r"this model lacks projector\.layers\.\S+"),
     "shape": (["--model.init_args.projector.hidden_size", "40"], r"another shape are \S+ \(\(32, 16\), here \(40, 16"),
-    "tower": (["--model.init_args.vision_tower.feature_layer", "-2"], "its encoder is another one .*: architecture"),
+    "tower": (["--model.init_args.vision_tower.feature_layer", "-2"], "its encoder differs .*: architecture"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_does_not_fit_is_named(lockstep, aligned, case):
+def test_a_checkpoint_that_does_not_fit_is_named(lockstep, aligned, case):
     more, message = REFUSALS[case]
     with pytest.raises(ValueError, match=f"init_from: runs/aligned/checkpoints/.* does not fit .*: .*{message}"):
         begun(lockstep, aligned[1], *more)
@@ -137,23 +141,25 @@ def test_what_does_not_fit_is_named(lockstep, aligned, case):
 def test_adapters_are_not_dropped(lockstep, pretrained, tmp_path):
     given = options(pretrained, tmp_path)
     lockstep("fit", *given, "--model.init_args.language_model.trainable", "lora", name="aligned")
-    with pytest.raises(ValueError, match=r"this model lacks language_model\S*lora_A.*adapters train on under the same"):
+    with pytest.raises(ValueError, match=r"this model lacks language_model\S*lora_A.*train the adapters further"):
         begun(lockstep, given)
     more = ["--model.init_args.language_model.trainable", "lora"]
     assert begun(lockstep, given, *more, name="same").folder.is_dir()
-    with pytest.raises(ValueError, match="its language_model is another one .*: lora"):
+    with pytest.raises(ValueError, match="its language_model differs .*: lora"):
         begun(lockstep, given, *more, "--model.init_args.language_model.lora.alpha", "3", name="other")
 
 
-def test_the_earlier_stage_by_every_name(lockstep, aligned, pretrained, tmp_path, said):
+@pytest.mark.slow
+def test_the_earlier_stage_by_every_name(lockstep, aligned, pretrained, tmp_path, messages):
     run, given = aligned
     kept = run.folder.relative_to(tmp_path) / "checkpoints/last.ckpt"
     shutil.copytree(run.folder, tmp_path / "runs" / f"{tmp_path.name}-vision_language-20990101-000000")
     names = [kept, run.folder, "aligned", given[1]]
     for place, name in enumerate(map(str, names)):
-        said.clear()
+        messages.clear()
         lockstep("fit", *given, "--trainer.max_steps", "1", "--model.init_args.init_from", name, name=f"run{place}")
-        assert any(line.startswith("begun with") and "last.ckpt" in line for line in said), name
+        chosen = "last.ckpt" if name == str(kept) else "best.ckpt"
+        assert any(line.startswith("initialized") and chosen in line for line in messages), name
     with pytest.raises(FileNotFoundError, match="nothing is no checkpoint, no run .* have checkpoints: aligned, run0"):
         lockstep("fit", *given, "--model.init_args.init_from", "nothing", name="b")
     with pytest.raises(FileNotFoundError, match="there is no config nothing.yaml"):

@@ -1,4 +1,4 @@
-"""The model that sees: features stand in their placeholders, whatever the number of images."""
+"""The vision-language model: features replace their placeholders, whatever the number of images."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ import torch
 from torch.nn import functional as F
 
 from datamodules.multimodal.batch import IGNORE
-from engine.sampling import Draw
-from lightning_modules.multimodal.language_model_settings import LanguageModelSettings
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.multimodal.connector.projector import ProjectorSettings
+from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.parameter_groups import parameter_table
-from lightning_modules.multimodal.projector import ProjectorSettings
-from lightning_modules.multimodal.vision_tower_settings import VisionTowerSettings
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
-from tests.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares, write_language_model
+from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares, write_language_model
 
 
 def built(
@@ -40,7 +40,7 @@ def built(
 
 
 def batch_of(data, size=6, epoch=0):
-    return data.train_set[Draw(epoch, np.arange(size))]
+    return data.train_set[MicroBatchRequest(epoch, np.arange(size))]
 
 
 def by_hand(module, data, part):
@@ -65,7 +65,7 @@ def by_hand(module, data, part):
             seen = token == data.tokenizer.placeholder
             embeddings.append(next(vectors) if seen else module.language_model.embed(torch.tensor(token)))
         assert next(vectors, None) is None
-        states = module.language_model.causal(inputs_embeds=torch.stack(embeddings)[None]).logits[0]
+        states = module.language_model.causal_lm(inputs_embeds=torch.stack(embeddings)[None]).logits[0]
         labels = torch.where(torch.tensor(chat.supervised), torch.tensor(chat.tokens), IGNORE)
         total = total + F.cross_entropy(states[:-1], labels[1:], ignore_index=IGNORE, reduction="sum")
         count += int(chat.supervised.sum())
@@ -88,7 +88,7 @@ CASES = {
 def test_features_stand_in_their_placeholders(case):
     module, data = built(**CASES[case])
     for part in batch_of(data):
-        loss, count = module._score(part.rows, module.features(part.modality))
+        loss, count = module.part_loss(part)
         expected, number = by_hand(module, data, part)
         assert int(count) == number
         torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-3)
@@ -101,7 +101,7 @@ def test_each_image_is_read_where_it_stands():
     swapped = part.modality._replace(pixels=part.modality.pixels.clone())
     swapped.pixels[[0, 1]] = part.modality.pixels[[1, 0]]
     assert not torch.equal(swapped.pixels, part.modality.pixels)
-    states = [module._states(part.rows, module.features(images)) for images in (part.modality, swapped)]
+    states = [module.states(part.rows, module.features(images)) for images in (part.modality, swapped)]
     changed = (states[0] - states[1]).abs().amax(-1) > 1e-5  # [R, L]
     first = part.rows.positions[0].argmin() if part.rows.positions[0, 0] else 0
     ends = (part.rows.positions[0] == 0).nonzero().flatten().tolist() + [part.rows.tokens.shape[1]]
@@ -118,12 +118,12 @@ def test_no_image_at_all_still_gives_every_weight_a_gradient():
     (part,) = batch_of(data)
     features = module.features(part.modality)
     assert features.vectors.shape == (0, 32) and features.counts.tolist() == [0] * 6
-    module._score(part.rows, features)[0].backward()
+    module.language_model.loss(module.states(part.rows, features), part.rows.labels)[0].backward()
     for name, weight in module.named_parameters():
         assert weight.grad is not None, name
         seen = name.split(".")[0] in ("encoder", "projector", "places")
         assert not (seen and weight.grad.any()), name
-    assert module.language_model.causal.get_input_embeddings().weight.grad.any()
+    assert module.language_model.causal_lm.get_input_embeddings().weight.grad.any()
 
 
 def test_no_image_and_nothing_trains_but_the_projector(tmp_path):
@@ -131,7 +131,7 @@ def test_no_image_and_nothing_trains_but_the_projector(tmp_path):
     write_language_model(tmp_path)
     module, data = built(images=(0,), path=tmp_path, trainable="none", tower="none")
     (part,) = batch_of(data)
-    loss = module._score(part.rows, module.features(part.modality))[0]
+    loss = module.part_loss(part)[0]
     loss.backward()
     assert loss > 0
     grads = {name: weight.grad for name, weight in module.named_parameters() if weight.requires_grad}
@@ -151,12 +151,12 @@ def test_the_layout_is_known_before_anything_is_built(tiles):
 def test_blind_sees_black():
     module, data = built()
     (part,) = batch_of(data)
-    black = module.blinded(part.modality)
+    black = module.modality.blinded(part.modality)
     assert black.pixels.shape == part.modality.pixels.shape and not black.pixels.any()
     seen, unseen = module.features(part.modality).vectors, module.features(black).vectors
     assert not torch.allclose(seen, unseen)
     assert torch.equal(unseen[:4], unseen[4:8])
-    module.blind = True
+    module.modality.blind = True
     assert torch.equal(module.features(part.modality).vectors, unseen)
 
 
@@ -178,7 +178,7 @@ def test_the_table_says_what_trains(trainable, tower):
         totals = [total + count for total, count in zip(totals, counts, strict=True)]
     assert [int(cell.replace(",", "")) for cell in rows["all"][:2]] == totals
     (part,) = batch_of(data)
-    module._score(part.rows, module.features(part.modality))[0].backward()
+    module.part_loss(part)[0].backward()
     assert {name for name, weight in module.named_parameters() if weight.grad is not None} == {
         name for name, weight in module.named_parameters() if weight.requires_grad
     }
@@ -197,8 +197,8 @@ def test_each_part_has_its_rate():
 
 def test_pixel_shuffle_of_one_patch_is_refused():
     module, _ = built()
-    module.vision_tower_settings = VisionTowerSettings(config=TOWER, first_patch_only=True)
+    module.modality.settings = VisionTowerSettings(config=TOWER, first_patch_only=True)
     module.projector_settings = ProjectorSettings(kind="pixel_shuffle")
     del module.image_layout
     with pytest.raises(ValueError, match="square grid of edge n x 2, got 1"):
-        module.image_layout
+        _ = module.image_layout

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
-from datamodules.document_qa.augmentation.settings import AugmentationSettings
-from tests.tiny_documents import TinyDocument, TinyQuestions
+from datamodules.document_qa.augmentation.config import AugmentationSettings
+from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
 
 ALL = AugmentationSettings(
     enabled=True, paraphrase=0.8, distractors=2, scan=0.5, jpeg=0.5, blur=0.5, flips="horizontal"
@@ -21,7 +21,7 @@ def altered(epoch: int, index: int, seed: int = 1, settings: AugmentationSetting
     )  # fmt: skip
 
 
-def test_what_is_right_stays_right() -> None:
+def test_augmentation_keeps_the_right_answer() -> None:
     for index in range(64):
         questions, document, ranked = altered(0, index)
         for question, before in zip(questions, TinyQuestions(0, 64, together=3).questions(0, index), strict=True):
@@ -31,7 +31,7 @@ def test_what_is_right_stays_right() -> None:
         assert tuple(document.pages)[:3] == TinyDocument(index // 4).pages
 
 
-def test_it_depends_on_seed_epoch_and_sample_alone() -> None:
+def test_augmentation_depends_on_seed_epoch_and_sample_alone() -> None:
     def seen(*place: int) -> Any:
         questions, document, ranked = altered(*place)
         pictures = [np.asarray(document.picture(page)).tobytes() for page in ranked]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from datamodules.document_qa.augmentation.mirror import Direction, Mirrored, mirrored, mirrored_words
-from datamodules.document_qa.document import Chunk, Page
-from datamodules.document_qa.question import Question
+from datamodules.document_qa.augmentation.mirror import Direction, Mirrored, mirror_words, mirrored
+from datamodules.document_qa.types.document import Chunk, Page
+from datamodules.document_qa.types.question import Question
 
 FIGURE = Chunk(1, "figure", (0.25, 0.5, 0.75, 1.0), "")
 WORDS = [
@@ -24,8 +24,8 @@ class Drawing:
 
     name = "drawing"
 
-    def __init__(self, said: str = "Figure 1") -> None:
-        self.pages = [Page(1, (Chunk(1, "text", (0, 0, 1, 0.2), said), FIGURE))]
+    def __init__(self, caption: str = "Figure 1") -> None:
+        self.pages = [Page(1, (Chunk(1, "text", (0, 0, 1, 0.2), caption), FIGURE))]
 
     def picture(self, page: int) -> Image.Image:
         pixels = np.zeros((40, 40, 3), np.uint8)
@@ -43,7 +43,7 @@ def asked(question: str, *options: str, source: Any = "figure") -> Question:
 @given(st.lists(st.sampled_from(WORDS)), st.sampled_from(["horizontal", "vertical"]), st.sampled_from([" ", "-", ", "]))
 def test_done_twice_it_is_as_it_was(words: list[str], direction: Direction, between: str) -> None:
     text = between.join(words)
-    assert mirrored_words(mirrored_words(text, direction), direction) == text
+    assert mirror_words(mirror_words(text, direction), direction) == text
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_done_twice_it_is_as_it_was(words: list[str], direction: Direction, betw
     ],
 )
 def test_directions_are_what_they_are_in_the_mirror(text: str, horizontal: str, vertical: str) -> None:
-    assert mirrored_words(text, "horizontal") == horizontal
-    assert mirrored_words(text, "vertical") == vertical
+    assert mirror_words(text, "horizontal") == horizontal
+    assert mirror_words(text, "vertical") == vertical
 
 
 @pytest.mark.parametrize("direction", ["horizontal", "vertical"])
@@ -92,7 +92,7 @@ def test_question_options_and_answer_turn_with_the_figure(direction: Direction) 
         asked("下列哪个部件在左侧？", "泵", "阀"),
     ],
 )
-def test_what_may_mean_something_else_is_not_mirrored(question: Question) -> None:
+def test_ambiguous_directions_are_not_mirrored(question: Question) -> None:
     document = Drawing()
     assert mirrored([question], document, "horizontal", [1]) == ([question], document)
     assert mirrored([asked("Where?", "left"), question], document, "vertical", [1])[1] is document

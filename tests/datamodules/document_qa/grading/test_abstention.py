@@ -3,15 +3,16 @@
 import pytest
 
 from datamodules.document_qa.grading.abstention import abstention_f1, is_abstention, is_unanswerable, says_unanswerable
-from datamodules.document_qa.question import UNANSWERABLE, Question
-from datamodules.document_qa.questions.answer_types import answer_type_of
+from datamodules.document_qa.questions.answer_types import infer_answer_type
+from datamodules.document_qa.types.question import UNANSWERABLE, Question
 
 
 @pytest.mark.parametrize(
     "text",
     [
         UNANSWERABLE, "Not answerable.", "The document does not say.", "I don’t know", "unknown", "N/A", "None",
-        "It cannot be determined from the document", "no such part is listed", "无法回答", "文中未提及该部件", "无", "信息不足",
+        "It cannot be determined from the document", "no such part is listed", "无法回答",
+        "文中未提及该部件", "无", "信息不足",
     ],
 )  # fmt: skip
 def test_abstentions(text):
@@ -40,19 +41,19 @@ def test_which_questions_have_no_answer():
 )  # fmt: skip
 def test_right_answers_that_sound_like_none(answer):
     assert not says_unanswerable(answer)
-    assert answer_type_of(answer) != "unanswerable"
+    assert infer_answer_type(answer) != "unanswerable"
     assert not is_unanswerable(Question("a", "?", "d", ("x", answer), answer, 1, "choice"))
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        UNANSWERABLE, "Not answerable.", "Unanswerable", "It cannot be determined from the document", "无法回答。", "文中未提及",
-        "The document does not say.", "信息不足",
+        UNANSWERABLE, "Not answerable.", "Unanswerable", "It cannot be determined from the document", "无法回答。",
+        "文中未提及", "The document does not say.", "信息不足",
     ],
 )  # fmt: skip
 def test_right_answers_that_are_none(answer):
-    assert says_unanswerable(answer) and is_abstention(answer) and answer_type_of(answer) == "unanswerable"
+    assert says_unanswerable(answer) and is_abstention(answer) and infer_answer_type(answer) == "unanswerable"
 
 
 def test_f1_by_hand():

@@ -4,11 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.document_qa.batch import AnswerRecord, Evidence, Said
+from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
+from datamodules.document_qa.grading.balanced_accuracy import balanced_accuracy
 from datamodules.document_qa.grading.calibration import calibration_error
-from datamodules.document_qa.grading.intervals import difference, mean, wilson
-from datamodules.document_qa.grading.letters import balanced_accuracy
-from datamodules.document_qa.grading.page_ranks import is_evidence_page, page_recall, reciprocal_rank, rests_on
+from datamodules.document_qa.grading.confidence_intervals import difference, mean, wilson
+from datamodules.document_qa.grading.page_recall import (
+    is_evidence_page,
+    page_recall,
+    reciprocal_rank,
+    strongest_evidence,
+)
 
 
 def test_wilson_as_published():
@@ -66,5 +71,5 @@ def test_pages():
 
 def test_an_answer_rests_on_what_costs_most():
     chunks = tuple(Evidence(page, "text", (0, 0, 1, 1), cost) for page, cost in ((1, 0.1), (2, 0.7), (3, 0.7)))
-    assert rests_on(AnswerRecord(0, Said("", (), 1.0), evidence=chunks)).page == 2
-    assert rests_on(AnswerRecord(0, Said("", (), 1.0))) is None
+    assert strongest_evidence(AnswerRecord(0, ModelAnswer("", (), 1.0), evidence=chunks)).page == 2
+    assert strongest_evidence(AnswerRecord(0, ModelAnswer("", (), 1.0))) is None

@@ -31,14 +31,14 @@ DIFFERENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("right", "said"), SAME)
-def test_the_same_quantity(right, said):
-    assert same_quantities(right, said) == 1.0
+@pytest.mark.parametrize(("right", "messages"), SAME)
+def test_the_same_quantity(right, messages):
+    assert same_quantities(right, messages) == 1.0
 
 
-@pytest.mark.parametrize(("right", "said"), DIFFERENT)
-def test_another_quantity(right, said):
-    assert same_quantities(right, said) == 0.0
+@pytest.mark.parametrize(("right", "messages"), DIFFERENT)
+def test_another_quantity(right, messages):
+    assert same_quantities(right, messages) == 0.0
 
 
 def test_the_tolerance_is_relative():
@@ -52,7 +52,7 @@ def test_numbers_are_read_as_they_are_written():
     assert read == [1234, 0.5, 1.234, -7, 300, 0.0025]
 
 
-def test_what_is_a_quantity():
+def test_numbers_with_units_are_quantities():
     assert all(map(is_quantity, ("3.5 A", "7", "12毫米", "1,234.5 mm.")))
     assert not any(map(is_quantity, ("about 7", "steel", "M8", "10 to 20 mm", "")))
 

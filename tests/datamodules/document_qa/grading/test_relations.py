@@ -26,19 +26,19 @@ QUESTION = "On page 3, figure 1, where is part 17 relative to part 18?"
         ("the lever is directly underneath the bolt", (0, 1, "lever", "bolt")),
     ],
 )
-def test_what_is_said(text, relation):
+def test_messages(text, relation):
     assert parse_relation(text) == relation
 
 
 @pytest.mark.parametrize(
     "text", ["steel", "left, no, right", "17 is not left of 18", "17 is left of 18 and above 19", "", "17不在18的左侧"]
 )
-def test_what_says_nothing_or_too_much(text):
+def test_incomplete_and_ambiguous_relations_are_not_parsed(text):
     assert parse_relation(text) is None
 
 
 @pytest.mark.parametrize(
-    ("right", "said", "same"),
+    ("right", "messages", "same"),
     [
         ("17 is to the right of 18", "18 is left of 17", 1.0),
         ("17 is to the right of 18", "18 is right of 17", 0.0),
@@ -55,8 +55,8 @@ def test_what_says_nothing_or_too_much(text):
         ("left", "steel", 0.0),
     ],
 )
-def test_the_same_from_either_side(right, said, same):
-    assert same_relation(right, said, QUESTION) == same
+def test_the_same_from_either_side(right, messages, same):
+    assert same_relation(right, messages, QUESTION) == same
 
 
 SIDES = st.sampled_from([("left", "right"), ("right", "left"), ("above", "below"), ("below", "above")])
@@ -65,7 +65,7 @@ SIDES = st.sampled_from([("left", "right"), ("right", "left"), ("above", "below"
 @given(SIDES, st.integers(1, 99), st.integers(100, 199))
 def test_turned_around_it_is_the_same_and_mirrored_it_is_not(sides, one, other):
     side, opposite = sides
-    said = f"part {one} is {side} of {other}"
-    assert same_relation(said, f"{other} is {opposite} of {one}") == 1.0
-    assert same_relation(said, f"{other} is {side} of {one}") == 0.0
-    assert same_relation(said, f"{one} is {opposite} of {other}") == 0.0
+    output = f"part {one} is {side} of {other}"
+    assert same_relation(output, f"{other} is {opposite} of {one}") == 1.0
+    assert same_relation(output, f"{other} is {side} of {one}") == 0.0
+    assert same_relation(output, f"{one} is {opposite} of {other}") == 0.0

@@ -6,12 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.document_qa.batch import AnswerRecord, Evidence, Said
-from datamodules.document_qa.grading.baselines import UsualAnswers, asked_in, by_chance, by_custom, usual_answers
+from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
+from datamodules.document_qa.grading.baselines import (
+    MostFrequentAnswers,
+    first_questions,
+    majority_score,
+    most_frequent_answers,
+    random_score,
+)
 from datamodules.document_qa.grading.grade import grade
-from datamodules.document_qa.grading.summary import figures, summary
-from datamodules.document_qa.question import UNANSWERABLE, Question
-from tests.tiny_documents import TinyQuestions
+from datamodules.document_qa.grading.summary import compute_metrics, summary
+from datamodules.document_qa.types.question import UNANSWERABLE, Question
+from tests.support.families.tiny_documents import TinyQuestions
 
 CHOICE = Question("c", "which?", "d", ("x", "y", "z"), "y", 1, "choice", (2,), "table")
 NUMBER = Question("n", "how much?", "d", (), "3.5 A", None, "number", (1, 4), "text")
@@ -22,11 +28,11 @@ ASKED = (CHOICE, NUMBER, RELATION, STRING, NOTHING)
 
 
 def choice(best, options=3, confidence=0.8):
-    return Said("", tuple(-1.0 if place == best else -3.0 for place in range(options)), confidence, 2.0, 4)
+    return ModelAnswer("", tuple(-1.0 if place == best else -3.0 for place in range(options)), confidence, 2.0, 4)
 
 
 def words(text, confidence=0.5):
-    return Said(text, (), confidence, 1.0, 2)
+    return ModelAnswer(text, (), confidence, 1.0, 2)
 
 
 RECORDS = [
@@ -39,7 +45,7 @@ RECORDS = [
 
 
 def test_by_hand():
-    found = summary(ASKED.__getitem__, RECORDS, UsualAnswers(1, "3.5 A"))
+    found = summary(ASKED.__getitem__, RECORDS, MostFrequentAnswers(1, "3.5 A"))
     assert found["accuracy"] == 1.0 and found["text/accuracy"] == 1.0 and found["choice_accuracy"] == 1.0
     assert found["baseline/question_only/accuracy"] == 0.0
     assert found["baseline/random/accuracy"] == pytest.approx(1 / 15)
@@ -62,12 +68,12 @@ def test_only_what_applies():
         "accuracy", "balanced_accuracy", "calibration_error", "page_recall@1", "page_recall@4", "context_recall",
         "evidence_page_accuracy", "loss", "perplexity",
     }  # fmt: skip
-    assert not any("majority" in name for name in found), "nobody knows the usual answers"
+    assert not any("majority" in name for name in found), "nobody knows the most_frequent answers"
     unknown = CHOICE._replace(answer=None, right=None, evidence_pages=())
-    assert set(summary(lambda sample: unknown, [AnswerRecord(0, Said("", (-1.0, -2.0, -3.0), 0.5))])) == set()
+    assert set(summary(lambda sample: unknown, [AnswerRecord(0, ModelAnswer("", (-1.0, -2.0, -3.0), 0.5))])) == set()
 
 
-def test_what_was_not_found_was_not_recalled():
+def test_a_missed_page_lowers_the_recall():
     records = [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), pages=())]
     found = summary([CHOICE, CHOICE].__getitem__, records)
     assert found["page_recall@1"] == found["page_recall@4"] == found["context_recall"] == 0.5
@@ -102,22 +108,25 @@ def test_the_tolerance_is_for_numbers():
 
 def test_the_usual_answers():
     more = [CHOICE._replace(right=0), CHOICE, CHOICE._replace(right=0), STRING, STRING, STRING._replace(answer="a")]
-    assert usual_answers(more) == UsualAnswers(0, "steel")
-    assert usual_answers([]) == UsualAnswers(None, None)
-    assert usual_answers([CHOICE, CHOICE._replace(right=0)]).place == 0, "of equals the first letter"
-    assert len(list(asked_in(TinyQuestions(0, 12, together=2)))) == 24
+    assert most_frequent_answers(more) == MostFrequentAnswers(0, "steel")
+    assert most_frequent_answers([]) == MostFrequentAnswers(None, None)
+    assert most_frequent_answers([CHOICE, CHOICE._replace(right=0)]).place == 0, "of equals the first letter"
+    assert len(list(first_questions(TinyQuestions(0, 12, together=2)))) == 24
 
 
 def test_custom_does_not_know_which_questions_have_no_answer():
-    usual = usual_answers([NUMBER, NUMBER, STRING, NOTHING])
-    assert by_custom(NUMBER, usual) == 1.0 and by_custom(NOTHING, usual) == by_custom(STRING, usual) == 0.0
+    most_frequent = most_frequent_answers([NUMBER, NUMBER, STRING, NOTHING])
+    assert (
+        majority_score(NUMBER, most_frequent) == 1.0
+        and majority_score(NOTHING, most_frequent) == majority_score(STRING, most_frequent) == 0.0
+    )
 
 
 def test_the_right_words_are_right_by_whatever_letter():
     twice = CHOICE._replace(options=("y", "y", "z"))
     assert [grade(twice, choice(place)).right for place in range(3)] == [1.0, 1.0, 0.0]
-    assert by_chance(twice) == pytest.approx(2 / 3) and by_custom(twice, UsualAnswers(0)) == 1.0
-    assert [by_custom(twice, UsualAnswers(place)) for place in (2, 5, None)] == [0.0, 0.0, 0.0]
+    assert random_score(twice) == pytest.approx(2 / 3) and majority_score(twice, MostFrequentAnswers(0)) == 1.0
+    assert [majority_score(twice, MostFrequentAnswers(place)) for place in (2, 5, None)] == [0.0, 0.0, 0.0]
     assert summary([twice].__getitem__, [AnswerRecord(0, choice(0))])["balanced_accuracy"] == 1.0
 
 
@@ -132,7 +141,7 @@ def test_a_right_answer_is_no_abstention_whatever_it_sounds_like():
 @given(st.permutations(range(len(RECORDS))), st.lists(st.integers(0, len(RECORDS) - 1), max_size=4))
 def test_order_and_doubles_do_not_matter(order, doubles):
     """As processes find the records, and as they pad what they share out."""
-    usual = UsualAnswers(1, None)
-    found = figures(ASKED.__getitem__, [RECORDS[place] for place in (*order, *doubles)], usual)
-    assert found == figures(ASKED.__getitem__, RECORDS, usual)
-    assert list(found) == list(figures(ASKED.__getitem__, RECORDS, usual))
+    most_frequent = MostFrequentAnswers(1, None)
+    found = compute_metrics(ASKED.__getitem__, [RECORDS[place] for place in (*order, *doubles)], most_frequent)
+    assert found == compute_metrics(ASKED.__getitem__, RECORDS, most_frequent)
+    assert list(found) == list(compute_metrics(ASKED.__getitem__, RECORDS, most_frequent))

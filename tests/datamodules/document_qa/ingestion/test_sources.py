@@ -8,15 +8,15 @@ import pytest
 from PIL import Image
 
 from datamodules.document_qa.ingestion.cache import Cache
-from datamodules.document_qa.ingestion.conversion import convert
+from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.convert import convert
 from datamodules.document_qa.ingestion.ingest import ingest
-from datamodules.document_qa.ingestion.markdown import blocks
 from datamodules.document_qa.ingestion.page_writer import PageWriter
-from datamodules.document_qa.ingestion.settings import IngestionSettings
+from datamodules.document_qa.ingestion.readers.markdown import blocks
 from datamodules.document_qa.ingestion.sources import find_documents
-from engine.durable_file import remove_leftovers
-from tests.pdf_files import manual
-from tests.vision_language_files import png
+from engine.io.atomic_file import remove_leftovers
+from tests.support.data_files.pdf_files import manual
+from tests.support.data_files.vision_language_files import png
 
 COLOURS = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
 
@@ -96,8 +96,8 @@ def test_images_that_cannot_be_pages(tmp_path, read, monkeypatch):
     (folder / "2.png").write_bytes(png(COLOURS[1], 500)[:60])
     assert "2.png: found 60 bytes" in read(folder)
     (folder / "2.png").write_bytes(png(COLOURS[1]))
-    assert "has 2 pages, ingestion.max_pages allows 1" in read(folder, max_pages=1)
-    monkeypatch.setattr("datamodules.document_qa.ingestion.scans.MOST_PIXELS", 30)
+    assert "found 2 pages, ingestion.max_pages allows 1" in read(folder, max_pages=1)
+    monkeypatch.setattr("datamodules.document_qa.ingestion.readers.page_images.MOST_PIXELS", 30)
     assert "1.png: found an image of 8 x 8" in read(folder, dpi=37)
 
 
@@ -169,13 +169,13 @@ def test_pages_of_markdown(markdown, read):
 @pytest.mark.parametrize(
     "image, reason",
     [
-        ("../secret.png", "lies outside of its folder"),
-        ("images/../../secret.png", "lies outside of its folder"),
-        ("%2e%2e/secret.png", "lies outside of its folder"),
-        ("/etc/passwd", "lies outside of its folder"),
-        ("link.png", "lies outside of its folder"),
-        ("http://example.org/a.png", "expected an image's path within its folder"),
-        ("file:///etc/passwd", "expected an image's path within its folder"),
+        ("../secret.png", "is outside its folder"),
+        ("images/../../secret.png", "is outside its folder"),
+        ("%2e%2e/secret.png", "is outside its folder"),
+        ("/etc/passwd", "is outside its folder"),
+        ("link.png", "is outside its folder"),
+        ("http://example.org/a.png", "expected a path within its folder"),
+        ("file:///etc/passwd", "expected a path within its folder"),
         ("manual.md", "expected an image"),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_missing_image_is_no_figure_and_may_come_later(tmp_path, markdown, cap
         first = ingest([path], cache, settings).documents["manual.md"]
     finally:
         log.removeHandler(caplog.handler)
-    assert "there is no image 'images/new.png': no figure stands for it" in caplog.text
+    assert "image 'images/new.png' does not exist: its figure is skipped" in caplog.text
     assert [chunk.kind for chunk in first.pages[0].chunks] == ["text", "text", "figure"]
     (path.parent / "images/new.png").write_bytes(png(COLOURS[1]))
     second = ingest([path], cache, settings).documents["manual.md"]

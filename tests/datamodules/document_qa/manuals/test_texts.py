@@ -1,6 +1,6 @@
 """What the built-in tokenizer is made from."""
 
-from datamodules.document_qa.manuals.settings import Split
+from datamodules.document_qa.manuals.config import Split
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from datamodules.document_qa.question import UNANSWERABLE
 from datamodules.document_qa.questions.question_file import read_question_file
+from datamodules.document_qa.types.question import UNANSWERABLE
 
 PAGES = [f"nkbl0226_p{number}" for number in range(3)]
 MP_DOCVQA = {
@@ -53,19 +53,19 @@ def test_of_a_long_document_each_range_of_pages_is_asked_about_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "messages"),
     [
         ({"answer_page_idx": 3}, "record 0: answer_page_idx: found 3, expected 0 to 2"),
         ({"answer_page_idx": -1}, "answer_page_idx: found -1"),
-        ({"page_ids": []}, r"page_ids: found \[\], expected a list of the pages' names"),
+        ({"page_ids": []}, r"page_ids: found \[\], expected a list of page names"),
         ({"page_ids": ["../x"]}, "expected a path inside the folder"),
         ({"answers": "x"}, "answers: found 'x', expected a list of texts"),
         ({"answers": [""]}, "answers: found '', expected a text"),
         ({"questionId": None}, "id: found nothing"),
     ],
 )
-def test_what_is_wrong_with_mp_docvqa(tmp_path, change, said):
-    with pytest.raises(ValueError, match=said):
+def test_an_invalid_mp_docvqa_file_is_refused(tmp_path, change, messages):
+    with pytest.raises(ValueError, match=messages):
         read(tmp_path, mp_docvqa({**MP_DOCVQA, **change}))
 
 
@@ -95,7 +95,7 @@ def test_mmlongbench(tmp_path, format):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "messages"),
     [
         ({"evidence_pages": "__import__('os').system('true')"}, "evidence_pages: found .*expected a list such as"),
         ({"evidence_pages": "[" * 5000}, "evidence_pages: found .*expected a list such as"),
@@ -109,8 +109,8 @@ def test_mmlongbench(tmp_path, format):
         ({"doc_id": ""}, "document: found '', expected a text"),
     ],
 )
-def test_what_is_wrong_with_mmlongbench(tmp_path, change, said):
-    with pytest.raises(ValueError, match=said) as raised:
+def test_an_invalid_mmlongbench_record_is_refused(tmp_path, change, messages):
+    with pytest.raises(ValueError, match=messages) as raised:
         read(tmp_path, [MMLONGBENCH, {**MMLONGBENCH, **change}])
     assert str(raised.value).startswith(f"{tmp_path / 'questions.json'}, record 1: ")
 

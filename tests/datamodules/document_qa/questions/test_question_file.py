@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.document_qa.question import UNANSWERABLE
 from datamodules.document_qa.questions.question_file import read_question_file
+from datamodules.document_qa.types.question import UNANSWERABLE
 
 # Both rounds of CCKS 2025: choice with letters, answered by the letter; open, answered in words.
 ROUND_1 = {
@@ -111,16 +111,16 @@ def test_types_of_answers_are_found_out(tmp_path, answer, kind):
 
 
 def test_a_data_sets_own_words_for_no_answer_are_kept(tmp_path):
-    for told in ({}, {"answer_type": "unanswerable"}):
-        (question,) = read(tmp_path, {**ROUND_2, "answer": "文中未提及", **told})
+    for reported in ({}, {"answer_type": "unanswerable"}):
+        (question,) = read(tmp_path, {**ROUND_2, "answer": "文中未提及", **reported})
         assert (question.answer, question.answer_type, question.source) == ("文中未提及", "unanswerable", "none")
 
 
-def test_what_is_told_of_the_evidence_is_kept(tmp_path):
-    told = {"evidence_pages": [7, 3, 3], "evidence_sources": ["table", "figure"], "answer_type": "number"}
+def test_evidence_pages_sources_and_answer_types_are_kept(tmp_path):
+    reported = {"evidence_pages": [7, 3, 3], "evidence_sources": ["table", "figure"], "answer_type": "number"}
     questions = read(
         tmp_path,
-        {**ROUND_2, **told},
+        {**ROUND_2, **reported},
         {**ROUND_2, "id": 2, "evidence_sources": "text"},
         {**ROUND_2, "id": 3, "evidence_sources": ["hop"], "answer": "2.5 kg", "answer_type": "unit"},
         {**ROUND_2, "id": 4, "answer": None, "answer_type": "unanswerable"},
@@ -132,15 +132,15 @@ def test_what_is_told_of_the_evidence_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "messages"),
     [
-        ("{", "not JSON .*; expected an object on each line"),
-        ("[" * 100_000, "not JSON"),
+        ("{", "invalid JSON .*; expected an object per line"),
+        ("[" * 100_000, "invalid JSON"),
         ("[1]", "found list, expected an object with id, question, document"),
-        ({"id": None}, "id: found nothing, expected a text or a whole number"),
+        ({"id": None}, "id: found nothing, expected text or an integer"),
         ({"id": True}, "id: found True"),
         ({"question": " "}, "question: found ' ', expected a text"),
-        ({"question": "\ud800 what"}, r"question: found half of a character, \\ud800, at 0"),
+        ({"question": "\ud800 what"}, r"question: found an unpaired surrogate, \\ud800, at position 0"),
         ({"question": "x" * 100_001}, "question: found 100,001 characters, expected at most 100,000"),
         ({"document": 7}, "document: found 7, expected a text"),
         ({"document": "../secret.pdf"}, "document: found '../secret.pdf', expected a path inside the folder"),
@@ -148,46 +148,48 @@ def test_what_is_told_of_the_evidence_is_kept(tmp_path):
         ({"document": "c:\\x.pdf"}, "expected a path inside the folder"),
         ({"options": "A. x"}, "options: found 'A. x', expected a list of texts"),
         ({"options": ["A. x"]}, "found 1 options, expected 2 to 26, or none"),
-        ({"options": ["A. x", "B. "]}, "found an option without a text"),
+        ({"options": ["A. x", "B. "]}, "found an empty option"),
         ({"options": ["A. x", None]}, "options: found nothing, expected a text"),
         ({"answer": "E"}, "found the answer 'E', expected a letter A to D, or the text of an option: "),
         ({"answer": "B. 17位于18的左侧"}, "found the answer 'B. 17位于18的左侧', expected a letter A to D"),
         ({"answer": ["B"]}, r"answer: found \['B'\], expected a text or a number"),
-        ({"options": ["A. x", "B. x"], "answer": "x"}, "found the answer 'x', which options A and B both say"),
+        ({"options": ["A. x", "B. x"], "answer": "x"}, "found the answer 'x', which is the text of options A and B"),
         ({"evidence_pages": [0]}, "evidence_pages: found 0, expected page numbers from 1"),
         ({"evidence_pages": "3"}, "evidence_pages: found '3', expected a list of page numbers"),
         ({"evidence_pages": [True]}, "evidence_pages: found"),
         ({"evidence_sources": ["chart"]}, "evidence_sources: found 'chart', expected text, table, figure, hop"),
-        ({"evidence_sources": ["none", "text"]}, "evidence_sources: found none beside text"),
+        ({"evidence_sources": ["none", "text"]}, "evidence_sources: found none together with text"),
         ({"answer_type": "int"}, "answer_type: found 'int', expected choice, string, number"),
         ({"options": [], "answer_type": "choice"}, "answer_type: found choice, but the question has no options"),
-        ({"options": None, "answer_type": "unanswerable"}, "answer: found 'B' of answer_type unanswerable"),
+        ({"options": None, "answer_type": "unanswerable"}, "answer: found 'B' with answer_type unanswerable"),
         ({"evidence_page": [3]}, "found the field evidence_page, expected evidence_pages"),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line(tmp_path, change, said):
+def test_errors_are_reported_with_file_and_line(tmp_path, change, messages):
     wrong = change if isinstance(change, str) else {**ROUND_1, "id": "b", **change}
-    with pytest.raises(ValueError, match=said) as raised:
+    with pytest.raises(ValueError, match=messages) as raised:
         # Written as ASCII: half of a character cannot be written otherwise.
         read(tmp_path, ROUND_1, wrong if isinstance(wrong, str) else json.dumps(wrong))
     assert str(raised.value).startswith(f"{tmp_path / 'questions.jsonl'}, line 2: ")
 
 
 def test_an_id_twice(tmp_path):
-    with pytest.raises(ValueError, match="line 2: the id '17' is also that of .*line 1"):
+    with pytest.raises(ValueError, match="line 2: the id '17' is already used by .*line 1"):
         read(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})
 
 
 def test_files_that_are_none(tmp_path):
     path = tmp_path / "questions.jsonl"
-    with pytest.raises(FileNotFoundError, match="there is no such file of questions"):
+    with pytest.raises(FileNotFoundError, match="the question file does not exist"):
         read_question_file(path)
     with pytest.raises(ValueError, match="found no question"):
         read_question_file(write(path, ""))
     path.write_bytes(b"\xff{}")
-    with pytest.raises(ValueError, match="found a byte that is not UTF-8 at 0"):
+    with pytest.raises(
+        ValueError, match="questions.jsonl, line 1: found the byte 0xff, which is not UTF-8, at position 0"
+    ):
         read_question_file(path)
-    with pytest.raises(ValueError, match="found one JSON list without doc_id"):
+    with pytest.raises(ValueError, match="found a JSON list without doc_id"):
         read_question_file(write(path, json.dumps([ROUND_1])))
 
 
@@ -197,3 +199,66 @@ def test_a_byte_order_mark_and_other_line_ends(tmp_path):
     assert len(read_question_file(tmp_path / "questions.jsonl").questions) == 2
     odd = {**ROUND_2, "question": "a\u2028b"}  # a line separator, which JSON allows in a text
     assert read(tmp_path, odd)[0].question == "a\u2028b"
+
+
+@pytest.mark.parametrize(
+    ("data", "messages"),
+    [
+        (json.dumps(ROUND_2).encode() + b'\n{"id": "\xe9"}', ", line 2: found the byte 0xe9, which is not UTF-8"),
+        (b"\x1f\x8b\x08rest", ": found gzip, expected an object per line"),
+        (b"id,question,document\n1,why?,a.pdf\n", ", line 1: invalid JSON .* in 'id,question,document'; expected"),
+        (b'{"id": 1, "id": 2}', ", line 1: invalid JSON .found the key 'id' twice, with 1 and 2"),
+        (b'[\n{"id": 1},\n{"id": 2}\n', ", line 4: invalid JSON .*expected an object per line, or the JSON of MP-Doc"),
+        (b'[{"doc_id": NaN}]', ", line 1: invalid JSON .found NaN"),
+        (b'{\n "data": [\n  {"a": 1},\n  {"a": }\n ]\n}', ", line 4: invalid JSON"),
+        (
+            b'{"id": 1, "question": "' + b"x" * 200_000 + b'", "document": "a"}',
+            ", line 1: question: found 200,000 char",
+        ),
+        (b'{"id": 1, "question": "?", "document": "../' + b"x" * 90_000 + b'"}', ", line 1: document: found '../xxx"),
+        (b'{"id": 1, "question": "?", "document": "a", "options": ' + b"[" * 900 + b"]" * 900 + b"}", "64 levels"),
+        (b'{"id": ' + b"9" * 5000 + b"}", ", line 1: invalid JSON .found an integer of 5,000 digits"),
+    ],
+)
+def test_files_of_another_form_are_refused_in_one_message(tmp_path, data, messages):
+    path = tmp_path / "questions.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=messages) as error:
+        read_question_file(path)
+    assert str(error.value).startswith(str(path))
+    assert str(error.value).count("\n") < 3 and len(str(error.value)) < 1500
+
+
+@pytest.mark.parametrize("format", ["mp_docvqa", "mmlongbench"])
+def test_a_cut_file_of_a_published_format_is_named_with_what_is_wrong(tmp_path, format):
+    path = tmp_path / "val.json"
+    path.write_text('{"data": [{"questionId": 1}')
+    with pytest.raises(ValueError, match="val.json: expected the JSON of M.*; found invalid JSON: Expecting"):
+        read_question_file(path, format)
+
+
+def test_a_large_file_is_read_as_lines_without_parsing_it_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("datamodules.document_qa.questions.question_file.LARGEST_VALUE", 10)
+    assert len(read(tmp_path, ROUND_1, ROUND_2)) == 2
+    path = tmp_path / "val.json"
+    path.write_text(json.dumps({"data": []}))
+    with pytest.raises(
+        ValueError, match="val.json: expected the JSON of MP-DocVQA.*found invalid JSON: more than 10 b"
+    ):
+        read_question_file(path, "mp_docvqa")
+
+
+GOOD = "\n".join(json.dumps({**ROUND_1, "id": number}) for number in range(4)).encode()
+
+
+@given(st.integers(0, len(GOOD)), st.integers(0, 4), st.binary(max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_any_edit_of_the_file_keeps_every_question_or_gives_one_message(tmp_path_factory, at, removed, inserted):
+    path, data = tmp_path_factory.getbasetemp() / "edited.jsonl", GOOD[:at] + inserted + GOOD[at + removed :]
+    path.write_bytes(data)
+    try:
+        file = read_question_file(path)
+    except ValueError as error:
+        assert str(error).startswith(str(path)) and str(error).count("\n") < 3
+        return
+    assert len(file.questions) == sum(bool(line.strip()) for line in data.splitlines())

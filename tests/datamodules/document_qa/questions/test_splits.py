@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from datamodules.document_qa.questions.splits import (
     SPLITS,
     SplitSettings,
-    groups_of,
-    shared_between,
+    find_shared_documents,
+    group_documents,
     split_documents,
 )
 
@@ -34,7 +34,7 @@ def test_no_content_is_in_two_splits(folder, random):
     try:
         dealt = split_documents(contents, how)
     except ValueError as error:
-        groups = len(set(groups_of(contents).values()))
+        groups = len(set(group_documents(contents).values()))
         least = sum(max(1, round(share * groups)) if share else 0 for share in (how.validation, how.test))
         assert f"found {groups} different documents" in str(error) and least >= groups
         return
@@ -60,29 +60,29 @@ def test_shares_are_of_the_documents_and_the_seed_deals_otherwise():
     few = split_documents(dict(list(contents.items())[:3]), SplitSettings(0.1, 0.1))
     assert sorted(few.values()) == ["test", "train", "validation"]
     assert set(split_documents(contents, SplitSettings(0, 0)).values()) == {"train"}
-    with pytest.raises(ValueError, match="found 2 different documents, .* 0.1 for validation, 0.1 for test: add"):
+    with pytest.raises(ValueError, match="found 2 different documents, .* 0.1 for validation, 0.1 for test; add"):
         split_documents(dict(list(contents.items())[:2]), SplitSettings())
 
 
 def test_one_document_under_two_names_and_the_parts_of_one_are_one():
     contents = {"a.pdf": ("1",), "b.pdf": ("2",), "copy of a.pdf": ("1",), "x": ("3", "long"), "y": ("4", "long")}
-    groups = groups_of(contents)
+    groups = group_documents(contents)
     assert groups["a.pdf"] == groups["copy of a.pdf"] != groups["b.pdf"]
     assert groups["x"] == groups["y"] == "3"
-    assert shared_between(contents, {"c.pdf": ("1", "9"), "z": ("long",)}) == [
+    assert find_shared_documents(contents, {"c.pdf": ("1", "9"), "z": ("long",)}) == [
         ("a.pdf", "c.pdf"), ("copy of a.pdf", "c.pdf"), ("x", "z"), ("y", "z")
     ]  # fmt: skip
-    assert shared_between(contents, {"c.pdf": ("7",)}) == []
+    assert find_shared_documents(contents, {"c.pdf": ("7",)}) == []
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "messages"),
     [
-        (SplitSettings(validation=-0.1), "split.validation is a share .* got -0.1"),
-        (SplitSettings(test=1.0), "split.test is a share .* got 1.0"),
-        (SplitSettings(0.5, 0.5), "leave no document to train on: 0.5 \\+ 0.5"),
+        (SplitSettings(validation=-0.1), "split.validation is a fraction .* got -0.1"),
+        (SplitSettings(test=1.0), "split.test is a fraction .* got 1.0"),
+        (SplitSettings(0.5, 0.5), "leave no document for training: 0.5 \\+ 0.5"),
     ],
 )
-def test_shares_that_cannot_be(settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_shares_that_cannot_be(settings, messages):
+    with pytest.raises(ValueError, match=messages):
         settings.check()

@@ -4,31 +4,31 @@ import json
 
 import pytest
 
-from datamodules.document_qa.grading.intervals import Figure, wilson
-from datamodules.document_qa.question import Question
+from datamodules.document_qa.grading.confidence_intervals import MetricEstimate, wilson
 from datamodules.document_qa.reports.ablation_report import ablation_report, write_ablation_report
 from datamodules.document_qa.reports.ablation_result import (
-    Ablated,
-    ablated_figures,
-    questions_identity,
-    read_ablated,
-    write_ablated,
+    AblationResult,
+    hash_questions,
+    read_results,
+    select_result,
+    write_result,
 )
 from datamodules.document_qa.reports.ablation_verdict import chance, verdict
-from tests import browser
+from datamodules.document_qa.types.question import Question
+from tests.support.outputs import browser
 
 SAME, OTHER = {"checkpoint": "best.ckpt (a)"}, {"checkpoint": "best.ckpt (b)"}
 
 
 def share(value, questions=100):
     right = round(value * questions)
-    return Figure(right / questions, questions, *wilson(right, questions))
+    return MetricEstimate(right / questions, questions, *wilson(right, questions))
 
 
 def result(ablate, identity=SAME, blind=0.25, **accuracy):
     overall = sum(accuracy.values()) / len(accuracy)
     figures = {"": share(overall, 100 * len(accuracy)), **{source: share(value) for source, value in accuracy.items()}}
-    return Ablated(ablate, identity, figures, dict.fromkeys(figures, share(blind)), dict.fromkeys(figures, 0.25))
+    return AblationResult(ablate, identity, figures, dict.fromkeys(figures, share(blind)), dict.fromkeys(figures, 0.25))
 
 
 WHOLE = result("none", text=0.97, table=0.95, figure=0.6, none=0.8)
@@ -51,7 +51,7 @@ def test_verdicts(ablated, source, expected, right, says):
     assert verdict(WHOLE, ablated, source) == (expected, right, says)
 
 
-def test_what_was_never_above_chance_shows_nothing():
+def test_an_accuracy_at_chance_gives_no_evidence():
     whole = result("none", figure=0.3)
     assert verdict(whole, result("figure", figure=0.25), "figure") == ("chance", False, "never above chance")
     leaking = result("none", blind=0.9, figure=0.9)
@@ -63,12 +63,12 @@ def test_answers_without_documents_are_measured_by_dice_and_custom_not_by_themse
     """The same prompts are the baseline question_only of every other test: they can never be above that."""
     leaking = result("question_only", blind=0.6, text=0.6)
     assert verdict(WHOLE, leaking, "text") == ("chance", False, "stays above chance")
-    by_custom = leaking._replace(majority={"text": 0.6})
-    assert verdict(WHOLE, by_custom, "text") == ("chance", True, "falls to chance")
-    assert chance(by_custom._replace(question_only={}), "text") == 0.6
+    majority_score = leaking._replace(majority={"text": 0.6})
+    assert verdict(WHOLE, majority_score, "text") == ("chance", True, "falls to chance")
+    assert chance(majority_score._replace(question_only={}), "text") == 0.6
 
 
-def test_what_does_not_clearly_fall_has_not_fallen_to_chance():
+def test_an_unclear_drop_is_no_fall_to_chance():
     whole, ablated = (result(name, figure=value) for name, value in (("none", 0.36), ("figure", 0.33)))
     found = verdict(whole._replace(question_only={}), ablated._replace(question_only={}), "figure")
     assert found == ("chance", False, "does not clearly fall")
@@ -82,45 +82,45 @@ def test_few_questions_tell_nothing():
     assert ablation_report([WHOLE, few], "figure").verdict(few) == unclear
 
 
-def test_nothing_is_said_of_questions_that_nothing_answers_nor_of_those_nobody_asked():
+def test_nothing_is_reported_for_unanswerable_questions_and_questions_not_asked():
     ablated = result("figure", none=0.1, table=0.9)
     assert verdict(WHOLE, ablated, "none") is None and verdict(WHOLE, ablated, "hop") is None
 
 
 def test_results_come_back_as_they_were_written(tmp_path):
     for one in (result("table", table=0.25), WHOLE):
-        write_ablated(tmp_path, one)
+        write_result(tmp_path, one)
     (tmp_path / "figure_report.json").write_text("{}")  # another report's
-    assert read_ablated(tmp_path) == [WHOLE, result("table", table=0.25)], "in the order of the ablations"
+    assert read_results(tmp_path) == [WHOLE, result("table", table=0.25)], "in the order of the ablations"
     (tmp_path / "figure.json").write_text('{"ablate": "figure"}')
-    with pytest.raises(ValueError, match="figure.json is no result of an ablation"):
-        read_ablated(tmp_path)
+    with pytest.raises(ValueError, match="figure.json is not an ablation result"):
+        read_results(tmp_path)
 
 
-def test_what_is_kept_of_the_figures():
+def test_the_result_keeps_accuracies_and_baselines():
     figures = {
-        "accuracy": share(0.5), "table/accuracy": share(0.4), "table/loss": Figure(1.0, 3),
-        "baseline/question_only/accuracy": share(0.2), "baseline/random/table/accuracy": Figure(0.25, 100),
-        "baseline/majority/table/accuracy": Figure(0.3, 100),
+        "accuracy": share(0.5), "table/accuracy": share(0.4), "table/loss": MetricEstimate(1.0, 3),
+        "baseline/question_only/accuracy": share(0.2), "baseline/random/table/accuracy": MetricEstimate(0.25, 100),
+        "baseline/majority/table/accuracy": MetricEstimate(0.3, 100),
     }  # fmt: skip
-    kept = ablated_figures("table", SAME, figures)
+    kept = select_result("table", SAME, figures)
     assert kept.accuracy == {"": share(0.5), "table": share(0.4)}
     assert kept.question_only == {"": share(0.2)} and kept.random == {"table": 0.25} and kept.majority == {"table": 0.3}
 
 
 def test_questions_are_the_same_by_what_is_asked():
     one = Question("a", "?", "d", ("x", "y"), "x", 0)
-    assert questions_identity([one]) == questions_identity([one._replace(where="other.jsonl, line 3")])
+    assert hash_questions([one]) == hash_questions([one._replace(where="other.jsonl, line 3")])
     others = {"right": 1, "also_right": ("z",), "answer_type": "choice", "source": "table"}
     for field, other in others.items():
-        assert questions_identity([one]) != questions_identity([one._replace(**{field: other})])
+        assert hash_questions([one]) != hash_questions([one._replace(**{field: other})])
 
 
 def test_old_results_are_named_and_not_mixed_in():
     old = result("table", OTHER, table=0.95)
     report = ablation_report([WHOLE, result("figure", text=0.97, table=0.95, figure=0.25), old], "figure")
     assert [one.ablate for one in report.results] == ["none", "figure"] and report.others == [old]
-    assert report.verdict(report.results[1]) == "as it should be"
+    assert report.verdict(report.results[1]) == "as expected"
     table = report.table()
     assert "without figures" in table and "without tables" not in table and "25.0 (18–34)" in table
     only = ablation_report([WHOLE, old], "table")
@@ -130,13 +130,13 @@ def test_old_results_are_named_and_not_mixed_in():
 @pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 def test_the_page_shows_them(tmp_path):
     for one in (WHOLE, result("figure", text=0.6, table=0.95, figure=0.25), result("text", OTHER, text=0.2)):
-        write_ablated(tmp_path / "ablation", one)
+        write_result(tmp_path / "ablation", one)
     write_ablation_report(tmp_path, tmp_path / "ablation", "figure", {"run": "<b>mine</b>"})
     assert json.loads((tmp_path / "ablation.json").read_text())["rows"][1]["title"] == "without figures"
     (tmp_path / "browser").mkdir()
     with browser.Browser(tmp_path / "browser") as page:
         page.open((tmp_path / "ablation.html").as_uri())
         text = page.run("document.body.innerText")
-        assert "not as it should be: text falls by 37.0 points" in text and "falls to chance" in text
+        assert "not as expected: text falls by 37.0 points" in text and "falls to chance" in text
         assert "without texts: checkpoint best.ckpt (b)" in text and "<b>mine</b>" in text
         assert page.complaints == []

@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from datamodules.document_qa.batch import AnswerRecord, Evidence, Said
-from datamodules.document_qa.question import UNANSWERABLE
-from datamodules.document_qa.reports.page_pictures import PagePictures, data_uri
-from datamodules.document_qa.reports.prediction_line import prediction_line
+from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
+from datamodules.document_qa.reports.page_images import PageImages, data_uri
+from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import (
-    checkpoint_identity,
+    hash_checkpoint,
     write_prediction_report,
     write_test_reports,
 )
-from tests import browser
-from tests.coloured_squares import COLOURS
-from tests.tiny_documents import TinyDocument, TinyQuestions
+from datamodules.document_qa.types.question import UNANSWERABLE
+from tests.support.families.coloured_squares import COLOURS
+from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
+from tests.support.outputs import browser
 
 ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
 
@@ -27,12 +27,14 @@ def record(asked, sample, right):
     (question,), evidence = asked.questions(0, sample), ()
     if question.options:
         best = question.right if right else (question.right + 1) % len(question.options)
-        said = Said("", tuple(0.0 if place == best else -2.0 for place in range(len(question.options))), 0.7)
+        output = ModelAnswer("", tuple(0.0 if place == best else -2.0 for place in range(len(question.options))), 0.7)
         chunk = asked.document(0, sample).pages[2].chunks[1]
         evidence = (Evidence(chunk.page, chunk.kind, chunk.box, 1.0),)
     else:
-        said = Said(question.answer if right else ATTACK, (), 0.4)
-    return AnswerRecord(sample, said, Said("?", (), 0.1) if not question.options else said, (3, 1), (1, 3), evidence)
+        output = ModelAnswer(question.answer if right else ATTACK, (), 0.4)
+    return AnswerRecord(
+        sample, output, ModelAnswer("?", (), 0.1) if not question.options else output, (3, 1), (1, 3), evidence
+    )
 
 
 def records(asked):
@@ -56,12 +58,12 @@ def choose(name, value):
 
 
 def test_each_page_is_kept_once_and_not_too_many():
-    pictures, document = PagePictures(pages_at_most=2), TinyDocument(0)
+    pictures, document = PageImages(pages_at_most=2), TinyDocument(0)
     assert [pictures.add(document, page) for page in (1, 2, 1, 3, 4, 0)] == [
         "device-0#1", "device-0#2", "device-0#1", None, None, None,
     ]  # fmt: skip
     assert len(pictures.uris) == 2 and pictures.missing == 1
-    assert PagePictures(bytes_at_most=0).add(document, 1) is None
+    assert PageImages(bytes_at_most=0).add(document, 1) is None
 
 
 def test_pages_are_small_and_photographs_are_no_drawings():
@@ -76,14 +78,14 @@ def test_a_checkpoint_is_known_by_its_bytes(tmp_path):
     one, other, folder = tmp_path / "a.ckpt", tmp_path / "b.ckpt", tmp_path / "shards"
     one.write_bytes(b"x")
     other.write_bytes(b"x")
-    assert checkpoint_identity(str(one)) == checkpoint_identity(str(other))
+    assert hash_checkpoint(str(one)) == hash_checkpoint(str(other))
     folder.mkdir()
     (folder / "0").write_bytes(b"x")
-    before = checkpoint_identity(str(folder))
+    before = hash_checkpoint(str(folder))
     (folder / "1").write_bytes(b"y")
-    assert checkpoint_identity(str(folder)) != before
+    assert hash_checkpoint(str(folder)) != before
     other.write_bytes(b"y")
-    assert checkpoint_identity(str(one)) != checkpoint_identity(str(other))
+    assert hash_checkpoint(str(one)) != hash_checkpoint(str(other))
 
 
 def test_a_test_leaves_its_reports(tmp_path, caplog):
@@ -121,9 +123,7 @@ def test_each_sample_shows_its_own_other_figures(tmp_path):
     assert TinyDocument(2).colour != TinyDocument(6).colour
     write_test_reports(tmp_path, asked, records(asked), "shuffled_figure", None, {})
     found = json.loads((tmp_path / "ablation/shuffled_figure_report.json").read_text())
-    first, second = (
-        {one["page"]: one["key"] for one in found["records"][sample]["pictures"]}[3] for sample in (2, 6)
-    )
+    first, second = ({one["page"]: one["key"] for one in found["records"][sample]["pictures"]}[3] for sample in (2, 6))
     assert found["pictures"]["uris"][first] != found["pictures"]["uris"][second]
     write_test_reports(tmp_path, asked, records(asked), "none", None, {})
     whole = json.loads((tmp_path / "test_report.json").read_text())["pictures"]["uris"]
@@ -190,14 +190,14 @@ def test_predictions_whose_answers_nobody_knows(page, tmp_path):
     page.open((tmp_path / "prediction_report.html").as_uri())
     assert page.run(STATUS) == "8 of 8 answers" and page.run("document.querySelector('[name=result]')") is None
     text = page.run("document.body.innerText")
-    assert "no document of this name" in text and "Figures" not in text and "not graded" in text
+    assert "no document of this name" in text and "Metrics" not in text and "not graded" in text
     assert UNANSWERABLE in text and page.run("document.querySelectorAll('.card .box').length") == 4
     assert page.complaints == []
 
 
 @with_browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
-def test_it_fits_its_window(page, tmp_path, width, dark):
+def test_the_page_fits_its_window(page, tmp_path, width, dark):
     class Long(TinyQuestions):
         def questions(self, epoch, index):
             found = super().questions(epoch, index)

@@ -6,15 +6,14 @@ from typing import NamedTuple
 
 import pytest
 
-from datamodules.document_qa.document import Chunk, Page
-from datamodules.document_qa.question import Question
 from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
-from datamodules.document_qa.retrieval.rankings import rankings_file, read_rankings
 from datamodules.document_qa.retrieval.retrievers import make_retriever
-from datamodules.document_qa.retrieval.settings import RetrieverSettings
-from datamodules.document_qa.retrieval.terms import terms
-
+from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read_rankings
+from datamodules.document_qa.retrieval.tokenization import terms
+from datamodules.document_qa.types.document import Chunk, Page
+from datamodules.document_qa.types.question import Question
 
 NAME = "manual.pdf"
 
@@ -166,16 +165,18 @@ def test_hybrid_is_reciprocal_rank_fusion(rankings):
     assert ranked == sorted(scores, key=lambda page: (-scores[page], page)) and ranked[0] in (2, 4)
 
 
-def test_what_a_file_does_not_say_is_an_error(rankings):
+def test_missing_or_impossible_rankings_are_refused(rankings):
     path = rankings({"id": "q", "document": NAME, "pages": [9], "scores": [1]})
     retriever = make_retriever(RetrieverSettings("dense", rankings=str(path)))
     with pytest.raises(ValueError, match="ranks page 9 for question 'q', but manual.pdf has pages 1 to 5"):
         retriever.rank(MANUAL, asks("relay"))
     other = asks("relay", where="questions.jsonl, line 3")._replace(id="other")
-    with pytest.raises(ValueError, match=r"has no question 'other' \(questions.jsonl, line 3\)"):
+    with pytest.raises(ValueError, match=r"contains no ranking for question 'other' \(questions.jsonl, line 3\)"):
         retriever.rank(MANUAL, other)
     namesake = asks("relay", where="questions.jsonl, line 4")._replace(document="pump.pdf")
-    with pytest.raises(ValueError, match="pages of manual.pdf for question 'q', but .*line 4: it is about pump.pdf"):
+    with pytest.raises(
+        ValueError, match="pages of manual.pdf for question 'q', but .*line 4: the question is about pump.pdf"
+    ):
         retriever.rank(MANUAL, namesake)
     with pytest.raises(ValueError, match="line 3: evidence_pages are .*7.*, manual.pdf has pages 1 to 5"):
         make_retriever(RetrieverSettings("oracle")).rank(MANUAL, other._replace(evidence_pages=(7,)))
@@ -191,11 +192,11 @@ def test_what_a_file_does_not_say_is_an_error(rankings):
         ({"id": 3, "document": NAME, "pages": [1], "scores": [1]}, "line 2: id is 3"),
         ({"id": "b", "document": NAME, "pages": [0], "scores": [1]}, r"line 2: pages is \[0\]"),
         ({"id": "b", "document": NAME, "pages": [True], "scores": [1]}, r"line 2: pages is \[True\]"),
-        ({"id": "b", "document": NAME, "pages": [1, 1], "scores": [1, 1]}, "line 2: pages names one of them twice"),
+        ({"id": "b", "document": NAME, "pages": [1, 1], "scores": [1, 1]}, "line 2: pages contains a page twice"),
         ({"id": "b", "document": NAME, "pages": [1], "scores": ["x"]}, r"line 2: scores is \['x'\]"),
         ({"id": "b", "document": NAME, "pages": [1, 2], "scores": [1]}, "line 2: found 1 scores of 2 pages"),
-        ({"id": "b", "document": NAME, "pages": [1, 2], "scores": [1, 2]}, "line 2: .* falling"),
-        ({"id": "a", "document": NAME, "pages": [1], "scores": [1]}, "line 2: question 'a' has been ranked above"),
+        ({"id": "b", "document": NAME, "pages": [1, 2], "scores": [1, 2]}, "line 2: .* descending"),
+        ({"id": "a", "document": NAME, "pages": [1], "scores": [1]}, "line 2: question 'a' occurs a second time"),
     ],
 )
 def test_rankings_are_read_strictly(rankings, line, wrong):
@@ -205,13 +206,13 @@ def test_rankings_are_read_strictly(rankings, line, wrong):
 
 def test_rankings_of_a_run(rankings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="found none of retriever, .*`train.py predict`"):
+    with pytest.raises(ValueError, match="found none of retriever, .*`python train.py predict`"):
         rankings_file("retriever")
     (tmp_path / "runs/retriever").mkdir(parents=True)
     path = rankings({"id": "a", "document": NAME, "pages": [2], "scores": [0.5]}, name="runs/retriever/rankings.jsonl")
     for name in ("retriever", "runs/retriever", str(path)):
         assert rankings_file(name).samefile(path)
-    with pytest.raises(ValueError, match="found no line"):
+    with pytest.raises(ValueError, match="is empty, expected one ranking"):
         read_rankings(rankings(name="runs/empty.jsonl"))
 
 
@@ -220,8 +221,8 @@ def test_rankings_of_a_run(rankings, tmp_path, monkeypatch):
     [
         ({"kind": "best"}, "kind must be one of"),
         ({"pages": 0}, "pages must be at least 1"),
-        ({"kind": "dense"}, "needs retriever.rankings"),
-        ({"kind": "bm25", "rankings": "run"}, "is of no use to bm25"),
+        ({"kind": "dense"}, "requires retriever.rankings"),
+        ({"kind": "bm25", "rankings": "run"}, "applies to dense and hybrid only, got kind bm25"),
     ],
 )
 def test_settings_are_checked(settings, wrong):

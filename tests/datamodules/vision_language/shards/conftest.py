@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.vision_language_files import write_files_in_tar
+from tests.support.data_files.vision_language_files import write_files_in_tar
 
 
 @pytest.fixture

@@ -1,16 +1,17 @@
-"""Shards are looked at once; what has changed since is looked at again, or refused."""
+"""Shards are indexed once; a changed shard is indexed again or rejected."""
 
 import json
 import multiprocessing
 import os
+import re
 
 import pytest
 
 from datamodules.vision_language.shards import index as module
 from datamodules.vision_language.shards import shard as shard_module
 from datamodules.vision_language.shards.index import ShardIndex
-from datamodules.vision_language.shards.shard import Known, Shard
-from datamodules.vision_language.shards.tar_samples import tar_samples
+from datamodules.vision_language.shards.shard import Shard, ShardInfo
+from datamodules.vision_language.shards.webdataset_samples import iter_samples
 
 
 @pytest.fixture
@@ -36,13 +37,14 @@ def test_shards_are_looked_at_once(shards, tmp_path, opened):
     opened.clear()
     index = ShardIndex(tmp_path / "root/index")
     index.add(shards)
-    known = [shard.known for shard in index.shards(shards)]
+    known = [shard.info for shard in index.shards(shards)]
     assert [one.samples for one in known] == [3, 0, 5] and len({one.files for one in known}) == 3
     places = [list(shard.places()) for shard in index.shards(shards)]
     assert [len(some) for some in places] == [3, 0, 5]
     assert opened == [], "their samples are known, too"
     assert places == [list(Shard(name).places()) for name in shards]
-    left = sorted(path.suffix for path in (tmp_path / "root/index").iterdir() if path.suffix != ".lock")
+    assert (tmp_path / "root/index/.gitignore").read_text() == "*\n"
+    left = sorted(path.suffix for path in (tmp_path / "root/index").glob("[!.]*"))
     assert left == [".json", ".npy", ".npy", ".npy"], "nothing is left of the writing"
 
 
@@ -50,7 +52,7 @@ def test_the_same_shard_is_found_from_another_folder(shards, tmp_path, monkeypat
     index = ShardIndex(tmp_path)
     index.add(shards)
     monkeypatch.chdir(tmp_path)
-    assert index.shards(["0.tar"])[0].known == index.shards(shards)[0].known is not None
+    assert index.shards(["0.tar"])[0].info == index.shards(shards)[0].info is not None
 
 
 def test_a_shard_of_another_size_is_looked_at_again_or_refused(shards, tmp_path, write_shard, opened):
@@ -58,7 +60,7 @@ def test_a_shard_of_another_size_is_looked_at_again_or_refused(shards, tmp_path,
     index.add(shards)
     before = index.shards(shards)
     write_shard("2.tar", {f"other-{n}.txt": b"y" * 600 for n in range(9)})
-    with pytest.raises(ValueError, match="2.tar: found .* bytes, but .* when it was looked at"):
+    with pytest.raises(ValueError, match="2.tar: found .* bytes, but .* when it was indexed"):
         list(before[2].places())
     opened.clear()
     index.add(shards)
@@ -81,7 +83,7 @@ def texts(shard):
 def contents(place):
     with open(place.shard, "rb") as file:
         file.seek(place.begin)
-        [member] = next(tar_samples(file, place.shard, keep=True, begin=place.begin)).files.values()
+        [member] = next(iter_samples(file, place.shard, keep=True, begin=place.begin)).files.values()
         return member.data
 
 
@@ -90,7 +92,7 @@ def test_a_shard_that_was_rewritten_in_its_size_is_looked_at_again(tmp_path, wri
     index = ShardIndex(tmp_path / "root")
     index.add([path])
     rewritten(path, {"1.txt": b"first", "2.txt": b"second", "3.txt": b"new"}, write_shard)
-    with pytest.raises(ValueError, match="a.tar: found 3 samples, but 2 when it was looked at"):
+    with pytest.raises(ValueError, match="a.tar: found 3 samples, but 2 when it was indexed"):
         list(index.shards([path])[0].places())
     index = ShardIndex(tmp_path / "root")
     index.add([path])
@@ -102,18 +104,56 @@ def test_a_shard_that_was_rewritten_in_its_size_is_looked_at_again(tmp_path, wri
     assert texts(index.shards([path])[0]) == expected
 
 
-def test_an_index_that_does_not_tell_when_is_made_again(shards, tmp_path, opened):
+def test_a_shard_that_was_replaced_with_its_time_is_looked_at_again(tmp_path, write_shard):
+    path = str(write_shard("a.tar", {"1.txt": b"first", "2.txt": b"second"}))
+    os.utime(path, ns=(1, 1))
+    index = ShardIndex(tmp_path / "root")
+    index.add([path])
+    write_shard("a.tar", {"1.txt": b"x" * 600, "2.txt": b"y"})
+    with open(path, "r+b") as file:
+        file.truncate(index.shards([path])[0].info.size)
+    os.utime(path, ns=(1, 1))
+    assert texts(index.shards([path])[0]) == [b"x" * 600, b"y"], "the index is not trusted"
+    index.add([path])
+    assert texts(index.shards([path])[0]) == [b"x" * 600, b"y"]
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-8] + b"\1" + content[-7:], lambda content: content[:60]])
+def test_a_corrupt_table_is_not_used(shards, tmp_path, damage, messages):
+    index = ShardIndex(tmp_path)
+    index.add(shards)
+    expected = list(index.shards(shards)[2].places())
+    table = index.shards(shards)[2].table
+    table.write_bytes(damage(table.read_bytes()))
+    assert list(index.shards(shards)[2].places()) == expected
+    assert f"{table} is corrupt" in messages[-1]
+
+
+def test_an_edited_index_is_refused(shards, tmp_path):
+    ShardIndex(tmp_path).add(shards)
+    path = tmp_path / "index.json"
+    path.write_text(
+        re.sub(r'"samples": (\d+)', lambda found: f'"samples": {int(found[1]) + 1}', path.read_text(), count=1)
+    )
+    with pytest.raises(ValueError, match=r"index.json: not an index .*a value has changed .*delete it to rebuild it"):
+        ShardIndex(tmp_path)
+
+
+@pytest.mark.parametrize("lacks", [("modified", "changed", "crc32"), ("changed", "crc32")])
+def test_an_index_that_does_not_tell_when_is_made_again(shards, tmp_path, opened, lacks):
     ShardIndex(tmp_path).add(shards)
     path = tmp_path / "index.json"
     old = json.loads(path.read_text())
+    del old["checksum"]
     for entry in old["shards"].values():
-        del entry["modified"]
+        for key in lacks:
+            del entry[key]
     path.write_text(json.dumps(old))
     opened.clear()
     index = ShardIndex(tmp_path)
     index.add(shards)
     assert {*opened} == {*shards}
-    assert all(shard.known.modified for shard in ShardIndex(tmp_path).shards(shards))
+    assert all(shard.info.modified and shard.info.changed for shard in ShardIndex(tmp_path).shards(shards))
 
 
 def _add(root, shard, barrier, done):
@@ -132,14 +172,14 @@ def test_several_processes_keep_each_others_entries(shards, tmp_path):
     assert sorted(done.get(timeout=90) for _ in team) == sorted(shards)
     for process in team:
         process.join(30)
-    assert [shard.known.samples for shard in ShardIndex(tmp_path / "root").shards(shards)] == [3, 0, 5]
+    assert [shard.info.samples for shard in ShardIndex(tmp_path / "root").shards(shards)] == [3, 0, 5]
 
 
-def test_what_others_looked_at_meanwhile_is_kept(shards, tmp_path):
+def test_entries_of_other_processes_are_kept(shards, tmp_path):
     first, second = ShardIndex(tmp_path), ShardIndex(tmp_path)
     first.add(shards[:1])
     second.add(shards[2:])
-    assert [shard.known is not None for shard in ShardIndex(tmp_path).shards(shards)] == [True, False, True]
+    assert [shard.info is not None for shard in ShardIndex(tmp_path).shards(shards)] == [True, False, True]
 
 
 def test_other_files_have_another_hash_whatever_the_archive_is_called(write_shard, tmp_path):
@@ -148,14 +188,14 @@ def test_other_files_have_another_hash_whatever_the_archive_is_called(write_shar
     others = [files, files, {"1.txt": b"ab", "2.txt": b"cde"}, {"1.txt": b"abc", "3.txt": b"de"}]
     names = [str(write_shard(f"{number}/x.tar", one)) for number, one in enumerate(others)]
     index.add(names)
-    first, same, *rest = (shard.known.files for shard in index.shards(names))
+    first, same, *rest = (shard.info.files for shard in index.shards(names))
     assert first == same and len({first, *rest}) == 3
 
 
 def test_another_number_of_samples_than_known_is_refused(shards):
     for name in (shards[0], f"file://{shards[0]}"):
-        with pytest.raises(ValueError, match="0.tar: found 3 samples, but 4 when it was looked at"):
-            list(Shard(name, Known(None, 4, "")).places())
+        with pytest.raises(ValueError, match="0.tar: found 3 samples, but 4 when it was indexed"):
+            list(Shard(name, ShardInfo(None, 4, "")).places())
 
 
 def test_a_damaged_shard_is_not_entered(shards, tmp_path):
@@ -166,12 +206,12 @@ def test_a_damaged_shard_is_not_entered(shards, tmp_path):
     assert not (tmp_path / "index.json").exists()
 
 
-def test_what_is_not_among_the_files_is_known_without_its_place(shards, tmp_path):
+def test_a_shard_given_by_url_is_indexed_without_offsets(shards, tmp_path):
     index = ShardIndex(tmp_path)
     index.add([f"file://{shards[2]}"])
     [shard] = ShardIndex(tmp_path).shards([f"file://{shards[2]}"])
-    assert shard.known.samples == 5
-    assert [place.kept.files["txt"].data for place in shard.places()] == [b"x" * n for n in range(5)]
+    assert shard.info.samples == 5
+    assert [place.sample.files["txt"].data for place in shard.places()] == [b"x" * n for n in range(5)]
 
 
 def test_a_table_that_is_lost_is_made_again(shards, tmp_path):
@@ -179,18 +219,17 @@ def test_a_table_that_is_lost_is_made_again(shards, tmp_path):
     index.add(shards)
     for table in tmp_path.glob("*.npy"):
         table.unlink()
-    with pytest.raises(FileNotFoundError, match=".npy"):
-        list(index.shards(shards)[0].places())
+    assert len(list(index.shards(shards)[0].places())) == 3, "the shard itself is read"
     index.add(shards)
     assert len(list(index.shards(shards)[0].places())) == 3
 
 
-def test_what_is_known_is_kept_when_looking_is_interrupted(shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_SAID", 1)
+def test_an_interrupted_scan_keeps_its_entries(shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SAVE_INTERVAL", 1)
     with pytest.raises(ValueError, match="damaged.tar"):
         (tmp_path / "damaged.tar").write_bytes(b"?" * 600)
         ShardIndex(tmp_path).add([*shards, str(tmp_path / "damaged.tar")])
-    assert [shard.known is not None for shard in ShardIndex(tmp_path).shards(shards)] == [True] * 3
+    assert [shard.info is not None for shard in ShardIndex(tmp_path).shards(shards)] == [True] * 3
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"shards": {"a": {}}}', '{"shards": {"a": {"size": "x"}}}'])
@@ -203,4 +242,6 @@ def test_another_file_is_no_index(tmp_path, text):
 def test_the_index_can_be_read(shards, tmp_path):
     ShardIndex(tmp_path).add(shards[:1])
     entries = json.loads((tmp_path / "index.json").read_text())["shards"]
-    assert list(entries) == shards[:1] and entries[shards[0]].keys() == {"size", "samples", "files", "modified"}
+    assert list(entries) == shards[:1] and entries[shards[0]].keys() == {
+        "size", "samples", "files", "modified", "changed", "crc32",
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Samples per second of CPU trainings by their number of threads."""

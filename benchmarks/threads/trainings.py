@@ -1,0 +1,159 @@
+"""The trainings to start, their variables, and the load beside them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.order import in_order
+from benchmarks.side import kill_all
+from benchmarks.surroundings import goals_reached, spread
+from benchmarks.threads.rate import PREFIX
+from engine.system.cpu_count import available_cpus
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+CONFIGS = {
+    "digits": "configs/image_classifier/digits.yaml",
+    "recommender": "configs/recommender/quickstart.yaml",
+    "temporal": "configs/temporal/quickstart.yaml",
+}
+
+BEFORE, ONE, DEFAULT = "before", "one thread", "default"
+IDLE, BUSY = "idle cores", "one busy process beside it"
+
+GOALS = {("digits", IDLE): 850.0, ("digits", BUSY): 650.0}
+"""Goals of the default on two cores, in samples per second."""
+
+_UNSET = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(1000000): pass"
+"""Busy process, which ends by itself when the benchmark is killed."""
+
+
+class Side(NamedTuple):
+    """Options and variables of a side."""
+
+    variables: dict[str, str]
+    options: list[str]
+
+
+def sides() -> dict[str, Side]:
+    """Return the sides by name; `before` is the default of torch and its OpenMP library."""
+    own_spin = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}
+    return {
+        BEFORE: Side(own_spin, ["--threads", str(max(1, int(available_cpus())))]),
+        ONE: Side({"OMP_NUM_THREADS": "1"}, []),
+        DEFAULT: Side({}, []),
+    }
+
+
+class Found(NamedTuple):
+    """Measurements of a training."""
+
+    samples_per_second: float
+    threads: int
+
+
+def train(config: str, side: Side, folder: Path, seconds: float, warm_up: int = 5, timeout: float = 600) -> Found:
+    """Run a training and measure it for so many seconds.
+
+    Raises:
+        RuntimeError: it has failed; with its output.
+        subprocess.TimeoutExpired: it took more than `timeout` seconds and was killed.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
+    environment |= {"PYTHONPATH": str(_ROOT), "COLUMNS": "120", **side.variables}
+    arguments = [
+        str(_ROOT / "train.py"), "fit", "--config", str(_ROOT / config), *side.options,
+        "--trainer.accelerator", "cpu", "--trainer.limit_val_batches", "0", "--trainer.enable_progress_bar", "false",
+        "--trainer.max_epochs", "-1", "--trainer.max_steps", "100000000",
+        "--last_checkpoint.every_n_steps", "100000000",
+        "--trainer.callbacks+=benchmarks.threads.rate.Rate", f"--trainer.callbacks.seconds={seconds}",
+        f"--trainer.callbacks.warm_up={warm_up}",
+    ]  # fmt: skip
+    command = subprocess.Popen(
+        [sys.executable, *arguments], cwd=folder, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with command:
+        try:
+            output, errors = command.communicate(timeout=timeout)
+        except BaseException:
+            kill_all(command.pid)
+            raise
+    found = next((line for line in output.splitlines() if line.startswith(PREFIX)), None)
+    if command.returncode or found is None:
+        raise RuntimeError(f"the training of {config} ended with {command.returncode}:\n{(output + errors)[-2000:]}")
+    return Found(**json.loads(found.removeprefix(PREFIX)))
+
+
+@contextmanager
+def beside(condition: str) -> Iterator[None]:
+    """Run nothing, or a process that computes, while the context is active."""
+    if condition == IDLE:
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-c", _BUSY]) as busy:
+        try:
+            yield
+        finally:
+            busy.kill()
+
+
+def measure(repeats: int, names: Sequence[str], seconds: float) -> dict[str, Any]:
+    """Measure every training with every side under both conditions, in turns."""
+    found: dict[tuple[str, str, str], list[Found]] = {}
+    with TemporaryDirectory() as folder:  # shared, because all sides of a training prepare the same data
+        for turn in range(repeats):
+            for name in names:
+                for condition in (IDLE, BUSY):
+                    for side, stated in in_order(sides().items(), turn):
+                        with beside(condition):
+                            one = train(CONFIGS[name], stated, Path(folder), seconds)
+                        found.setdefault((name, condition, side), []).append(one)
+    rows = [
+        {"training": name, "condition": condition, "side": side,
+         "rates": [one.samples_per_second for one in all_turns], "threads": [one.threads for one in all_turns]}
+        for (name, condition, side), all_turns in found.items()
+    ]  # fmt: skip
+    return {"name": "threads", "rows": rows, "goals": _goals(rows)}
+
+
+def _goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    goals = []
+    for row in rows:
+        bound = GOALS.get((row["training"], row["condition"]))
+        if bound is not None and row["side"] == DEFAULT:
+            found = median(row["rates"])
+            text = f"{row['training']}, {row['condition']}: at least {bound:g} samples/s by default, on two cores"
+            goals.append({"text": text, "found": found, "met": found >= bound})
+    return goals
+
+
+def table(found: dict[str, Any]) -> Table:
+    """Return a table with a row for each training and condition."""
+    sheet = Table(box=box.SIMPLE_HEAD, title="Threads: samples per second", title_justify="left", title_style="bold")
+    sheet.add_column("")
+    sheet.add_column("")
+    for heading in (BEFORE, ONE, DEFAULT, "threads chosen"):
+        sheet.add_column(heading, justify="right", no_wrap=True)
+    lines: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for row in found["rows"]:
+        lines.setdefault((row["training"], row["condition"]), {})[row["side"]] = row
+    for (name, condition), of_sides in lines.items():
+        rates = [spread(of_sides[side]["rates"]) if side in of_sides else "" for side in (BEFORE, ONE, DEFAULT)]
+        chosen = of_sides[DEFAULT]["threads"] if DEFAULT in of_sides else []
+        sheet.add_row(name, condition, *rates, ", ".join(map(str, chosen)))
+    if found["goals"]:
+        sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"
+    return sheet

@@ -1,0 +1,36 @@
+"""Lets a resumed run follow its config where Lightning's EarlyStopping restores settings from the checkpoint."""
+
+import logging
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+from typing_extensions import override
+
+from engine.checkpointing.content_rules import declare_callback
+from engine.checkpointing.structure import COUNT, SCALAR, fields
+
+log = logging.getLogger("lockstep")
+
+declare_callback(
+    "EarlyStopping", fields({"wait_count": COUNT, "stopped_epoch": COUNT, "best_score": SCALAR, "patience": COUNT})
+)
+
+
+class EarlyStoppingFromConfig(Callback):
+    """Takes the patience of EarlyStopping from the config; Lightning would restore it from the checkpoint."""
+
+    @override
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        for callback in trainer.early_stopping_callbacks:
+            state = checkpoint.get("callbacks", {}).get(callback.state_key)
+            if isinstance(callback, EarlyStopping) and state is not None:
+                state["patience"] = callback.patience
+
+    @override
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # Otherwise a run that early stopping has ended trains one more epoch each time it is started again.
+        for callback in trainer.early_stopping_callbacks:
+            if isinstance(callback, EarlyStopping) and callback.wait_count >= callback.patience:
+                log.info("%s had not improved for %d evaluations: done", callback.monitor, callback.wait_count)
+                trainer.should_stop = True

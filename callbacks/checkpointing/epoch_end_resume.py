@@ -1,0 +1,31 @@
+"""Lets a run that is limited by steps resume at the end of an epoch with the next epoch's first batch."""
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
+
+from engine.checkpointing.loop_progress import complete_epoch
+from engine.lightning_internals import start_next_epoch
+
+
+class ResumeAtEpochEnd(Callback):
+    """Completes the epoch of a checkpoint that was saved at its end.
+
+    Lightning does so for runs that `max_epochs` limits. With `max_steps` it takes every checkpoint for one from within
+    an epoch. It would train a batch of the next epoch as part of the finished one and skip the others.
+    """
+
+    def __init__(self) -> None:
+        self._is_completed = False
+
+    @override
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.state.fn == "fit" and trainer.max_steps != -1:
+            self._is_completed = complete_epoch(checkpoint)
+
+    @override
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._is_completed:
+            start_next_epoch(trainer)
+            self._is_completed = False

@@ -1,0 +1,200 @@
+"""Bad samples of a run: counts them over all ranks, lists them in a file and enforces their limit."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
+
+from engine.checkpointing.content_rules import declare_part
+from engine.checkpointing.structure import COUNT, TEXT, fields, list_of
+from engine.data.bad_samples import SkippedSample
+from engine.data.dataloader import TimedDataLoader
+from engine.data.skipped_samples import EvaluationSkipCounter, SkipCounter, SkipLogger, check_skip_limit, skipped_in
+from engine.distributed.collectives import all_gather_objects
+from engine.hook_arguments import run_module, run_trainer
+from engine.module import LockstepModule
+from engine.telemetry.append_file import AppendOnlyFile
+
+_MAX_REASON = 2_000  # characters of the reason, which may quote the sample
+
+declare_part("left_out", fields({}, {"unusable": COUNT, "too_long": COUNT, "different": list_of(TEXT)}))
+
+
+class BadSamples(Callback):
+    """Logs `train/unusable_samples` (and `val/`, `test/`), enforces `data.max_bad_samples`, writes bad_samples.jsonl.
+
+    In training the total over all ranks is known after every step. It is read only in steps that are logged and at the
+    end of an epoch, so that other steps do not wait for the device. If it has grown, the ranks gather the new samples
+    and rank 0 lists them. The limit counts different samples: a sample that is drawn in every epoch counts once.
+    """
+
+    def __init__(self) -> None:
+        self._skip_logger = SkipLogger()
+        self._resumed: dict[str, Any] = {}
+        self._unlisted: list[SkippedSample] = []
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    @override
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._training = SkipCounter(run_module(pl_module).counters)
+        self._training.load_state_dict(self._resumed)
+        self._training.register()
+        self._num_listed = self._resumed.get("unusable", 0)
+
+    @override
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        self._training.add(self._collect_skipped(run_trainer(trainer).train_dataloader, batch))
+
+    @override
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
+        module = run_module(pl_module)
+        if module.is_log_step:
+            data = module.data
+            is_logged = {"unusable": data.skips_bad_samples, "too_long": getattr(data, "too_long", "stop") == "drop"}
+            for reason, total in self._check_training(trainer, module).items():
+                if is_logged[reason]:
+                    name = f"train/{reason}_samples"
+                    module.log(name, float(total), on_step=True, on_epoch=False, batch_size=1)
+
+    @override
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._check_training(trainer, run_module(pl_module))
+
+    def _check_training(self, trainer: Trainer, pl_module: LockstepModule) -> dict[str, int]:
+        totals, data = self._training.totals, pl_module.data
+        if totals["unusable"] > self._num_listed:
+            self._num_listed = totals["unusable"]
+            self._training.record_unusable(self._list_new(trainer, "train"))
+        if data.skips_bad_samples:
+            check_skip_limit(len(self._training.different), data.max_bad_samples, "the training")
+        return totals
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    @override
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._evaluation = EvaluationSkipCounter()
+
+    on_test_epoch_start = on_predict_epoch_start = on_validation_epoch_start
+
+    @override
+    def on_validation_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._evaluation.add(self._collect_skipped(run_trainer(trainer).val_dataloaders, batch))
+
+    @override
+    def on_test_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._evaluation.add(self._collect_skipped(run_trainer(trainer).test_dataloaders, batch))
+
+    @override
+    def on_predict_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._evaluation.add(self._collect_skipped(run_trainer(trainer).predict_dataloaders, batch))
+
+    @override
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._check_evaluation(trainer, run_module(pl_module), "val", "the evaluation")
+
+    @override
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._check_evaluation(trainer, run_module(pl_module), "test", "the evaluation")
+
+    @override
+    def on_predict_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._check_evaluation(trainer, run_module(pl_module), "predict", "the questions")
+
+    def _check_evaluation(self, trainer: Trainer, pl_module: LockstepModule, stage: str, where: str) -> None:
+        data = pl_module.data
+        if not data.skips_bad_samples:
+            return
+        unusable = self._evaluation.totals(pl_module.device)["unusable"]
+        if unusable:
+            self._list_new(trainer, stage)
+        if stage != "predict":
+            pl_module.log(f"{stage}/unusable_samples", float(unusable), batch_size=1)
+        check_skip_limit(unusable, data.max_bad_samples, where)
+
+    # -- both --------------------------------------------------------------------------------------------------------
+
+    def _collect_skipped(self, loader: TimedDataLoader, batch: Any) -> list[SkippedSample]:
+        """Return and log the samples that a batch lacks, skipped by its loader or by its collation."""
+        skipped = [*loader.next_skipped(), *skipped_in(batch)]
+        self._skip_logger.log(skipped)
+        self._unlisted += [skip for skip in skipped if skip.reason == "unusable"]
+        return skipped
+
+    def _list_new(self, trainer: Trainer, stage: str) -> list[list[SkippedSample]]:
+        """Write the new samples of all ranks to the file, and return them by rank. A collective."""
+        samples_by_rank = all_gather_objects(self._unlisted)
+        self._unlisted = []
+        if trainer.is_global_zero:
+            file = BadSampleList(trainer.default_root_dir)
+            file.add(stage, trainer.current_epoch, trainer.global_step, samples_by_rank)
+        return samples_by_rank
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    @override
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.state.fn == "fit":
+            checkpoint["left_out"] = self._training.state_dict()
+
+    @override
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._resumed = checkpoint.get("left_out", {})
+
+
+class BadSampleList:
+    """The file runs/NAME/bad_samples.jsonl, with a line for each bad sample of a stage.
+
+    A sample is listed once, even if it is drawn in every epoch or the run is resumed. A sample of a stream is known by
+    its position only, which differs between epochs, so it is listed once an epoch.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder) / "bad_samples.jsonl"
+
+    def add(self, stage: str, epoch: int, step: int, samples_by_rank: Iterable[Sequence[SkippedSample]]) -> None:
+        """Append the samples that are not listed yet.
+
+        Args:
+            stage: train, val, test or predict.
+            epoch: epoch in which they were drawn.
+            step: number of finished optimizer steps.
+            samples_by_rank: the bad samples of each rank.
+        """
+        listed = self._read()
+        file = AppendOnlyFile(self.path)
+        for rank, samples in enumerate(samples_by_rank):
+            for skip in samples:
+                key = stage, skip.sample, skip.what[:_MAX_REASON]
+                if key in listed:
+                    continue
+                listed.add(key)
+                line = dict(zip(("stage", "sample", "what"), key, strict=True))
+                line |= {"epoch": epoch, "step": step, "process": rank}
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        file.close()
+
+    def _read(self) -> set[tuple[str, int, str]]:
+        """Return the keys of all lines. A line that a killed process has left incomplete is ignored."""
+        listed = set()
+        if self.path.exists():
+            for text in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+                try:
+                    line = json.loads(text)
+                    listed.add((line["stage"], line["sample"], line["what"]))
+                except (ValueError, LookupError, TypeError):
+                    continue
+        return listed

@@ -1,0 +1,136 @@
+"""Advice for an out-of-memory error: the batch, the peak, and the settings to change, with values for this run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.strategies import DDPStrategy
+from torch import Tensor
+
+from engine.hook_arguments import run_trainer
+from engine.module import LockstepModule
+from engine.system import host_memory
+
+_MAX_SHAPES = 8  # of tensors of a micro-batch, in a message
+_GIB = 1 << 30
+
+START, LOADING, FORWARD, BACKWARD, STEP = (
+    "at start-up", "while loading", "in the forward pass", "in the backward pass", "in the optimizer's step",
+)  # fmt: skip
+VALIDATION, TEST, PREDICTION = "in the validation", "in the test", "in the prediction"
+_EVALUATION_PHASES = (VALIDATION, TEST, PREDICTION)
+_BATCH_PHASES = (LOADING, FORWARD, BACKWARD)
+
+
+def oom_message(trainer: Trainer, pl_module: LockstepModule, phase: str, batch: Any) -> str:
+    """Return lines with the phase, the batch, the peak, and the settings to change.
+
+    Args:
+        trainer: of the run; has the batch plan, the strategy and the precision.
+        pl_module: module; names its own settings that save memory.
+        phase: what was computed, one of the constants above.
+        batch: current micro-batch; None before the first.
+    """
+    device = trainer.strategy.root_device
+    lines = [f"out of memory {phase}", *_batch_lines(trainer, phase, batch), f"peak: {peak(device)}"]
+    settings = list(_settings(trainer, pl_module, phase, device))
+    for index, (option, effect) in enumerate(settings):
+        lines.append(f"{'first change' if index == 0 else 'then'}: {option} ({effect})")
+    may_find = device.type == "cuda" and not getattr(trainer, "auto_micro_batch", False)
+    if may_find and phase in _BATCH_PHASES and "micro_batch_size" in "".join(option for option, _ in settings):
+        lines.append("or let the program find the micro-batch size: --trainer.auto_micro_batch true")
+    return "\n".join(lines)
+
+
+def peak(device: torch.device) -> str:
+    """Return the peak memory of this process and the available total, as text."""
+    if device.type != "cuda":
+        limit = host_memory.limit()
+        return (
+            f"{_gib(host_memory.peak_resident())} resident ({_gib(host_memory.resident())} now) of "
+            f"{_gib(limit.size)} ({limit.source})"
+        )
+    free, total = torch.cuda.mem_get_info(device)
+    most, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.memory_reserved(device)
+    text = f"{_gib(most)} in tensors, {_gib(reserved)} reserved, of {_gib(total)}"
+    text += f" ({torch.cuda.get_device_name(device)})"
+    others = total - free - reserved
+    if others > _GIB:  # a CUDA context takes about half of it
+        text += f"; {_gib(others)} are taken by other processes or outside torch, see nvidia-smi"
+    if reserved - torch.cuda.memory_allocated(device) > reserved // 5:
+        text += "; reserved memory is fragmented: PYTORCH_ALLOC_CONF=expandable_segments:True"
+    return text
+
+
+def shapes(batch: Any) -> str:
+    """Return the tensors of a micro-batch, largest first: `history.tokens [8, 50] int64, targets [8] int64`."""
+    found = sorted(_tensors(batch, ""), key=lambda named: -named[1].numel() * named[1].element_size())
+    texts = [
+        f"{name or 'tensor'} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+        for name, tensor in found[:_MAX_SHAPES]
+    ]
+    return ", ".join(texts) + (f" and {len(found) - _MAX_SHAPES} more" if len(found) > _MAX_SHAPES else "")
+
+
+def _batch_lines(trainer: Trainer, phase: str, batch: Any) -> list[str]:
+    datamodule = run_trainer(trainer).datamodule
+    if phase in _EVALUATION_PHASES:
+        size = f"batch: at most {datamodule.evaluation_batch_size} samples on each rank"
+    else:
+        size = f"batch: {datamodule.plan}"
+    return [size, *([f"current micro-batch: {shapes(batch)}"] if batch is not None else [])]
+
+
+def _settings(
+    trainer: Trainer, pl_module: LockstepModule, phase: str, device: torch.device
+) -> Iterator[tuple[str, str]]:
+    """Yield pairs of a setting with its value, and its effect; the cheapest first."""
+    datamodule, on_gpu = run_trainer(trainer).datamodule, device.type == "cuda"
+    if phase in _EVALUATION_PHASES:
+        size = datamodule.evaluation_batch_size
+        if size > 1:
+            yield f"--data.init_args.evaluation_batch_size {size // 2}", "metrics do not depend on it"
+        return
+    if phase in _BATCH_PHASES:
+        smaller = datamodule.plan.halved() if pl_module.supports_grad_accumulation else None
+        if smaller is not None:
+            steps = f"{smaller.accumulation} accumulation step{'s' * (smaller.accumulation != 1)}"
+            option = f"--data.init_args.micro_batch_size {smaller.micro_batch_size}"
+            yield option, f"keeps the global batch of {smaller.batch_size}, with {steps}"
+        yield from pl_module.memory_saving_options()
+    if on_gpu and str(trainer.precision).startswith("32"):
+        yield "--trainer.precision bf16-mixed", "activations of half the size; on GPUs of 2020 and later"
+    if on_gpu and pl_module.optimizer_name == "adamw":
+        yield "--model.init_args.optimizer adamw_8bit", "optimizer state in a quarter of the memory"
+    if on_gpu and trainer.world_size > 1 and isinstance(trainer.strategy, DDPStrategy):
+        yield (
+            "--config configs/overlays/fsdp.yaml",
+            f"weights and optimizer state in {trainer.world_size} shards",
+        )
+    if datamodule.workers and not on_gpu:
+        yield f"--data.init_args.num_workers {datamodule.workers // 2}", "each worker needs memory"
+    if not on_gpu:
+        yield "more memory for the container or job", "or a smaller model"
+
+
+def _tensors(content: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(content, Tensor):
+        yield name, content
+    elif isinstance(content, tuple) and hasattr(content, "_fields"):
+        yield from _named(zip(content._fields, content, strict=True), name)
+    elif isinstance(content, Mapping):
+        yield from _named(content.items(), name)
+    elif hasattr(content, "__dataclass_fields__"):
+        yield from _named(((field, getattr(content, field)) for field in content.__dataclass_fields__), name)
+    elif isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
+        yield from _named(enumerate(content), name)
+
+
+def _named(parts: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    for key, part in parts:
+        yield from _tensors(part, f"{name}.{key}" if name else str(key))
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.2f} GiB"

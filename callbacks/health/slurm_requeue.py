@@ -1,0 +1,62 @@
+"""Requeues the SLURM job of a run that is stopped or has lost a rank."""
+
+import logging
+import re
+import subprocess
+from collections.abc import Mapping
+
+from engine.telemetry.events import event
+
+log = logging.getLogger("lockstep")
+
+_TIMEOUT = 30.0  # seconds for scontrol
+
+
+def requeue_job(environ: Mapping[str, str], has_progress: bool = True) -> None:
+    """Run `scontrol requeue` for a running batch job, or log why the job is not requeued.
+
+    A job that is cancelled, has reached its time limit, or is being requeued by SLURM has another state when its
+    processes receive a signal. Does nothing outside SLURM. Never raises: the run is saved and must end.
+
+    Args:
+        environ: environment variables.
+        has_progress: whether this start has finished a step. A job that is requeued repeatedly without progress would
+            be requeued forever.
+    """
+    if "SLURM_JOB_ID" not in environ:
+        return
+    job = environ["SLURM_JOB_ID"]
+    if "SLURM_ARRAY_JOB_ID" in environ:
+        job = f"{environ['SLURM_ARRAY_JOB_ID']}_{environ['SLURM_ARRAY_TASK_ID']}"
+    try:
+        facts = dict(re.findall(r"(\w+)=(\S*)", _scontrol("show", "job", job)))
+        reason = _reason_to_stay(facts)
+        if reason:
+            log.warning("SLURM job %s is not requeued: %s", job, reason)
+            return
+        restarts = int(environ.get("SLURM_RESTART_COUNT", "0"))
+        if restarts and not has_progress:
+            log.error(
+                "SLURM job %s is not requeued: restart %d was stopped before it finished a step. Submit it again with "
+                "more time (--time) than a start takes", job, restarts,
+            )  # fmt: skip
+            return
+        _scontrol("requeue", job)
+        log.warning("SLURM job %s is requeued and resumes from here", job, extra=event("run_requeued", job=job))
+    except (OSError, subprocess.SubprocessError) as error:
+        stderr = getattr(error, "stderr", "") or ""
+        log.error("SLURM job %s could not be requeued, submit it again: %s %s", job, error, stderr.strip())
+
+
+def _reason_to_stay(facts: Mapping[str, str]) -> str:
+    if facts.get("JobState") != "RUNNING":
+        return f"its state is {facts.get('JobState')}"
+    if facts.get("BatchFlag", "1") == "0":
+        return "it is not a batch job"
+    if facts.get("Requeue", "1") == "0":
+        return "it was submitted with --no-requeue"
+    return ""
+
+
+def _scontrol(*arguments: str) -> str:
+    return subprocess.run(["scontrol", *arguments], capture_output=True, text=True, check=True, timeout=_TIMEOUT).stdout

@@ -1,0 +1,100 @@
+"""Callback of `predict` that writes one JSON object per line, in the order of the input, on any world size."""
+
+import heapq
+import json
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import BasePredictionWriter
+from typing_extensions import override
+
+from engine.hook_arguments import run_trainer
+
+log = logging.getLogger("lockstep")
+
+
+class PredictionWriter(BasePredictionWriter):
+    """Writes runs/NAME/predictions.jsonl. A module's `predict_step` returns a list of (row, JSON-serializable object).
+
+    Predictions for another input than the run's own data, `predict_input` of the data module, are in a file of their
+    own: those for people.jsonl in predictions-people.jsonl. A file of the same name is replaced, which is logged.
+
+    Each rank writes its own part during prediction, so memory does not grow. Rank 0 merges the parts by row. A module
+    with `predicts_at_the_end` writes its own file.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(write_interval="batch")
+
+    @override
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._enabled = not getattr(pl_module, "predicts_at_the_end", False)
+        if not self._enabled:
+            return
+        source = getattr(run_trainer(trainer).datamodule, "predict_input", None)
+        self.filename = f"predictions-{Path(source).stem}.jsonl" if source else "predictions.jsonl"
+        # File names with bytes that are not UTF-8 become escapes, which JSON has.
+        part = self._part_path(trainer, trainer.global_rank)
+        self._part = part.open("w", encoding="utf-8", errors="backslashreplace")
+
+    @override
+    def write_on_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        prediction: list[tuple[int, dict[str, Any]]],
+        batch_indices: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int,
+    ) -> None:
+        for row, answer in sorted([*prediction, *_skipped_rows(trainer)], key=lambda line: line[0]):
+            self._part.write(f"{row}\t{json.dumps(answer, ensure_ascii=False)}\n")
+
+    @override
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not self._enabled:
+            return
+        self._part.close()
+        trainer.strategy.barrier("predictions")  # all parts are complete before they are merged
+        if trainer.is_global_zero:
+            self._merge(trainer)
+
+    def _merge(self, trainer: Trainer) -> None:
+        parts = [self._part_path(trainer, rank) for rank in range(trainer.world_size)]
+        target = Path(trainer.default_root_dir) / self.filename
+        new = target.with_name(target.name + ".new")
+        count = 0
+        with ExitStack() as stack, new.open("w", encoding="utf-8") as output:
+            # Each part is in ascending order of rows, so the merge holds one line of each part in memory.
+            streams = [stack.enter_context(part.open(encoding="utf-8")) for part in parts]
+            for line in heapq.merge(*streams, key=lambda line: int(line.split("\t", 1)[0])):
+                output.write(line.split("\t", 1)[1])
+                count += 1
+        if target.exists():
+            when = datetime.fromtimestamp(target.stat().st_mtime).astimezone().isoformat(" ", "seconds")
+            log.warning("replacing %s, the predictions of %s", target, when)
+        new.replace(target)
+        for part in parts:
+            part.unlink()
+        log.info("wrote %d predictions to %s", count, target)
+
+    def _part_path(self, trainer: Trainer, rank: int) -> Path:
+        folder = Path(trainer.default_root_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.filename}.part{rank}"
+
+
+def _skipped_rows(trainer: Trainer) -> list[tuple[int, dict[str, Any]]]:
+    """Return a row without an answer for each skipped sample, so that lines can be matched to the input."""
+    run = run_trainer(trainer)
+    describe: Callable[[int], dict[str, Any]] = getattr(run.datamodule, "describe", lambda row: {})
+    return [
+        (skipped.sample, {**describe(skipped.sample), "answer": None, "why": skipped.what})
+        for skipped in run.predict_dataloaders.skipped
+    ]

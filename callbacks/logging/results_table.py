@@ -1,0 +1,202 @@
+"""Callbacks that print a table at the end of a run: the metrics of the model and of its baselines."""
+
+import logging
+import math
+import sys
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
+
+from engine.checkpointing.content_rules import declare_callback
+from engine.checkpointing.discovery import CHECKPOINTS
+from engine.checkpointing.structure import METRIC, each, fields
+from engine.hook_arguments import run_trainer
+from engine.system.installation import PROGRAM
+from engine.telemetry.events import HIDDEN_ON_CONSOLE
+
+log = logging.getLogger("lockstep")
+
+declare_callback("ResultsTable", fields({"best": each(METRIC), "baselines": each(METRIC)}))
+
+_MAX_COLUMNS = 8
+"""Metrics that fit side by side on a console."""
+
+
+@runtime_checkable
+class _MonitoringCheckpoint(Protocol):
+    """Callback that keeps the best checkpoint by a metric, such as Lightning's ModelCheckpoint."""
+
+    monitor: str | None
+    mode: str
+
+
+class ResultsTable(Callback):
+    """Collects the metrics of the best checkpoint (after fit) or of the evaluation, and those of the baselines.
+
+    The callback comes before those that save checkpoints, so that a checkpoint contains the latest evaluation.
+    `ResultsPrinter`, which prints the table, comes last.
+
+    A module logs a baseline's metric as `STAGE/baseline/NAME/METRIC` and its own as `STAGE/METRIC`. The columns are the
+    baselines' metrics, or all metrics of the stage if there are no baselines.
+
+    A remark below the table names the baselines that are better than the model by the metric of best.ckpt. A baseline
+    whose name begins with `optimum` is the best possible score and not meant.
+    """
+
+    def __init__(self) -> None:
+        self.best: dict[str, float] = {}
+        self.baselines: dict[str, float] = {}
+        self._page: tuple[str, list[tuple[str, dict[str, float]]], str] | None = None
+
+    @override
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.sanity_checking:
+            return
+        metrics = {key: float(value) for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
+        self.baselines.update({key: value for key, value in metrics.items() if "/baseline/" in key})
+        own = {key: value for key, value in metrics.items() if "/baseline/" not in key}
+        if self._is_best(trainer, own):
+            self.best = own
+        if trainer.state.fn == "validate" and trainer.is_global_zero:
+            self._set(trainer, "val", metrics, "validation")
+
+    @override
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            title = "validation" if run_trainer(trainer).fast_dev_run else "validation, best checkpoint"
+            self._set(trainer, "val", {**self.best, **self.baselines}, title)
+
+    @override
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
+            self._set(trainer, "test", metrics, "test")
+
+    @override
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "baselines": self.baselines}
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best, self.baselines = state_dict["best"], state_dict["baselines"]
+
+    def _is_best(self, trainer: Trainer, metrics: dict[str, float]) -> bool:
+        monitors = [one for one in _monitors(trainer) if one.monitor in metrics]
+        if not monitors or not self.best:
+            return True
+        monitor = monitors[0]
+        assert monitor.monitor is not None
+        new, old = metrics[monitor.monitor], self.best.get(monitor.monitor, math.nan)
+        return math.isnan(old) or (new >= old if monitor.mode == "max" else new <= old)
+
+    def show(self, trainer: Trainer) -> None:
+        """Print the table, if there is one, and the run's folder."""
+        if self._page is None:
+            return
+        title, rows, remark = self._page
+        self._page = None
+        if rows:
+            _print_table(title, rows, remark)
+        folder = Path(trainer.default_root_dir)
+        if run_trainer(trainer).fast_dev_run:
+            log.info("fast_dev_run: nothing was saved")
+            return
+        log.info("files of this run: %s", folder)
+        if trainer.state.fn == "fit" and (folder / CHECKPOINTS / "best.ckpt").is_file():
+            log.info("metrics on held-out test data: %s test --run_name %s", PROGRAM, folder.name)
+
+    def _set(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
+        rows = table_rows(stage, metrics)
+        remark = next((found for one in _monitors(trainer) if (found := below_baselines(rows, one))), "")
+        for name, values in rows:
+            row = "  ".join(f"{metric} {value:.4f}" for metric, value in values.items())
+            log.info("%s: %s %s", title, name, row, extra=HIDDEN_ON_CONSOLE)
+        if remark:
+            log.warning("%s: %s", title, remark, extra=HIDDEN_ON_CONSOLE)
+        self._page = title, rows, remark
+
+
+class ResultsPrinter(Callback):
+    """Prints a ResultsTable after the teardown of all other callbacks, in which the progress bar draws a last time."""
+
+    def __init__(self, table: ResultsTable) -> None:
+        self._table = table
+
+    @override
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._table.show(trainer)
+
+
+def _monitors(trainer: Trainer) -> list[_MonitoringCheckpoint]:
+    return [one for one in trainer.checkpoint_callbacks if isinstance(one, _MonitoringCheckpoint) and one.monitor]
+
+
+def below_baselines(rows: list[tuple[str, dict[str, float]]], checkpoint: _MonitoringCheckpoint) -> str:
+    """Return a sentence on the baselines that are better than the model; empty if there are none.
+
+    Args:
+        rows: rows of the table, the model's first.
+        checkpoint: selects by a metric of the validation, which is compared.
+    """
+    assert checkpoint.monitor is not None, "`_monitors` returns no others"
+    metric = checkpoint.monitor.removeprefix("val/")
+    if not rows or metric not in rows[0][1]:
+        return ""
+    (_, own), *baselines = rows
+    sign = 1 if checkpoint.mode == "max" else -1
+    better = [
+        f"{name} ({values[metric]:.4f})"
+        for name, values in baselines
+        if not name.startswith("optimum") and metric in values and sign * values[metric] > sign * own[metric]
+    ]
+    return f"by {metric} ({own[metric]:.4f}) this model is worse than {' and '.join(better)}" if better else ""
+
+
+def _print_table(title: str, rows: list[tuple[str, dict[str, float]]], remark: str) -> None:
+    """Print one row per system. A single system, or many metrics, is printed with one row per metric."""
+    from rich.console import Console
+    from rich.table import Table
+
+    metrics = list(rows[0][1])
+    cells = [
+        [name, *(f"{values[metric]:.4f}" if metric in values else "" for metric in metrics)] for name, values in rows
+    ]
+    lines = [["", *metrics], *cells]
+    if len(rows) == 1 or len(metrics) > _MAX_COLUMNS:
+        lines = [list(line) for line in zip(*lines, strict=True)]
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for heading in lines[0]:
+        table.add_column(heading, justify="right" if heading else "left")
+    for line in lines[1:]:
+        table.add_row(*line)
+    # Without a terminal (a log file), rich would cut the table to 80 columns.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(table)
+    if remark:
+        console.print(remark, style="bold", markup=False, highlight=False)
+
+
+def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[str, float]]]:
+    """Return (name, {metric: value}) of the model and then of each baseline.
+
+    Args:
+        stage: `val` or `test`.
+        metrics: logged metrics by name; those of other stages are ignored.
+    """
+    own: dict[str, float] = {}
+    baselines: dict[str, dict[str, float]] = {}
+    for key, value in metrics.items():
+        if not key.startswith(stage + "/"):
+            continue
+        name = key[len(stage) + 1 :]
+        if name.startswith("baseline/"):
+            baseline, metric = name[len("baseline/") :].split("/", 1)
+            baselines.setdefault(baseline, {})[metric] = value
+        else:
+            own[name] = value
+    if baselines:  # compare like with like
+        columns = dict.fromkeys(metric for values in baselines.values() for metric in values)
+        own = {metric: own[metric] for metric in columns if metric in own}
+    return [("this model", own), *baselines.items()] if own else list(baselines.items())

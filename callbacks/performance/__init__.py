@@ -1,0 +1,4 @@
+"""Throughput, stragglers, micro-batch size, CPU threads and DDP communication.
+
+Imports `callbacks.health` and `engine`.
+"""

@@ -1,0 +1,145 @@
+"""`trainer.auto_micro_batch`: finds the largest micro-batch that fits into GPU memory, before training."""
+
+import gc
+import logging
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from typing_extensions import override
+
+from callbacks.health.oom_advice import FORWARD, oom_message, peak
+from callbacks.health.watchdog import extended_timeout
+from callbacks.performance.trial_pass import trial_pass
+from callbacks.performance.trial_samples import largest_samples
+from engine.data.batch_plan import BatchPlan
+from engine.datamodule import LockstepDataModule
+from engine.distributed.collectives import all_gather_tensor
+from engine.distributed.errors import CollectiveError
+from engine.hook_arguments import run_module, run_trainer
+from engine.lightning_internals import configure_model
+from engine.module import LockstepModule
+from engine.optim.row_updates import state_shapes
+from engine.system.oom import is_oom_error
+
+log = logging.getLogger("lockstep")
+
+_OPTIMIZER_STATES = 2
+"""Tensors that the optimizer keeps for each parameter. AdamW keeps two; the other optimizers keep fewer."""
+
+
+class AutoMicroBatch(Callback):
+    """Sets `data.micro_batch_size` to the largest micro-batch that fits on every rank.
+
+    The first candidate is the rank's share of the global batch, or `data.micro_batch_size` if it is set. Each next
+    candidate is half of the previous candidate. It fits if two forward and backward passes succeed while gradients,
+    optimizer state and DDP's buffers are allocated. The samples are the largest ones of the training set if it has
+    `sample_costs`, otherwise those of the largest of the first micro-batches.
+
+    Each rank runs its passes without collectives, so a rank that runs out of memory blocks no other. After each
+    candidate the ranks agree on whether it fits everywhere.
+
+    Training afterwards is bit-identical to training with the same `data.micro_batch_size` set by hand.
+
+    Args:
+        if_possible: log a warning instead of raising if no candidate can be tried: on a CPU, with sharded weights, or
+            with a loss of the whole batch.
+    """
+
+    def __init__(self, if_possible: bool = False) -> None:
+        self.if_possible = if_possible
+
+    @override
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if stage != "fit":
+            return
+        module = run_module(pl_module)
+        reason = _not_possible_because(trainer, module)
+        if reason and not self.if_possible:
+            raise ValueError(f"trainer.auto_micro_batch is not possible: {reason}")
+        if reason:
+            if trainer.is_global_zero:
+                log.warning("WARNING: trainer.auto_micro_batch has no effect: %s", reason)
+            return
+        data = run_trainer(trainer).datamodule
+        configure_model(trainer)  # Lightning repeats the call after setup; configure_model is idempotent
+        plan: BatchPlan | None = data.plan
+        while plan is not None:
+            data.micro_batch_size = plan.micro_batch_size
+            with extended_timeout(trainer, f"trying micro-batches of {plan.micro_batch_size}"):
+                fits, memory = self._try_plan(trainer, module, data)
+            if fits:
+                log.info("auto_micro_batch: %d samples fit (peak %s)", plan.micro_batch_size, memory)
+                return
+            log.info("auto_micro_batch: %d samples do not fit", plan.micro_batch_size)
+            plan = plan.halved()
+        raise CollectiveError(f"auto_micro_batch: not even one sample fits\n{memory}")
+
+    @staticmethod
+    def _try_plan(trainer: Trainer, pl_module: LockstepModule, data: LockstepDataModule) -> tuple[bool, str]:
+        """Return whether the plan's micro-batch fits on all ranks, and the peak memory or how to reduce it."""
+        device, size = trainer.strategy.root_device, data.plan.micro_batch_size
+        batch, fits = None, True
+        try:
+            batch = largest_samples(data, size)
+            _two_passes(trainer, pl_module, batch)
+            memory = peak(device)
+        except Exception as error:
+            if not is_oom_error(error):
+                raise
+            # No collective here: other ranks may still compute. They agree below.
+            fits, memory = False, oom_message(trainer, pl_module, FORWARD, batch)
+        del batch  # before the cache is freed
+        free_cached_memory(device)
+        return bool(all_gather_tensor(torch.tensor(int(fits), device=device)).min()), memory
+
+
+def reports_oom(device: torch.device) -> bool:
+    """Return whether running out of memory raises an error. On a CPU the kernel kills the process instead."""
+    return device.type != "cpu"
+
+
+def free_cached_memory(device: torch.device) -> None:
+    """Collect garbage, return cached blocks to the GPU and reset its peak, so that the next trial starts afresh."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _not_possible_because(trainer: Trainer, pl_module: LockstepModule) -> str:
+    """Return why no micro-batch can be tried, or an empty string."""
+    if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
+        return (
+            f"{type(trainer.strategy).__name__} shards the weights, so the memory use is known in training only; "
+            "set data.init_args.micro_batch_size"
+        )
+    if not pl_module.supports_grad_accumulation:
+        options = " or ".join(option for option, _ in pl_module.memory_saving_options())
+        return (
+            f"{type(pl_module).__name__} computes the loss of a rank's share of the global batch at once, so the share "
+            f"cannot be split{'; try ' if options else ''}{options}"
+        )
+    if not reports_oom(trainer.strategy.root_device):
+        return (
+            "on a CPU the kernel kills a process that runs out of memory, so no micro-batch can be tried; "
+            "set data.init_args.micro_batch_size"
+        )
+    return ""
+
+
+def _two_passes(trainer: Trainer, pl_module: LockstepModule, batch: Any) -> None:
+    """Run two passes beside the memory that the optimizer and DDP will take.
+
+    The second pass runs with the gradients of the first pass allocated, as in accumulation.
+    """
+    with trial_pass(trainer, pl_module, batch) as run_pass:
+        trained = [parameter for parameter in pl_module.parameters() if parameter.requires_grad]
+        copies = _OPTIMIZER_STATES + isinstance(trainer.strategy, DDPStrategy)
+        reserved = [torch.empty_like(parameter) for parameter in trained for _ in range(copies)]
+        for table in pl_module.row_tables:
+            reserved += [table.weight.new_empty(shape) for shape in state_shapes(table.update, table.weight).values()]
+        run_pass()
+        run_pass()
+        del reserved

@@ -1,0 +1,122 @@
+"""`--threads`: the number of CPU threads that each rank computes with.
+
+The number of threads determines the order of some sums, so a bit-identical training needs the same number. A run
+records it in environment.json and in its checkpoints, and a resumed run uses the recorded number.
+"""
+
+import logging
+from typing import Any, NamedTuple
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
+
+from callbacks.health.watchdog import extended_timeout
+from callbacks.performance.thread_timing import not_timed_because, time_threads
+from engine.distributed.collectives import all_gather_tensor
+from engine.hook_arguments import run_module
+from engine.lightning_internals import configure_model
+from engine.module import LockstepModule
+from engine.system.cpu_count import available_cpus
+
+log = logging.getLogger("lockstep")
+
+RECORD = "threads"
+"""Key in a checkpoint: {"number": threads of rank 0, "processes": world size}."""
+
+_MIN_SPEEDUP = 1.2
+"""Least speed-up that is worth several threads. One thread waits for no other, so other programs slow it down less."""
+
+
+class KnownThreads(NamedTuple):
+    """What is known about the number of threads before the ranks connect. It is equal on all ranks."""
+
+    stated_by: str = ""
+    """Option or variable that sets the number. The ranks already use it."""
+
+    recorded: int | None = None
+    """Number in the run or checkpoint that is resumed or evaluated."""
+
+    processes: int | None = None
+    """World size with which `recorded` was recorded."""
+
+
+class Threads(Callback):
+    """Sets the number of intra-op threads of ranks that compute on a CPU.
+
+    - A number that is set by an option or a variable is kept; nothing is timed.
+    - A training that resumes with the same world size uses the recorded number, so that it stays bit-identical.
+    - Any other training times passes with one thread and with the rank's share of the cores. All ranks use the same
+      number.
+    - An evaluation uses the recorded number, at most the rank's share of the cores.
+
+    Args:
+        known: see KnownThreads.
+    """
+
+    def __init__(self, known: KnownThreads) -> None:
+        self.known = known
+
+    @override
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if trainer.strategy.root_device.type != "cpu":
+            return
+        if self.known.stated_by:
+            self._report_stated(trainer, stage)
+            return
+        number, reason = (
+            self._for_training(trainer, run_module(pl_module)) if stage == "fit" else self._for_evaluation(trainer)
+        )
+        torch.set_num_threads(number)
+        log.info("threads: %d%s", number, reason)
+
+    @override
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.strategy.root_device.type == "cpu":
+            checkpoint[RECORD] = {"number": torch.get_num_threads(), "processes": trainer.world_size}
+
+    def _report_stated(self, trainer: Trainer, stage: str) -> None:
+        number, recorded = torch.get_num_threads(), self.known.recorded
+        log.debug("threads: %d, set by %s", number, self.known.stated_by)
+        same_run = stage == "fit" and self.known.processes == trainer.world_size
+        if same_run and recorded not in (None, number):
+            log.info(
+                "threads: %d, set by %s; the run began with %d, so it resumes within rounding, not bit for bit",
+                number, self.known.stated_by, recorded,
+            )  # fmt: skip
+
+    def _for_training(self, trainer: Trainer, pl_module: LockstepModule) -> tuple[int, str]:
+        recorded, share = self.known.recorded, _min_share(trainer)
+        if recorded is not None and self.known.processes == trainer.world_size:
+            advice = f"; the share of a rank is {share}: --threads {share} uses it" if recorded > share else ""
+            return recorded, f", as recorded by the run{advice}"
+        if share == 1:
+            return 1, ", the share of the cores of a rank"
+        reason = not_timed_because(trainer, pl_module)
+        if not reason:
+            configure_model(trainer)  # Lightning repeats the call after setup; configure_model is idempotent
+            with extended_timeout(trainer, "timing threads"):
+                rates = time_threads(trainer, pl_module, share)
+            if rates is not None:
+                single, multi = rates
+                if multi < _MIN_SPEEDUP * single:
+                    return 1, f" of {share} ({single:,.0f} samples/s against {multi:,.0f})"
+                return share, f" of {share} ({multi:,.0f} samples/s against {single:,.0f})"
+            reason = "a pass fails or takes too long"
+        # Without a measurement, several threads are the better guess; they are many times slower on busy cores.
+        return share, (
+            f", the share of the cores of a rank (not timed: {reason}); "
+            "if other programs use the cores, --threads 1 is faster"
+        )
+
+    def _for_evaluation(self, trainer: Trainer) -> tuple[int, str]:
+        recorded, share = self.known.recorded, _min_share(trainer)
+        if recorded is None:
+            return share, ", the share of the cores of a rank (the checkpoint records no number)"
+        return min(recorded, share), ", as recorded by the run" if recorded <= share else f" of {recorded} recorded"
+
+
+def _min_share(trainer: Trainer) -> int:
+    """Return the number of cores per rank on the machine that has the fewest per rank."""
+    ranks_here = min(trainer.num_devices, trainer.world_size)
+    return int(all_gather_tensor(torch.tensor(max(1, int(available_cpus() / ranks_here)))).min())

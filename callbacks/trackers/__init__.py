@@ -1,0 +1,4 @@
+"""Experiment trackers: TensorBoard by default, Weights & Biases and MLflow when they are enabled.
+
+Imports `engine`.
+"""

@@ -1,0 +1,209 @@
+"""Base class of the experiment trackers (W&B, MLflow), and the loggers of a run."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from callbacks.trackers.tensorboard import TensorBoard
+from engine.telemetry.events import event
+
+log = logging.getLogger("lockstep")
+
+FINISH_TIMEOUT = 60.0
+"""Seconds to wait at the end for the last metrics to be sent. Without a network, sending never ends."""
+
+
+class ExperimentTracker(Logger):
+    """Logger that keeps one tracker run for all starts of a run and whose failure does not end training.
+
+    Only rank 0 records. The tracker run starts with training or with the first metric, and its id is stored in the
+    run's folder. A new run is refused if its settings prevent a tracker run, so that the error appears at once and not
+    after hours. A resumed run only logs a warning and continues without the tracker, as after an error in training.
+    """
+
+    PROGRAM: str
+    """Name of the program in messages."""
+    KEY: str
+    """Key of the settings in the config, and name of the tracker's folder in the run's folder."""
+    ENABLED_BY: str
+    """Setting that turns the tracker on."""
+
+    folder: Path
+    """Folder of the run."""
+    run_config: Mapping[str, Any]
+    """Config of the run, recorded beside its metrics."""
+    finished_steps: Callable[[], int] | None = None
+    """Returns the step as metrics.jsonl counts it; None: Lightning's step, which counts from 0."""
+
+    _started = _ended = False
+    _accepts_images = True
+
+    @abstractmethod
+    def _open_run(self, run_id: str | None) -> str:
+        """Start a tracker run, or continue the one with this id. Return its id."""
+
+    @abstractmethod
+    def _log_config(self) -> None:
+        """Record the run's config."""
+
+    @abstractmethod
+    def _log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Record metrics."""
+
+    @abstractmethod
+    def _log_image(self, name: str, image: NDArray[np.uint8], step: int) -> None:
+        """Record an image, [height, width, 3]."""
+
+    @abstractmethod
+    def _close_run(self, status: str) -> None:
+        """End the tracker run of this start. Lightning's status is `success` or `failed`."""
+
+    @abstractmethod
+    def _remedy(self, error: Exception) -> str | None:
+        """Return the setting to change if the error may be due to the settings, otherwise None."""
+
+    @rank_zero_only
+    def begin(self) -> None:
+        """Start the tracker run. An error that no setting can fix is logged only.
+
+        Raises:
+            ValueError: the run is new and its settings prevent a tracker run.
+        """
+        self._begin(refuse=True)
+
+    def _begin(self, refuse: bool) -> None:
+        if self._started:
+            return
+        self._started = True
+        id_file = self.folder / self.KEY / "run-id"
+        known_id = id_file.read_text(encoding="ascii").strip() if id_file.exists() else None
+        is_new = known_id is None and not (self.folder / "config.yaml").exists()  # written when training begins
+        try:
+            run_id = self._open_run(known_id)
+            is_new = False
+            if run_id != known_id:  # stored before anything else can fail, so that the next start continues this run
+                _store(run_id, id_file)
+            self._log_config()
+        except Exception as error:
+            remedy = self._remedy(error)
+            if refuse and is_new and remedy:
+                self._ended = True
+                reason = next(iter(str(error).splitlines()), repr(error)).rstrip(".")
+                raise ValueError(f"{self.PROGRAM} cannot start a run: {reason}. {remedy}") from error
+            self._fail("cannot start a run", error, "training continues without it")
+
+    def _fail(self, problem: str, error: Exception, consequence: str) -> None:
+        self._ended = True
+        fields = event("tracker_failed", tracker=self.KEY, error=str(error))
+        log.warning("WARNING: %s %s (%s); %s", self.PROGRAM, problem, error, consequence, extra=fields)
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """Do nothing, because the whole config is recorded at the start."""
+
+    @rank_zero_only
+    @override
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        self._begin(refuse=False)  # an evaluation has its metrics already, so it is too late to refuse
+        if self._ended:
+            return
+        try:
+            self._log_metrics(metrics, self.finished_steps() if self.finished_steps else step or 0)
+        except Exception as error:
+            self._stop_recording(error)
+
+    @rank_zero_only
+    def log_preview(self, name: str, image: NDArray[np.uint8], step: int) -> None:
+        """Record an image. A tracker that does not accept images continues without them.
+
+        Args:
+            name: name like a metric's: `val/examples`.
+            image: [height, width, 3].
+            step: number of finished optimizer steps.
+        """
+        if self._started and not self._ended and self._accepts_images:
+            try:
+                self._log_image(name, image, step)
+            except Exception as error:
+                self._stop_images(error)
+
+    def _stop_images(self, error: Exception) -> None:
+        self._accepts_images = False
+        log.warning("WARNING: %s does not accept images (%s); the run's folder has them", self.PROGRAM, error)
+
+    def _stop_recording(self, error: Exception) -> None:
+        self._fail("stopped recording", error, "metrics.jsonl has all metrics")
+
+    @rank_zero_only
+    @override
+    def finalize(self, status: str) -> None:
+        if not self._started:
+            return
+        try:
+            self._close_run(status)
+        except Exception as error:
+            self._fail("did not close its run", error, "metrics.jsonl has all metrics")
+        self._ended = True
+
+
+def create_loggers(
+    given: Any, trackers: Mapping[type[Any], Any], folder: Path, config: Mapping[str, Any]
+) -> list[Logger]:
+    """Return the loggers of a run: those of `trainer.logger`, TensorBoard by default, and the enabled trackers.
+
+    A setting of a tracker that is not enabled logs a warning.
+
+    Args:
+        given: value of `trainer.logger`.
+        trackers: settings of each ExperimentTracker class.
+        folder: folder of the run.
+        config: config of the run.
+    """
+    loggers = [TensorBoard(folder.parent, name=folder.name, version="")] if given in (None, True) else given or []
+    loggers = list(loggers) if isinstance(loggers, Iterable) else [loggers]
+    for tracker, settings in trackers.items():
+        if getattr(settings, tracker.ENABLED_BY):
+            loggers.append(tracker(settings, folder, config))
+            continue
+        defaults = type(settings)()
+        for key, value in vars(settings).items():
+            if value != getattr(defaults, key):
+                enabled_by = f"--{tracker.KEY}.{tracker.ENABLED_BY}"
+                log.warning("WARNING: %s.%s has no effect without %s", tracker.KEY, key, enabled_by)
+    return loggers
+
+
+def begin_trackers(trainer: Trainer) -> None:
+    """Start the tracker runs on rank 0. All ranks must call this function.
+
+    Raises:
+        ValueError: on all ranks, if the settings of a new run prevent a tracker run.
+    """
+    trackers = [logger for logger in trainer.loggers if isinstance(logger, ExperimentTracker)]
+    if not trackers:
+        return
+    refusal: ValueError | None = None
+    if trainer.is_global_zero:
+        try:
+            for tracker in trackers:
+                tracker.begin()
+        except ValueError as error:
+            refusal = error
+    message = trainer.strategy.broadcast(refusal and str(refusal))
+    if message:
+        raise refusal or ValueError(message)
+
+
+def _store(run_id: str, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    new.write_text(run_id + "\n", encoding="ascii")
+    new.replace(file)

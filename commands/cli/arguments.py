@@ -1,0 +1,208 @@
+"""Options of the command line besides Lightning's own, and messages for wrong ones."""
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import torch
+from jsonargparse import Namespace
+from lightning.pytorch.cli import LightningArgumentParser
+from typing_extensions import override
+
+from callbacks.checkpointing.best_checkpoint import BestCheckpoint
+from callbacks.checkpointing.last_checkpoint import LastCheckpoint
+from callbacks.guards.finite_guard import FiniteGuard
+from callbacks.guards.replica_consistency import ReplicaConsistencyCheck
+from callbacks.guards.unused_parameters import UnusedParameterCheck
+from callbacks.health.preemption import Preemption
+from callbacks.health.watchdog import Watchdog
+from callbacks.logging.sample_previews import SamplePreviewLogger
+from callbacks.performance.ddp_options import DDPOptions
+from callbacks.performance.stragglers import Stragglers
+from callbacks.performance.throughput import Throughput
+from callbacks.prometheus.exporter import PrometheusExporter
+from callbacks.trackers.mlflow import MLflowSettings
+from callbacks.trackers.wandb import WandbSettings
+from commands.cli.configs.files import check_config, locate
+from commands.cli.configs.misread_numbers import ambiguous_options, ambiguous_texts, find_misread
+from commands.cli.configs.parser_message import nearest, parse_error, shorten
+from commands.cli.console_logging import LogSettings
+from commands.cli.shipped_configs import closest_configs
+from commands.cli.threads import HELP as THREADS_HELP
+from commands.cli.threads import THREADS_TYPE
+from commands.runs.run_directory import RUNS, check_run_name, newest_config
+from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
+from engine.lightning_internals import option_names
+
+log = logging.getLogger("lockstep")
+
+EVALUATIONS = ("validate", "test", "predict")
+
+DebugLevel = Literal["OFF", "INFO", "DETAIL"]
+
+
+class LockstepParser(LightningArgumentParser):
+    """Parser whose errors are one line: the key, what was found, what was expected, and the file and line of it.
+
+    Null is refused where the type of a parameter does not have it. jsonargparse takes null for a value that was not
+    given, which fails later, in the code that uses it. So is a number that YAML 1.1 makes of a text such as `1:30`.
+    """
+
+    _reading: Path | None = None
+    """Config file that is being parsed."""
+
+    @override
+    def parse_args(  # type: ignore[override]  # as in jsonargparse; argparse has overloads
+        self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any
+    ) -> Namespace:
+        config: Namespace = super().parse_args(args, *rest, **kwargs)
+        self._refuse_misread(ambiguous_options(self.args), config)
+        return config
+
+    @override
+    def parse_path(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Namespace:
+        self._reading = Path(path)
+        tree = check_config(self._reading)
+        try:
+            config = super().parse_path(path, *args, **kwargs)
+            self._refuse_misread(ambiguous_texts(tree) if tree else {}, config)
+            return config
+        finally:
+            self._reading = None
+
+    @override
+    def validate(self, namespace: Namespace, skip_unset: bool = True, **kwargs: Any) -> None:
+        try:
+            super().validate(namespace, skip_unset=False, **kwargs)
+        except (TypeError, KeyError):
+            kwargs.pop("_prefix", None)  # of a command; with it, jsonargparse leaves missing keys to the caller
+            super().validate(namespace, skip_unset=skip_unset, **kwargs)  # a missing key has a message of its own
+            raise
+
+    @override
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        parser = getattr(ex, "subcommand_parser", None) or self
+        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
+        if unknown:
+            message += nearest(unknown.group(1), option_names(parser))
+        if message.startswith("the following arguments are required: ") and "." in message:
+            message += "; a config gives them: --config configs/FAMILY/X.yaml"
+        if self.exit_on_error:  # else the caller needs the keys
+            message = self._in_one_line(message, option_names(parser))
+        super().error(message, ex)
+
+    def _refuse_misread(self, texts: Mapping[str, str], config: Namespace) -> None:
+        misread = find_misread(texts, config)
+        if misread is not None:
+            self.error(f'Parser key "{misread[0]}": {misread[1]}')
+
+    def _in_one_line(self, message: str, options: list[str]) -> str:
+        keys, reason = parse_error(message)
+        if not keys:
+            return shorten(reason)
+        where, key = locate(keys, getattr(self, "args", []), self._reading)
+        if reason == "there is no such setting":
+            reason += nearest("--" + key.removeprefix("--"), options)
+        absent = re.match(r"File does not exist: '(.+)'", reason)
+        if absent and keys == ["config"] and (similar := closest_configs(Path(absent[1]))):
+            reason += f"; did you mean {' or '.join(similar)}?"
+        if re.search(r"\bstr\b.*found (True|False)$", reason):
+            reason += "; YAML reads yes, no, on and off as booleans: quote a text"
+        return shorten(f"{where}{key}: {reason}")
+
+
+def add_own_options(parser: LightningArgumentParser) -> None:
+    """Add the options of the run and of the callbacks of every run; Lightning creates the callbacks."""
+    parser.add_argument(
+        "--run_name",
+        type=str | None,
+        help=f"The run directory is {RUNS}/NAME. Default of fit: family, configs (without overlays) and time; of an "
+        "evaluation: the newest run of the same configs.",
+    )
+    parser.add_argument("--threads", type=THREADS_TYPE, default="auto", help=THREADS_HELP)
+    deprecated = "Deprecated, removed in 0.3.0: set the variable TORCH_DISTRIBUTED_DEBUG instead."
+    parser.add_argument("--distributed_debug", type=DebugLevel | None, help=deprecated)
+    parser.add_class_arguments(LogSettings, "log")
+    parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
+    parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
+    parser.add_class_arguments(VerifiedCheckpointIO, "checkpoints")
+    parser.add_class_arguments(WandbSettings, "wandb")
+    parser.add_class_arguments(MLflowSettings, "mlflow")
+    parser.add_lightning_class_args(SamplePreviewLogger, "sample_previews")
+    parser.add_lightning_class_args(Watchdog, "watchdog")
+    parser.add_lightning_class_args(PrometheusExporter, "prometheus")
+    parser.add_lightning_class_args(Throughput, "throughput")
+    parser.add_lightning_class_args(Stragglers, "stragglers")
+    parser.add_lightning_class_args(FiniteGuard, "finite_guard")
+    parser.add_lightning_class_args(DDPOptions, "ddp")
+    parser.add_lightning_class_args(UnusedParameterCheck, "unused_parameters")
+    parser.add_lightning_class_args(ReplicaConsistencyCheck, "replica_consistency")
+    parser.add_lightning_class_args(Preemption, "preemption")
+
+
+def add_command_options(parser: LightningArgumentParser, command: str) -> None:
+    """Add the options of one command, and its default values where they differ from Lightning's."""
+    if command == "export":
+        text = "merge the adapters of a language model into its weights"
+        parser.add_argument("--merge", action="store_true", help=text)
+    if command in (*EVALUATIONS, "export"):
+        parser.set_defaults(ckpt_path="best")
+    if command in ("validate", "test"):
+        parser.set_defaults(verbose=False)  # ResultsTable prints the metrics
+    if command == "predict":
+        parser.set_defaults(return_predictions=False)  # PredictionWriter writes them
+
+
+def refuse_lone_values(parser: LightningArgumentParser, config: Namespace) -> None:
+    """End with a parser error if a group is a plain value, as in `trainer: 5`, which jsonargparse accepts."""
+    for group in parser.groups or {}:
+        value = config.get(group, Namespace())
+        absent = value is None and group in ("model", "data")  # optional for some commands
+        if not isinstance(value, Namespace) and not absent:
+            parser.error(f'Parser key "{group}": expected settings, KEY: VALUE; found {value!r}')
+
+
+def set_distributed_debug(level: DebugLevel | None, over_gloo: bool) -> None:
+    """Set TORCH_DISTRIBUTED_DEBUG for this process and its children, as `--distributed_debug` requests.
+
+    Args:
+        level: None leaves the variable as it is.
+        over_gloo: whether several ranks train on CPUs. There DETAIL becomes INFO: with DETAIL the constructor of
+            PyTorch's DDP (2.13) ends with a segmentation fault.
+    """
+    if level is None or not torch.distributed.is_available():
+        return
+    if level == "DETAIL" and over_gloo:
+        level = "INFO"
+    log.warning("deprecated: distributed_debug is now the environment variable TORCH_DISTRIBUTED_DEBUG=%s", level)
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = level
+    torch.distributed.set_debug_level_from_env()  # torch has read the variable at its import
+
+
+def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
+    """Add the config of the run to a command line with `--run_name` and without a config, or with overlays only.
+
+    Raises:
+        FileNotFoundError: an evaluation names a run that does not exist, and no config.
+    """
+    given = _values(arguments, "--config") + _values(arguments, "-c")
+    names = _values(arguments, "--run_name")
+    if names:
+        check_run_name(names[-1])
+    kept = newest_config(runs / names[-1]) if names else None
+    complete = given or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
+    if kept is None and names and not complete and arguments[0] in (*EVALUATIONS, "export"):
+        existing = ", ".join(sorted(path.parent.name for path in runs.glob("*/config.yaml"))) or "none"
+        raise FileNotFoundError(f"{runs / names[-1]} is no run with a config.yaml; existing runs: {existing}")
+    if kept is None or any(Path(path).resolve().parent.name != "overlays" for path in given):
+        return arguments
+    return [arguments[0], "--config", str(kept), *arguments[1:]]
+
+
+def _values(arguments: list[str], option: str) -> list[str]:
+    """Return the values of an option, `--option VALUE` or `--option=VALUE`."""
+    following = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == option]
+    return following + [key.removeprefix(option + "=") for key in arguments if key.startswith(option + "=")]

@@ -1,0 +1,33 @@
+"""The YAML of `config.yaml`, also for values that PyYAML's safe dumper refuses."""
+
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+import torch
+import yaml
+from jsonargparse import set_dumper
+
+from commands.cli.deprecated_names import PARSER_MODE
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes devices, enumeration members and durations as the strings from which they are parsed.
+
+    Some classes of Lightning have them as defaults: Timer, StochasticWeightAveraging and DDPStrategy.
+    """
+
+
+_Dumper.add_representer(torch.device, lambda dumper, value: dumper.represent_str(str(value)))
+_Dumper.add_representer(timedelta, lambda dumper, value: dumper.represent_str(str(value)))
+_Dumper.add_multi_representer(Enum, lambda dumper, value: dumper.represent_data(value.value))
+
+
+def register_dumper() -> None:
+    """Register the dumper of `PARSER_MODE`, which parsers use by default."""
+    set_dumper(PARSER_MODE, _dump)
+
+
+def _dump(data: Any) -> str:
+    text: str = yaml.dump(data, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False)
+    return text

@@ -1,0 +1,109 @@
+"""Check of the config files of a command line before the parser reads them, and the place of a wrong setting."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import yaml
+
+from commands.cli.configs.places import find_places
+from engine.io.yaml_file import YamlFileError, check_yaml, read_text
+
+_CONFIG_OPTIONS = ("--config", "-c")
+_SUFFIXES = (".yaml", ".yml")
+_LONGEST_PATH = 4096
+
+
+def check_config(path: Path) -> yaml.Node | None:
+    """Check a config file, and return its node tree, None if it does not exist.
+
+    The parser names neither the file nor the line of such errors.
+
+    Raises:
+        OSError, YamlFileError: see `engine.io.yaml_file`; a file that does not exist is the parser's error.
+    """
+    if not path.exists():
+        return None
+    tree = check_yaml(read_text(path), str(path))
+    _require_settings(tree, str(path))
+    return tree
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Check every config file of a command line, and every value that is YAML itself.
+
+    Args:
+        arguments: `--OPTION VALUE` or `--OPTION=VALUE`; a file of settings is also a value of `--model` and the like.
+
+    Raises:
+        OSError, YamlFileError: the first error.
+    """
+    for option, value in option_values(arguments):
+        is_path = "\n" not in value and len(value) < _LONGEST_PATH
+        if is_path and option in _CONFIG_OPTIONS:
+            check_config(Path(value))
+        elif is_path and value.endswith(_SUFFIXES) and Path(value).exists():
+            check_yaml(read_text(Path(value)), value)
+        elif value[:1] in ("[", "{") or (option in _CONFIG_OPTIONS and "\n" in value):
+            _check_value(option, value)
+
+
+def config_files(arguments: Sequence[str]) -> list[Path]:
+    """Return the files of `--config`, in their order."""
+    return [Path(value) for option, value in option_values(arguments) if option in _CONFIG_OPTIONS]
+
+
+def option_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each option of a command line with its value; an option without a value has an empty one."""
+    for position, argument in enumerate(arguments):
+        if not argument.startswith("-"):
+            continue
+        option, equals, value = argument.partition("=")
+        if not equals and position + 1 < len(arguments):
+            value = arguments[position + 1]
+        yield option, value
+
+
+def locate(keys: Sequence[str], arguments: Sequence[str], reading: Path | None) -> tuple[str, str]:
+    """Return where a setting was given, `FILE:LINE: ` or empty, and its key as the user wrote it.
+
+    Args:
+        keys: keys of a parser's error, see `parser_message.parse_error`.
+        arguments: command line.
+        reading: file that the parser was reading; None: it has read all, and the command line overrides them.
+    """
+    wanted = without_init_args(".".join(keys))
+    given = [option.removeprefix("--").removesuffix("+") for option, _ in option_values(arguments)]
+    if reading is None:
+        for option in reversed(given):
+            key = without_init_args(option)
+            if key == wanted or (len(keys) > 1 and key.startswith(f"{wanted}.")):  # a key of a dictionary
+                return "", f"--{option}"
+    for file in [reading] if reading else reversed(config_files(arguments)):
+        try:
+            tree = check_yaml(read_text(file), str(file))
+        except (OSError, YamlFileError):  # reported where it is read
+            continue
+        places = find_places(file, tree, keys) if tree is not None else []
+        if places and without_init_args(places[0].key) == wanted:
+            return f"{file}:{places[0].line}: ", places[0].key
+    return "", ".".join(keys)
+
+
+def without_init_args(key: str) -> str:
+    """Return a dotted key without `init_args` and positions in lists, as the parser's errors have it."""
+    parts = (part.partition("[")[0] for part in key.split("."))
+    return ".".join(part for part in parts if part not in ("init_args", "dict_kwargs"))
+
+
+def _require_settings(tree: yaml.Node | None, name: str) -> None:
+    if not isinstance(tree, yaml.MappingNode):
+        found = "nothing" if tree is None else "a list" if isinstance(tree, yaml.SequenceNode) else "a text"
+        raise YamlFileError(name, f"found {found}, expected settings, KEY: VALUE", 1)
+
+
+def _check_value(option: str, value: str) -> None:
+    try:
+        check_yaml(value, option)
+    except YamlFileError as error:
+        if "no YAML" not in error.problem:  # the option may be a text that begins with a bracket
+            raise

@@ -1,0 +1,103 @@
+"""Short messages for errors of jsonargparse, which lists each type of a union with the reason why it does not fit."""
+
+import difflib
+import inspect
+import re
+from importlib import import_module
+
+MOST_CHARACTERS = 400
+"""Largest length of a message; the middle of a longer one is cut."""
+
+_KEY = re.compile(
+    r"Parser key \"([^\"]+)\"|Option '([^']+)' is not accepted|(?:Group '([^']+)' )?does not accept option '([^']+)'"
+)
+_LITERAL = re.compile(r"Literal\[([^\]]*)\]")
+_UNKNOWN = re.compile(r"is not accepted|does not accept option")
+_CLASS_PATH = re.compile(r"given class_path '([\w.]+)'")
+_WRAPPED = ("Does not validate against any of the Union subtypes", "Problem with given class_path")
+_NOT_A_REASON = (
+    "Does not validate", "Subtypes:", "Errors:", "Given value type", "Parser key", "Problem with given",
+    "Subclass types expect", "a class path (str)", "a dict with", "a dict without", "Expected a path but",
+)  # fmt: skip
+
+
+def parse_error(message: str) -> tuple[list[str], str]:
+    """Return the keys of an error, outermost first, and the reason for the innermost key's value.
+
+    The keys omit `init_args` and positions in lists.
+    """
+    keys: list[str] = []
+    depth, inside = -1, message.splitlines() or [""]
+    for number, line in enumerate(message.splitlines()):
+        found, indent = _KEY.search(line), len(line) - len(line.lstrip())
+        if found and indent > depth:  # else the line is about another type of a union
+            keys += ".".join(filter(None, found.groups())).split(".")
+            depth, inside = indent, message.splitlines()[number:]
+    rest = [line for line in inside[1:] if len(line) - len(line.lstrip()) > depth or not line.strip()]
+    if keys and _UNKNOWN.search(inside[0]):
+        paths = _CLASS_PATH.findall(message)
+        return keys, "there is no such setting" + (_suggestion(keys[-1], paths[-1]) if paths else "")
+    if not keys:
+        return keys, inside[0]
+    own = inside[0].partition('":')[2].strip()
+    words = [line.strip().removeprefix("- ") for line in rest]
+    reasons = [word for word in words if word and not word.startswith(_NOT_A_REASON)]
+    reason = ", ".join(dict.fromkeys([own] * bool(own) + reasons))
+    reason = re.sub(r", Expected a ", " or ", reason)
+    reason = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", reason).replace("typing.", "").replace("NoneType", "null")
+    reason = reason.replace(". Got value:", ", found").replace("Given value:", "found")
+    return keys, shorten(_with_choices(reason))
+
+
+def _with_choices(reason: str) -> str:
+    """Return a reason with the values of a Literal in words: `expected one of text, json; found yaml`."""
+    only = re.fullmatch(rf"Expected a {_LITERAL.pattern}( or null)?, found (.*)", reason, flags=re.DOTALL)
+    if only:
+        return f"expected one of {_choices(only[1])}{', null' * bool(only[2])}; found {only[3]}"
+    return _LITERAL.sub(lambda literal: _choices(literal[1]).replace(", ", " or "), reason)
+
+
+def _choices(literal: str) -> str:
+    return ", ".join(value.strip().strip("'\"") for value in literal.split(","))
+
+
+def raised_by_class(error: Exception) -> BaseException:
+    """Return the error of a class that could not be created, which jsonargparse puts into a list of types."""
+    cause: BaseException = error
+    while cause.__cause__ is not None and str(cause).startswith(_WRAPPED):
+        cause = cause.__cause__
+    return cause
+
+
+def deduplicate(message: str) -> str:
+    """Remove repeated parts: nested parsers add the same advice."""
+    return "; ".join(dict.fromkeys(message.strip().split("; ")))
+
+
+def shorten(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Return a text as one printable line, with its middle cut if it is longer than `most`."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split()))
+    return line if len(line) <= most else f"{line[: most - 120]} ... {line[-110:]}"
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return advice to use the known name that is spelled most similarly; empty if none is similar."""
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _suggestion(name: str, class_path: str) -> str:
+    module, _, class_name = class_path.rpartition(".")
+    try:
+        chosen = getattr(import_module(module), class_name)
+    except (ImportError, AttributeError, ValueError):
+        return ""
+    known = [key for base in inspect.getmro(chosen) if "__init__" in vars(base) for key in _parameters(base)]
+    return f" of {class_name}{nearest(name, known)}"
+
+
+def _parameters(of: type) -> list[str]:
+    try:
+        return list(inspect.signature(of).parameters)
+    except (TypeError, ValueError):  # a class of an extension module
+        return []

@@ -1,0 +1,43 @@
+"""Places of settings in config files: file, line and dotted key."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+
+class Place(NamedTuple):
+    """Place of a setting in a file."""
+
+    file: Path
+    line: int
+    key: str  # dotted
+    parent: yaml.MappingNode
+    entry: tuple[yaml.Node, yaml.Node]
+
+
+def find_places(file: Path, tree: yaml.Node, keys: Sequence[str]) -> list[Place]:
+    """Return the innermost settings that the keys of an error lead to; keys omit `init_args` and list positions."""
+    found: list[Place] = []
+    _descend(file, tree, list(keys), "", found)
+    deepest = max((place.key.count(".") for place in found), default=0)
+    return [place for place in found if place.key.count(".") == deepest]
+
+
+def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: list[Place]) -> None:
+    if not keys:
+        return
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            _descend(file, item, keys, f"{path}[{number}]", found)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for entry in node.value:
+        key, value = entry
+        name = f"{path}.{key.value}" if path else key.value
+        if key.value == keys[0]:
+            found.append(Place(file, key.start_mark.line + 1, name, node, entry))
+            _descend(file, value, keys[1:], name, found)
+        elif key.value == "init_args":
+            _descend(file, value, keys, name, found)

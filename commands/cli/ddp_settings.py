@@ -1,0 +1,93 @@
+"""Devices and strategy of the config, as the launcher and the options of `ddp` require."""
+
+import logging
+import os
+from typing import Any
+
+import torch
+from jsonargparse import Namespace
+from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
+
+from commands.cli.arguments import set_distributed_debug
+from commands.launch.accelerate import ignored_options
+from commands.launch.launched_processes import LaunchedProcesses, device_count, match_launched
+
+log = logging.getLogger("lockstep")
+
+_CLASS = f"{DDPStrategy.__module__}.{DDPStrategy.__qualname__}"
+
+
+def adapt_to_launch(config: Namespace, command: str, launched: LaunchedProcesses | None) -> None:
+    """Set the devices and the strategy of a config as the launcher, `ddp` and the command require.
+
+    Args:
+        config: settings of the command.
+        command: its name.
+        launched: ranks that a launcher started.
+
+    Raises:
+        ValueError: the config contradicts the launcher or itself.
+    """
+    trainer = config.trainer
+    on_accelerator = trainer.accelerator != "cpu" and torch.accelerator.is_available()
+    for warning in ignored_options(os.environ, trainer.precision, on_accelerator):
+        log.warning("WARNING: %s", warning)
+    trainer.devices, trainer.num_nodes = match_launched(trainer.devices, trainer.num_nodes, launched)
+    if command == "fit":
+        processes = process_count(trainer.devices, trainer.num_nodes, on_accelerator)
+        trainer.strategy = with_ddp_settings(trainer.strategy, config.ddp, processes)
+    several = launched is not None or trainer.devices not in (1, "1", "auto")
+    set_distributed_debug(config.distributed_debug, over_gloo=several and not on_accelerator)
+    if command == "export":  # converts files, in one process on a CPU
+        trainer.update(Namespace(accelerator="cpu", devices=1, num_nodes=1, strategy="auto"))
+
+
+def with_ddp_settings(strategy: Any, ddp: Namespace, processes: int) -> Any:
+    """Return `trainer.strategy` with the bucket size of `ddp`.
+
+    A strategy that is not DDP is returned as it is; DDPOptions refuses it.
+
+    Args:
+        strategy: a name, or a class with its arguments; DDPStrategy has the arguments of DistributedDataParallel.
+        ddp: the options of DDPOptions.
+        processes: of the run. One process does not use DDP.
+
+    Raises:
+        ValueError: both set the same.
+    """
+    bucket, compression = ddp.get("bucket_mb"), ddp.get("compression")
+    if processes == 1 or not (bucket or compression):
+        return strategy
+    if isinstance(strategy, str):
+        arguments = _arguments(strategy)
+        if arguments is None or bucket is None:
+            return strategy
+        return Namespace(class_path=_CLASS, init_args=Namespace(**arguments, bucket_cap_mb=bucket))
+    if not isinstance(strategy, Namespace) or strategy.get("class_path", "").rpartition(".")[2] != "DDPStrategy":
+        return strategy
+    given = strategy.get("init_args") or Namespace()
+    # The parser fills in all arguments of DDP, most of them with None.
+    for name, value in (("bucket_cap_mb", bucket), ("ddp_comm_hook", compression)):
+        if value is not None and given.get(name) not in (None, value):
+            raise ValueError(
+                f"ddp sets {name} to {value} and trainer.strategy to {given.get(name)}: remove one of them"
+            )
+    if bucket is None:
+        return strategy
+    return Namespace(class_path=strategy.class_path, init_args=Namespace(**{**vars(given), "bucket_cap_mb": bucket}))
+
+
+def process_count(devices: str | int | list[int], num_nodes: int, on_accelerator: bool) -> int:
+    """Return the number of processes of a run, from `trainer.devices` and `trainer.num_nodes`."""
+    count = device_count(devices)
+    if count is None:
+        count = torch.accelerator.device_count() if on_accelerator else 1
+    return num_nodes * count
+
+
+def _arguments(name: str) -> dict[str, Any] | None:
+    """Return the arguments of DDPStrategy under a name of Lightning; None if the name is another strategy's."""
+    name = "ddp" if name == "auto" else name
+    if name not in StrategyRegistry or StrategyRegistry[name]["strategy"] is not DDPStrategy:
+        return None
+    return dict(StrategyRegistry[name]["init_params"])

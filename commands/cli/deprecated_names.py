@@ -1,0 +1,159 @@
+"""Class paths and options of version 0.1.0, which configs and run directories may still contain.
+
+A config that `fit` wrote has the full path of every class and every option, so moving a class, renaming a group of
+options or removing an option would make old runs unreadable. The aliases are removed in version 0.3.0.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+from jsonargparse import get_loader, set_loader
+
+from commands.runs.renamed_groups import OPTION_GROUPS, rename_groups
+from engine.io.yaml_file import YamlFileError, check_yaml, is_ambiguous, parse_yaml
+
+log = logging.getLogger("lockstep")
+
+CLASS_PATHS = {
+    "callbacks.auto_micro_batch.AutoMicroBatch": "callbacks.performance.auto_micro_batch.AutoMicroBatch",
+    "callbacks.bad_samples.BadSamples": "callbacks.guards.bad_sample_limit.BadSamples",
+    "callbacks.best_checkpoint.BestCheckpoint": "callbacks.checkpointing.best_checkpoint.BestCheckpoint",
+    "callbacks.config_over_checkpoint.ConfigOverCheckpoint": (
+        "callbacks.checkpointing.early_stopping_resume.EarlyStoppingFromConfig"
+    ),
+    "callbacks.due_validation.DueValidation": "callbacks.checkpointing.pending_validation.ResumePendingValidation",
+    "callbacks.example_log.ExampleLog": "callbacks.logging.sample_previews.SamplePreviewLogger",
+    "callbacks.finite_guard.FiniteGuard": "callbacks.guards.finite_guard.FiniteGuard",
+    "callbacks.gradient_coverage.GradientCoverage": "callbacks.guards.unused_parameters.UnusedParameterCheck",
+    "callbacks.gradient_exchange.GradientExchange": "callbacks.performance.ddp_options.DDPOptions",
+    "callbacks.last_checkpoint.LastCheckpoint": "callbacks.checkpointing.last_checkpoint.LastCheckpoint",
+    "callbacks.memory.Memory": "callbacks.health.memory_monitor.MemoryMonitor",
+    "callbacks.metrics_endpoint.MetricsEndpoint": "callbacks.prometheus.exporter.PrometheusExporter",
+    "callbacks.mlflow_record.MLflow": "callbacks.trackers.mlflow.MLflow",
+    "callbacks.prediction_file.PredictionFile": "callbacks.logging.prediction_writer.PredictionWriter",
+    "callbacks.preemption.Preemption": "callbacks.health.preemption.Preemption",
+    "callbacks.replica_parity.ReplicaParity": "callbacks.guards.replica_consistency.ReplicaConsistencyCheck",
+    "callbacks.results_table.ResultsTable": "callbacks.logging.results_table.ResultsTable",
+    "callbacks.stragglers.Stragglers": "callbacks.performance.stragglers.Stragglers",
+    "callbacks.tensorboard.TensorBoard": "callbacks.trackers.tensorboard.TensorBoard",
+    "callbacks.throughput.Throughput": "callbacks.performance.throughput.Throughput",
+    "callbacks.watchdog.Watchdog": "callbacks.health.watchdog.Watchdog",
+    "callbacks.weights_and_biases.WeightsAndBiases": "callbacks.trackers.wandb.WeightsAndBiases",
+    "commands.environment.VariablesEnvironment": "commands.launch.env_variables_cluster.EnvVariablesEnvironment",
+    "commands.profiling.TracingProfiler": "commands.cli.profiler.TracingProfiler",
+    "engine.checkpoints.DurableCheckpointIO": "engine.checkpointing.checkpoint_io.VerifiedCheckpointIO",
+    "engine.sharded_strategy.ShardedStrategy": "engine.strategies.fsdp.VerifiedFSDPStrategy",
+    "lightning_modules.document_qa.module.DocumentReader": (
+        "lightning_modules.document_qa.reader_module.DocumentReader"
+    ),
+    "lightning_modules.document_qa.page_retriever.PageRetriever": (
+        "lightning_modules.document_qa.retriever_module.PageRetriever"
+    ),
+}
+"""Old class path -> class path now."""
+
+REMOVED_OPTIONS: Mapping[str, str] = {"gradients.static_graph": "DDPStrategy has the argument static_graph"}
+"""Option, as in a config -> what to use instead. Its value is ignored."""
+
+_COLLECTIONS = "\n[{&*"
+"""Characters without which a text has no key and no alias."""
+
+PARSER_MODE = "lockstep"
+"""The parser's YAML, in which the aliases are replaced."""
+
+_UNSET = (None, False)
+"""Values with which a removed option had no effect; every config of a run has them."""
+
+
+class _Aliases:
+    """Replaces old class paths and groups, drops removed options; logs one deprecation line for each name."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()  # jsonargparse loads the same text several times
+
+    def replace(self, value: Any) -> Any:
+        """Return a loaded config with the class paths of today."""
+        if isinstance(value, dict):
+            return {key: self.replace(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.replace(item) for item in value]
+        if isinstance(value, str) and value in CLASS_PATHS:
+            self._log_once(value, f"{value} is now {CLASS_PATHS[value]}; version 0.3.0 will not accept the old path")
+            return CLASS_PATHS[value]
+        return value
+
+    def drop(self, option: str, config: dict[str, Any]) -> None:
+        """Remove an option, given as a dotted key, from a loaded config."""
+        *groups, name = option.split(".")
+        group: Any = config
+        for key in groups:
+            group = group.get(key) if isinstance(group, dict) else None
+        if isinstance(group, dict) and name in group and group.pop(name) not in _UNSET:
+            self.log_removed(option)
+
+    def rename(self, argument: str) -> str:
+        """Return `--GROUP.OPTION` or `--GROUP` with the group's name of today; any other argument as it is."""
+        group, dot, option = argument.removeprefix("--").partition(".")
+        if not argument.startswith("--") or group not in OPTION_GROUPS:
+            return argument
+        self.log_renamed(group)
+        return f"--{OPTION_GROUPS[group]}{dot}{option}"
+
+    def log_renamed(self, group: str) -> None:
+        """Log the name of today of a group of options."""
+        self._log_once(group, f"{group} is now {OPTION_GROUPS[group]}; version 0.3.0 will not accept the old name")
+
+    def log_removed(self, option: str) -> None:
+        """Log that an option has no effect."""
+        self._log_once(option, f"{option} was removed and has no effect: {REMOVED_OPTIONS[option]}")
+
+    def _log_once(self, name: str, message: str) -> None:
+        if name not in self._logged:
+            self._logged.add(name)
+            log.warning("deprecated: %s", message)
+
+
+def register_aliases() -> None:
+    """Register the YAML loader of `PARSER_MODE`."""
+    aliases, load_yaml = _Aliases(), get_loader("yaml")
+
+    def load(text: str, path: str = "") -> Any:
+        if any(letter in text for letter in _COLLECTIONS):
+            check_yaml(text, "the settings")
+        elif is_ambiguous(text):  # a value of type Any; `misread_numbers` checks the others
+            return text
+        loaded = load_yaml(text)
+        if path and isinstance(loaded, str):  # jsonargparse reads a file of `KEY:` alone as a text
+            loaded = parse_yaml(text, path)
+        config = aliases.replace(loaded)
+        if isinstance(config, dict):
+            for option in REMOVED_OPTIONS:
+                aliases.drop(option, config)
+            config = rename_groups(config, aliases.log_renamed)
+        return config
+
+    set_loader(PARSER_MODE, load, exceptions=(yaml.YAMLError, YamlFileError))
+
+
+def replace_aliases(arguments: Sequence[str]) -> list[str]:
+    """Return the command line with the class paths and groups of today, and without removed options.
+
+    Args:
+        arguments: `--OPTION VALUE` or `--OPTION=VALUE`.
+    """
+    aliases, current = _Aliases(), []
+    removed = False  # whether the previous argument is a removed option that has its value here
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if key.startswith("--") and key[2:] in REMOVED_OPTIONS:
+            aliases.log_removed(key[2:])
+            removed = not equals
+        elif removed and not argument.startswith("--"):
+            removed = False
+        else:
+            key = aliases.rename(key)
+            current.append(f"{key}={aliases.replace(value)}" if equals else aliases.replace(key))
+            removed = False
+    return current

@@ -1,0 +1,58 @@
+"""Messages of failures, and the exit code of the process."""
+
+import errno
+import logging
+import os
+
+from torch.distributed import DistNetworkError, DistStoreError
+
+from commands.launch.launched_processes import exit_code_for_rank
+from engine.distributed.errors import CollectiveError, is_full_disk, is_user_error
+from engine.health.exit_codes import ExitCode
+from engine.lightning_internals import process_rank
+from engine.system.extras import MissingPackages, explain_import_error
+from engine.system.host_memory import limit, peak_resident
+from engine.system.oom import is_oom_error
+from engine.telemetry.events import ALREADY_SHOWN
+
+log = logging.getLogger("lockstep")
+
+
+def report_error(error: Exception) -> int:
+    """Log why the run ends, unless it is logged already; return the exit code.
+
+    An error in the input is logged without a traceback, which does not help the user; other errors with one.
+    """
+    extra = ALREADY_SHOWN if getattr(error, "is_logged", False) else {}  # by callbacks.health.watchdog
+    if isinstance(error, CollectiveError):
+        if process_rank() == 0:
+            log.error("error: %s", error, extra=extra)
+        return exit_code_for_rank(ExitCode.FAILED, os.environ)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+        log.error("(`df -h` shows which device is full; loader workers need space in shared memory, /dev/shm)")
+    exit_code: int | None = getattr(error, "exit_code", None)  # by callbacks.health.watchdog
+    if exit_code is not None:
+        return exit_code
+    if is_oom_error(error):  # outside a step: while the model is created, or in an export
+        peak = f"{peak_resident() / 2**30:.2f} GiB resident of {limit().size / 2**30:.2f} GiB ({limit().source})"
+        log.error("error: out of memory: %s; peak of this process: %s", error, peak)
+        return ExitCode.FAILED
+    if isinstance(missing := explain_import_error(error), MissingPackages):  # a traceback would not help
+        log.error("error: %s", missing, extra=extra)
+        return ExitCode.USER_ERROR
+    if is_user_error(error):
+        log.error("error: %s", error, extra=extra)
+        log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")
+        return ExitCode.USER_ERROR
+    if is_full_disk(error):
+        log.error("error: %s (`df -h` and `df -i` show what is full)", error, extra=extra)
+        return ExitCode.FAILED
+    # Once the ranks are connected, engine.health.monitor reports such errors.
+    if isinstance(error, (DistNetworkError, DistStoreError)):
+        log.error(
+            "error: the ranks did not connect: rank 0 has ended, and its log has the reason, or cannot be reached (%s)",
+            str(error).splitlines()[0],
+        )
+        return ExitCode.FAILED
+    log.error("error: %s", error, exc_info=error)
+    return ExitCode.FAILED

@@ -1,0 +1,279 @@
+"""Command line of fit, validate, test, predict, prepare and export: LightningCLI with a directory for every run.
+
+Differences from LightningCLI:
+
+- A checkpoint never changes the config. LightningCLI silently overrides the command line with the hyper-parameters of a
+  `--ckpt_path` file.
+- Options are written in full. argparse accepts abbreviations, and typos with them.
+- A resumed run keeps its `config.yaml`. LightningCLI raises an error.
+- `test`, `validate` and `predict` use the best checkpoint of the run by default.
+"""
+
+import logging
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from jsonargparse import Namespace
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from typing_extensions import override
+
+from callbacks.performance.threads import KnownThreads
+from callbacks.trackers.base import create_loggers
+from callbacks.trackers.mlflow import MLflow
+from callbacks.trackers.wandb import WeightsAndBiases
+from commands.cli import registry  # noqa: F401  (a class has a short name once it is imported)
+from commands.cli.arguments import (
+    LockstepParser,
+    add_command_options,
+    add_own_options,
+    refuse_lone_values,
+    with_config_of_run,
+)
+from commands.cli.config_dump import register_dumper
+from commands.cli.configs.files import check_arguments
+from commands.cli.configs.parser_message import raised_by_class
+from commands.cli.console_logging import LogSettings, filter_lightning_noise, log_to_console
+from commands.cli.ddp_settings import adapt_to_launch
+from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace_aliases
+from commands.cli.error_reporting import report_error
+from commands.cli.help import usage
+from commands.cli.needed_extras import needed_extras
+from commands.cli.profiler import create_profiler
+from commands.cli.shipped_configs import with_shipped_configs
+from commands.cli.threads import as_text, from_text, known_threads, state_threads
+from commands.cli.trainer import LockstepTrainer, add_own_callbacks, require_batches, with_progress_bar
+from commands.launch.early_signal_handlers import handling_early_signals
+from commands.launch.env_variables_cluster import EnvVariablesEnvironment
+from commands.launch.launched_processes import exit_code_for_rank, launched_processes, mark_parent
+from commands.launch.local_rank import without_local_rank
+from commands.launch.rank_zero_decision import decide_on_rank_zero
+from commands.launch.restart_detection import connect_with_prefix, restart_prefix
+from commands.runs.config_diff import changed_evaluation_keys
+from commands.runs.run_directory import write_config
+from commands.runs.start import RunStart
+from engine.datamodule import LockstepDataModule
+from engine.distributed.errors import CollectiveError, is_user_error
+from engine.health.signals import RunStopped
+from engine.module import LockstepModule
+from engine.number_check import check_number
+from engine.system.extras import require_extras
+from engine.system.installation import PROGRAM
+from engine.system.open_files import raise_open_file_limit
+
+log = logging.getLogger("lockstep")
+
+
+class LockstepCLI(LightningCLI):
+    """LightningCLI with a directory for every run; see the docstring of the module."""
+
+    trainer: LockstepTrainer
+    model: LockstepModule
+    datamodule: LockstepDataModule
+
+    _run: RunStart | None = None
+    """Run directory of the command; `prepare` has none."""
+
+    def __init__(self, args: list[str] | None = None) -> None:
+        self._command = next(iter(sys.argv[1:] if args is None else args), None)
+        register_aliases()
+        register_dumper()
+        try:
+            super().__init__(
+                model_class=LockstepModule,
+                datamodule_class=LockstepDataModule,
+                subclass_mode_model=True,
+                subclass_mode_data=True,
+                trainer_class=LockstepTrainer,
+                # engine.data.samplers distributes the batches; Lightning's sampler would distribute them again.
+                trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False},
+                seed_everything_default=1,
+                save_config_callback=None,
+                auto_configure_optimizers=False,
+                load_from_checkpoint_support=False,
+                parser_kwargs={"allow_abbrev": False, "parser_mode": PARSER_MODE},
+                parser_class=LockstepParser,
+                args=args,
+            )
+        except Exception as error:
+            if self._run is not None and is_user_error(error):
+                self._run.remove_if_created()
+            raise
+        finally:  # by now the command has run
+            if self._run is not None:
+                self._run.close()
+
+    @staticmethod
+    @override
+    def subcommands() -> dict[str, set[str]]:
+        return {**LightningCLI.subcommands(), "prepare": set(), "export": {"model", "datamodule", "merge"}}
+
+    def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
+
+    def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: Any) -> None:
+        command, every = self._command, self.subcommands()
+        if command is None or command not in every:
+            super()._add_subcommands(parser, **kwargs)
+            parser.usage = usage("COMMAND")
+            return
+        # Building the parsers of the other commands would take longer than all parsing.
+        vars(self)["subcommands"] = lambda: {command: every[command]}
+        super()._add_subcommands(parser, **kwargs)
+        parser.prog = f"{PROGRAM} {command}"  # errors refer to its --help
+        parser.usage = usage(command)
+
+    @override
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        add_own_options(parser)
+
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        parser.usage = usage(subcommand)
+        add_command_options(parser, subcommand)
+        return parser
+
+    @override
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        # LightningCLI would warn about sys.argv, which Lightning's launcher needs unchanged to start the other ranks.
+        self.config = parser.parse_args(args)
+        config = self.config[self.config.subcommand]
+        refuse_lone_values(self._parser(self.config.subcommand), config)
+        check_number("seed_everything", config.seed_everything, at_least=0, at_most=2**32 - 1)  # numpy's range
+        log_to_console(LogSettings(**config.log))
+        require_extras(needed_extras(config, self.config.subcommand))
+
+    def _parse_ckpt_path(self) -> None:
+        """Do nothing: a checkpoint never changes the config."""
+
+    # -- the run directory -------------------------------------------------------------------------------------------
+
+    @override
+    def before_instantiate_classes(self) -> None:
+        config = self.config[self.subcommand]
+        if config.threads != "auto":
+            state_threads(config.threads)
+        if self.subcommand == "prepare":
+            return
+        self._config_text = self._dump(config)
+        launched = launched_processes(os.environ)
+        if not config.run_name and config.trainer.num_nodes > 1 and launched is None:
+            raise ValueError("several nodes without torchrun or srun: give the ranks of all nodes the same --run_name")
+        assert self.subcommand is not None, "the parser requires it"
+        self._run = RunStart(self.subcommand)
+        configs = [Path(str(path)) for path in config.config or []]
+        directory = self._run.select_directory(config.run_name, configs, config.ckpt_path)
+        log_to_console(LogSettings(**config.log), directory.name)
+        checkpoint = self._run.select_checkpoint(config.ckpt_path, directory)
+        self._threads = self._select_threads(config.threads, checkpoint, directory if self._run.resumes else None)
+        model = config.model.get("init_args") or Namespace()
+        if model.get("init_from"):
+            model.init_from = self._run.select_initial_weights(model.init_from, checkpoint)
+        self._store_prefix = restart_prefix(os.environ)
+        config.run_name, config.ckpt_path = directory.name, checkpoint
+        config.trainer.default_root_dir = str(directory)
+        adapt_to_launch(config, self.subcommand, launched)
+
+    def _select_threads(
+        self, option: int | Literal["auto"], checkpoint: str | None, directory: Path | None
+    ) -> KnownThreads:
+        def select() -> str:
+            return as_text(known_threads(option, os.environ, checkpoint, directory))
+
+        return from_text(decide_on_rank_zero("threads", select))
+
+    def _dump(self, config: Namespace) -> str:
+        """Return the text of the config without the name and the checkpoint of this run: it starts a new run."""
+        reusable = config.clone()
+        for name in ("config", "run_name", "ckpt_path", "weights_only"):  # of this command alone
+            reusable.pop(name, None)
+        # Null is kept: where the default is another value, dropping it would change the next run.
+        return self._parser(self.subcommand).dump(reusable, skip_none=False, skip_validation=True)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    @override
+    def instantiate_classes(self) -> None:
+        try:
+            self._instantiate()
+        except ValueError as error:
+            cause = raised_by_class(error)
+            raise cause from cause.__cause__  # from `error`, an error would be its own cause, a chain without end
+
+    def _instantiate(self) -> None:
+        if self.subcommand != "prepare":
+            super().instantiate_classes()
+            return
+        # `prepare` may run on a machine without an accelerator, so it creates neither trainer nor model.
+        config = self.config.prepare.clone()
+        config.model = None
+        self.datamodule = self._parser("prepare").instantiate(config).data
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        if subcommand == "prepare":
+            self.datamodule.prepare()
+        elif subcommand == "export":
+            config = self.config.export
+            self.trainer.export(self.model, self.datamodule, config.output, config.ckpt_path, config.merge)
+        else:
+            super()._run_subcommand(subcommand)
+
+    @override
+    def instantiate_trainer(self, **kwargs: Any) -> LockstepTrainer:
+        command = self.subcommand
+        assert command is not None, "the parser requires one"
+        config = self._get(self.config_init, "trainer")
+        folder = Path(config["default_root_dir"])
+        trackers = {tracker: self._get(self.config_init, tracker.KEY) for tracker in (WeightsAndBiases, MLflow)}
+        kwargs["logger"] = create_loggers(config.get("logger"), trackers, folder, yaml.safe_load(self._config_text))
+        kwargs["profiler"] = create_profiler(folder, config.get("profiler"))
+        launched = launched_processes(os.environ)
+        if launched is not None and launched.launcher == "the launcher":
+            plugins = config.get("plugins") or []
+            kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), EnvVariablesEnvironment()]
+        log_settings = self._get(self.config_init, "log")
+        if log_settings.console == "json":
+            kwargs["enable_progress_bar"] = False  # it draws on the console
+        kwargs["callbacks"] = with_progress_bar({**config, **kwargs})
+        trainer = super().instantiate_trainer(**kwargs)
+        assert isinstance(trainer, LockstepTrainer), "it is the trainer_class"
+        trainer.checkpoint_to_load = self.config[command].get("ckpt_path")
+        require_batches(trainer, command)
+        trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
+        altered = changed_evaluation_keys(command, self._config_text, folder, trainer.checkpoint_to_load)
+        keep_config = partial(write_config, self._config_text, folder)
+        add_own_callbacks(trainer, keep_config, log_settings, altered, self._threads)
+        if self._store_prefix is not None and trainer.world_size > 1:
+            connect_with_prefix(trainer.strategy, self._store_prefix, os.environ)
+        return trainer
+
+
+def main(args: list[str] | None = None) -> LockstepCLI:
+    """Run `python train.py ...`.
+
+    Args:
+        args: arguments after `train.py`; None: those of `sys.argv`.
+
+    Raises:
+        SystemExit: the command has failed; the error is logged.
+    """
+    given = sys.argv[1:] if args is None else args
+    filter_lightning_noise()
+    log_to_console()
+    arguments = without_local_rank(given, os.environ)
+    mark_parent(os.environ)
+    try:
+        raise_open_file_limit()
+        with handling_early_signals(arguments):
+            arguments = with_shipped_configs(replace_aliases(arguments))
+            check_arguments(arguments)
+            return LockstepCLI(with_config_of_run(arguments))
+    except RunStopped as stop:
+        raise SystemExit(exit_code_for_rank(stop.code, os.environ)) from None
+    except Exception as error:
+        if os.environ.get("LOCKSTEP_DEBUG") and not isinstance(error, CollectiveError):
+            raise
+        raise SystemExit(report_error(error)) from error

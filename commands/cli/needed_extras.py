@@ -1,0 +1,44 @@
+"""Extras of setup.cfg that a command needs, by its config, before anything is built or read."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from jsonargparse import Namespace
+
+_OPTIONS = {"wandb.project": "wandb", "mlflow.experiment": "mlflow", "prometheus.port": "monitoring"}
+"""{option: extra that it needs unless it is null}"""
+
+
+def needed_extras(config: Namespace, command: str) -> dict[str, str]:
+    """Return {extra: part of the config that needs it}, for `engine.system.extras.require_extras`."""
+    needs: dict[str, str] = {}
+    for extra, user in _needs(config, command):
+        needs.setdefault(extra, user)
+    return needs
+
+
+def _needs(config: Namespace, command: str) -> Iterator[tuple[str, str]]:
+    model, settings = _class_and_settings(config.get("model"))
+    if model is not None and model.extra:
+        yield model.extra, model.__name__
+    data, of_data = _class_and_settings(config.get("data"))
+    if data is not None and (extra := data.extra_for(of_data)):
+        yield extra, data.__name__
+    if settings.get("optimizer") == "adamw_8bit":
+        yield "bits", "model.init_args.optimizer adamw_8bit"
+    if command == "export" and model is not None and model.export_extra:
+        yield model.export_extra, "export"
+    if command == "export" and settings.get("export_index"):
+        yield "faiss", "model.init_args.export_index"
+    for option, extra in _OPTIONS.items():
+        if config.get(option) is not None:
+            yield extra, option
+
+
+def _class_and_settings(chosen: Namespace | None) -> tuple[Any, Mapping[str, Any]]:
+    """Return the class of a config and its `init_args`; None if the config has none."""
+    if not chosen or not chosen.get("class_path"):
+        return None, {}
+    module, _, name = chosen.class_path.rpartition(".")
+    return getattr(import_module(module), name), chosen.get("init_args") or {}

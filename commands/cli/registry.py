@@ -1,0 +1,31 @@
+"""Modules and data modules of all families: importing a class makes its short name valid in a config."""
+
+from datamodules.document_qa.synthetic_manuals import SyntheticManuals
+from datamodules.document_qa.user_documents import DocumentQuestions
+from datamodules.image_classifier.datamodule import LabelledImages
+from datamodules.recommender.datamodule import InteractionSequences
+from datamodules.temporal.datamodule import ResourceTimelines
+from datamodules.vision_language.image_chats import ImageChats
+from datamodules.vision_language.rendered_scenes import RenderedScenes
+from lightning_modules.document_qa.reader_module import DocumentReader
+from lightning_modules.document_qa.retriever_module import PageRetriever
+from lightning_modules.image_classifier.module import ImageClassifier
+from lightning_modules.recommender.module import SequentialRecommender
+from lightning_modules.temporal.module import TimelineReader
+from lightning_modules.vision_language.module import VisionLanguageModel
+
+__all__ = [
+    "DocumentQuestions",
+    "DocumentReader",
+    "ImageChats",
+    "ImageClassifier",
+    "InteractionSequences",
+    "LabelledImages",
+    "PageRetriever",
+    "RenderedScenes",
+    "ResourceTimelines",
+    "SequentialRecommender",
+    "SyntheticManuals",
+    "TimelineReader",
+    "VisionLanguageModel",
+]

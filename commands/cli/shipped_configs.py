@@ -1,0 +1,70 @@
+"""Lookup of shipped configs from any directory, for an installed program without a checkout."""
+
+import difflib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.system.installation import PROJECT
+
+CONFIGS = "configs"
+
+
+def with_shipped_configs(arguments: Sequence[str]) -> list[str]:
+    """Replace each `--config configs/...` that does not exist here with the shipped file of that name."""
+    found, option = [], ""
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if option in ("--config", "-c"):
+            argument = _shipped(argument)
+        elif key == "--config" and equals:
+            argument = f"{key}={_shipped(value)}"
+        found.append(argument)
+        option = argument
+    return found
+
+
+def closest_configs(missing: Path, most: int = 3) -> list[str]:
+    """Return existing config files for which a path may have been meant.
+
+    Files of the same folder with a similar name come first. Without any, files in `configs/` with the same name in
+    another folder or a similar path are returned.
+
+    Args:
+        missing: path that does not exist.
+        most: largest number of files.
+    """
+    if missing.parent.is_dir():
+        beside = [path.name for path in sorted(missing.parent.iterdir()) if path.suffix in (".yaml", ".yml")]
+        similar = difflib.get_close_matches(missing.name, beside, n=most, cutoff=0.75)
+        if similar:
+            return [_shown(missing.parent / name) for name in similar]
+    known = {
+        path.relative_to(root).as_posix(): path
+        for root in (PROJECT / CONFIGS, Path.cwd() / CONFIGS)  # the user's own replace shipped files
+        for path in sorted(root.glob("**/*.yaml"))
+    }
+    after_configs = missing.as_posix().rpartition(f"{CONFIGS}/")[2]
+    wanted = missing.name if missing.is_absolute() and after_configs == missing.as_posix() else after_configs
+    same_name = [name for name in known if name.rpartition("/")[2] == missing.name]
+    similar = difflib.get_close_matches(wanted, same_name or list(known), n=most, cutoff=0 if same_name else 0.75)
+    return [_shown(known[name]) for name in similar]
+
+
+def _shown(path: Path) -> str:
+    """Return the path as a user may write it: relative to the working directory or to the program's folder."""
+    for root in (Path.cwd(), PROJECT):
+        if path.absolute().is_relative_to(root):
+            return os.path.relpath(path.absolute(), root)
+    return str(path)
+
+
+def _shipped(given: str) -> str:
+    """Return the shipped file if the path does not exist here; else the path unchanged."""
+    if "\n" in given:  # the text of a config, which the parser accepts as well
+        return given
+    path = Path(given)
+    if path.is_absolute() or path.parts[:1] != (CONFIGS,) or path.exists():
+        return given
+    own = PROJECT / path
+    return str(own) if own.is_file() else given

@@ -1,0 +1,84 @@
+"""Number of threads that is known before a run starts to compute."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jsonargparse.typing import PositiveInt
+
+from callbacks.performance.threads import RECORD, KnownThreads
+from engine.checkpointing.verification import CorruptCheckpointError, load_lazily
+
+log = logging.getLogger("lockstep")
+
+THREADS_TYPE = PositiveInt | Literal["auto"]
+
+HELP = (
+    "Threads of each rank on a CPU. auto: those of the run that is resumed or evaluated, else 1 or "
+    "the rank's share of the cores, whichever trains faster in a short trial; all ranks use the same number. "
+    "N or OMP_NUM_THREADS sets it without a trial. Loader workers have one thread each."
+)
+
+_OPTION = "--threads"
+_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables from which torch takes the number; a user or a launcher sets them."""
+
+
+def state_threads(number: int, environ: MutableMapping[str, str] | None = None) -> None:
+    """Set the threads of this process and its children to `--threads N`, also over the value of a launcher."""
+    environ = os.environ if environ is None else environ
+    environ["OMP_NUM_THREADS"] = str(number)
+    torch.set_num_threads(number)
+
+
+def known_threads(
+    option: int | Literal["auto"], environ: Mapping[str, str], checkpoint: str | None, resumed: Path | None
+) -> KnownThreads:
+    """Return the stated or recorded number of threads; called on rank 0 for all ranks.
+
+    Args:
+        option: `--threads`.
+        environ: environment variables.
+        checkpoint: checkpoint that the command begins with.
+        resumed: directory of the run that is resumed, which may have no checkpoint yet.
+    """
+    variable = next((name for name in _VARIABLES if environ.get(name)), "")
+    stated_by = variable if option == "auto" else _OPTION
+    record = (_of_checkpoint(Path(checkpoint)) if checkpoint else {}) or (_of_run(resumed) if resumed else {})
+    number, processes = record.get("number"), record.get("processes")
+    if not (isinstance(number, int) and isinstance(processes, int) and number > 0):
+        return KnownThreads(stated_by)
+    return KnownThreads(stated_by, number, processes)
+
+
+def as_text(known: KnownThreads) -> str:
+    """Serialize, for the ranks that receive the decision of rank 0; see `from_text`."""
+    return json.dumps(known)
+
+
+def from_text(text: str) -> KnownThreads:
+    """Parse the output of `as_text`."""
+    return KnownThreads(*json.loads(text))
+
+
+def _of_checkpoint(path: Path) -> dict[str, Any]:
+    try:
+        record = load_lazily(path).get(RECORD)
+    except (CorruptCheckpointError, OSError) as error:  # reported when it is loaded
+        log.debug("threads: %s", error)
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _of_run(folder: Path) -> dict[str, Any]:
+    try:
+        environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # it does not exist yet, or a kill left it incomplete
+        return {}
+    if not isinstance(environment, dict) or environment.get("device") != "cpu":
+        return {}
+    return {"number": environment.get("threads"), "processes": environment.get("processes")}

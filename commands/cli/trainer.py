@@ -1,0 +1,214 @@
+"""Trainer of a run: Lightning's Trainer with the callbacks of every run, in their required order."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import ProgressBar
+
+from callbacks.checkpointing.early_stopping_resume import EarlyStoppingFromConfig
+from callbacks.checkpointing.epoch_end_resume import ResumeAtEpochEnd
+from callbacks.checkpointing.final_validation import FinalValidation
+from callbacks.checkpointing.log_step import ResumeLogStep
+from callbacks.checkpointing.pending_validation import ResumePendingValidation
+from callbacks.guards.bad_sample_limit import BadSamples
+from callbacks.guards.run_folder import RunFolderGuard
+from callbacks.health.memory_monitor import MemoryMonitor
+from callbacks.health.watchdog import Watchdog
+from callbacks.logging.prediction_writer import PredictionWriter
+from callbacks.logging.progress_bar import RunProgressBar
+from callbacks.logging.results_table import ResultsPrinter, ResultsTable
+from callbacks.logging.run_log import RunLog
+from callbacks.performance.auto_micro_batch import AutoMicroBatch
+from callbacks.performance.threads import KnownThreads, Threads
+from callbacks.prometheus.exporter import PrometheusExporter
+from commands.cli.console_logging import LogSettings
+from commands.export.model_card import write_card
+from commands.runs.provenance import training_of
+from engine.datamodule import LockstepDataModule
+from engine.hook_arguments import RunTrainer, run_trainer
+from engine.io.atomic_file import atomic_directory
+from engine.module import LockstepModule
+from engine.number_check import check_number
+
+_LEAST = {
+    "gradient_clip_val": 0, "max_epochs": -1, "min_epochs": 0, "max_steps": -1, "min_steps": 0, "log_every_n_steps": 0,
+    "num_sanity_val_steps": -1, "check_val_every_n_epoch": 1, "num_nodes": 1, "accumulate_grad_batches": 1,
+}  # fmt: skip
+"""Smallest values of Lightning's numbers that Lightning does not check; -1 is no limit."""
+
+
+class LockstepTrainer(RunTrainer):
+    """Lightning's Trainer with the commands `prepare` and `export`.
+
+    Args:
+        auto_micro_batch: find the largest micro-batch that fits into GPU memory before training: try a rank's share of
+            the global batch (at most `data.micro_batch_size`), half of it, and so on. Not possible on a CPU, with FSDP
+            and with losses of the whole batch, which is an error; with `if_possible` a warning.
+        limit_train_batches: global batches (optimizer steps) of an epoch, or their share; 1 is one batch, 1.0 is all.
+        limit_val_batches: batches of a validation over all ranks, or their share.
+        limit_test_batches: as `limit_val_batches`, of a test.
+        limit_predict_batches: as `limit_val_batches`, of a prediction.
+        overfit_batches: train and validate on this number of global batches, or their share, the same in every epoch;
+            0.0 disables it.
+        val_check_interval: number of optimizer steps, or share of an epoch, between validations. A time is refused:
+            ranks, and a run and its resumption, would validate at different steps.
+        lightning: see Lightning's Trainer.
+    """
+
+    checkpoint_to_load: str | None = None
+    """Checkpoint that the command begins with, for modules that need it before Lightning loads it."""
+
+    # Arguments that are a number or a share are declared again as `int | float`. For typing, Lightning's
+    # Union[int, float] equals Union[float, int], and its cache returns the one created first: 1 could become 1.0, all.
+    def __init__(
+        self,
+        *,
+        auto_micro_batch: bool | Literal["if_possible"] = False,
+        limit_train_batches: int | float | None = None,
+        limit_val_batches: int | float | None = None,
+        limit_test_batches: int | float | None = None,
+        limit_predict_batches: int | float | None = None,
+        overfit_batches: int | float = 0.0,
+        val_check_interval: int | float | str | timedelta | dict[str, int] | None = None,
+        **lightning: Any,
+    ) -> None:
+        for name, least in _LEAST.items():
+            check_number(f"trainer.{name}", lightning.get(name), at_least=least)
+        _check_devices(lightning.get("devices"))
+        _check_max_time(lightning.get("max_time"))
+        if isinstance(val_check_interval, (str, timedelta, dict)):
+            raise ValueError(
+                "trainer.val_check_interval must be a number of optimizer steps (500) or a share of an epoch (0.25), "
+                f"got {val_check_interval}; ranks and resumed runs would reach a time at different steps"
+            )
+        check_number("trainer.val_check_interval", val_check_interval, above=0)
+        try:
+            super().__init__(
+                limit_train_batches=limit_train_batches,
+                limit_val_batches=limit_val_batches,
+                limit_test_batches=limit_test_batches,
+                limit_predict_batches=limit_predict_batches,
+                overfit_batches=overfit_batches,
+                val_check_interval=val_check_interval,
+                **lightning,
+            )
+        except TypeError as error:  # of a setting, such as devices: 0
+            raise ValueError(f"trainer: {error}") from error
+        self.auto_micro_batch = auto_micro_batch
+
+    def prepare(self) -> None:
+        """Download and convert the data of a config, once; safe to repeat and to interrupt."""
+
+    def export(
+        self,
+        model: LockstepModule,
+        datamodule: LockstepDataModule,
+        output: str,
+        ckpt_path: str | None = None,
+        merge: bool = False,
+    ) -> None:
+        """Write a trained model as a directory that does not depend on this project.
+
+        Args:
+            model: model of the run.
+            datamodule: describes the data in the model card.
+            output: directory to create; it contains a model card, README.md.
+            ckpt_path: `best`, `last` or a file.
+            merge: merge the adapters of a language model into its weights.
+        """
+        if type(model).export is LockstepModule.export:
+            raise ValueError(f"export: {type(model).__name__} cannot be exported; use its checkpoints")
+        if ckpt_path is None:
+            raise ValueError("export needs a checkpoint: --ckpt_path best, last or FILE")
+        folder = Path(output)
+        if folder.exists():  # before minutes of loading
+            raise FileExistsError(f"{output} exists already; export writes a new directory")
+        model.trainer, datamodule.trainer, self.datamodule = self, self, datamodule
+        model.configure_model()
+        checkpoint = self.strategy.checkpoint_io.load_checkpoint(ckpt_path)
+        model.on_load_checkpoint(checkpoint)
+        model.load_state_dict(checkpoint["state_dict"])
+        training = training_of(Path(ckpt_path), checkpoint)
+        with atomic_directory(folder) as new:
+            exported = model.export(new, merge)
+            write_card(new, folder.name, exported, datamodule.description(), training)
+
+
+def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:
+    """Return the callbacks of the trainer's settings, with RunProgressBar unless the user gives or disables a bar."""
+    given = settings.get("callbacks") or []
+    callbacks = [*given] if isinstance(given, list) else [given]
+    disabled = settings.get("enable_progress_bar") is False
+    if disabled or any(isinstance(callback, ProgressBar) for callback in callbacks):
+        return callbacks
+    return [*callbacks, RunProgressBar()]
+
+
+def require_batches(trainer: Trainer, command: str) -> None:
+    """Raise ValueError if a limit of 0 leaves the command nothing to do."""
+    limit = {"fit": "train", "validate": "val"}.get(command, command)
+    limits = {f"limit_{limit}_batches"} if command != "export" else set()
+    if command == "fit":
+        limits |= {"max_epochs", "max_steps"}
+    for name in sorted(limits):
+        if getattr(trainer, name) == 0:
+            raise ValueError(f"trainer.{name} is 0, so {command} would do nothing")
+
+
+def _check_max_time(max_time: str | timedelta | dict[str, int] | None) -> None:
+    """Raise ValueError if a time has another form than Lightning's, or leaves no time."""
+    if isinstance(max_time, str) and not re.fullmatch(r"\d+:\d\d:\d\d:\d\d", max_time.strip()):
+        raise ValueError(f"trainer.max_time must be DD:HH:MM:SS, got {max_time!r}")
+    if isinstance(max_time, timedelta):
+        is_zero = max_time <= timedelta(0)
+    elif isinstance(max_time, dict):
+        is_zero = all(value <= 0 for value in max_time.values())
+    else:
+        is_zero = max_time is not None and not re.search("[1-9]", max_time)
+    if is_zero:
+        raise ValueError(f"trainer.max_time must be more than 0, got {max_time!r}")
+
+
+def _check_devices(devices: list[int] | str | int | None) -> None:
+    """Raise ValueError if there is no device; Lightning's message does not state what is expected."""
+    found = devices.strip(" ,") if isinstance(devices, str) else devices
+    none = found in ("", "0", []) or (isinstance(found, int) and found < 1 and found != -1)
+    if none or (isinstance(found, str) and found.startswith("-") and found != "-1"):
+        raise ValueError(
+            f"trainer.devices must be a number from 1 on, a list of devices, -1 for all or auto, got {devices!r}"
+        )
+
+
+def add_own_callbacks(
+    trainer: Trainer, keep_config: Callable[[], object], log: LogSettings, altered: str, threads: KnownThreads
+) -> None:
+    """Add the callbacks of every run around those of the command line.
+
+    Args:
+        trainer: has the callbacks of the command line, including Watchdog.
+        keep_config: writes the config; called when training begins.
+        log: console settings.
+        altered: changed settings of an evaluation, see `changed_evaluation_keys`.
+        threads: known number of threads.
+    """
+    run_log, table = RunLog(keep_config, log.level == "debug", altered), ResultsTable()
+    callbacks = run_trainer(trainer).callbacks
+    if auto := getattr(trainer, "auto_micro_batch", False):
+        callbacks.append(AutoMicroBatch(if_possible=auto == "if_possible"))
+    callbacks.append(Threads(threads))  # after AutoMicroBatch, whose micro-batch it times
+    callbacks[:0] = [
+        ResumeLogStep(), run_log, RunFolderGuard(), MemoryMonitor(), BadSamples(), PredictionWriter(),
+        EarlyStoppingFromConfig(), FinalValidation(), ResumeAtEpochEnd(), ResumePendingValidation(), table,
+    ]  # fmt: skip
+    watchdog = next(callback for callback in callbacks if isinstance(callback, Watchdog))
+    watchdog.attach(trainer)
+    callbacks.remove(watchdog)
+    callbacks.insert(0, watchdog)  # gets errors before callbacks that wait for other ranks
+    for endpoint in [callback for callback in callbacks if isinstance(callback, PrometheusExporter)]:
+        endpoint.attach(trainer, watchdog)
+    if log.console == "text":
+        callbacks.append(ResultsPrinter(table))  # torn down last

@@ -1,0 +1,145 @@
+"""Number of ranks, nodes and loader workers that a command line, its configs and the launcher determine."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.io.yaml_file import YamlFileError, parse_yaml, read_yaml
+from engine.system.cpu_count import workers_for
+
+WITHOUT_CUDA = ("cpu", "mps", "tpu")
+"""Values of `trainer.accelerator` with which NVIDIA's GPUs are not used."""
+
+
+class Plan(NamedTuple):
+    """Numbers of a training that is to be started; None where nothing states them."""
+
+    devices: int | None = None
+    """Ranks on a node."""
+    nodes: int | None = None
+    accelerator: str | None = None
+    workers: int | str | None = None
+    """Loader workers of each rank; `auto` if the training chooses them."""
+    threads: int | None = None
+    """Threads of each rank by `--threads`; None: the training chooses, or a variable states them."""
+
+    def processes(self, default: int = 1) -> int:
+        """Return the number of ranks on a node."""
+        return self.devices or default
+
+    def loaders(self) -> int:
+        """Return the number of loader workers of each rank; 0 if it is not known."""
+        return self.workers if isinstance(self.workers, int) else 0
+
+    def on(self, gpus: int, cores: float, threads: Callable[[int], int]) -> "Plan":
+        """Return the plan with the numbers that the training chooses on this machine.
+
+        Args:
+            gpus: GPUs that CUDA shows, each of which gets a rank.
+            cores: cores that all ranks of this node share.
+            threads: returns the threads of each rank, for a number of ranks.
+        """
+        gpus = 0 if self.accelerator in WITHOUT_CUDA else gpus
+        devices = self.devices or gpus or None
+        workers = self.workers
+        if workers == "auto":
+            computing = 1 if gpus else self.threads or threads(devices or 1)
+            workers = workers_for(cores, devices or 1, computing)
+        return self._replace(devices=devices, workers=workers)
+
+
+def planned(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
+    """Return the plan of a command line, under a launcher or without one.
+
+    Only the keys of the plan are read: the machine is checked even if the config does not parse, which another check
+    reports. The launcher's variables count where the config is silent.
+
+    Args:
+        arguments: as `--config FILE --config OVERLAY --trainer.devices 4`.
+        environ: environment variables.
+    """
+    settings: dict[str, Any] = {}
+    for file in _values(arguments, "--config") + _values(arguments, "-c"):
+        try:
+            settings = _merge(settings, read_yaml(Path(file)) or {})
+        except (OSError, YamlFileError):
+            continue
+    data = _mapping(settings.get("data"))
+    trainer = _mapping(settings.get("trainer")) | {
+        key: _scalar(given[-1])
+        for key in ("devices", "num_nodes", "accelerator")
+        if (given := _values(arguments, f"--trainer.{key}"))
+    }
+    workers = _mapping(data.get("init_args")).get("num_workers", data.get("num_workers"))
+    for key in ("--data.init_args.num_workers", "--data.num_workers"):
+        workers = next(iter(map(_scalar, reversed(_values(arguments, key)))), workers)
+    threads = settings.get("threads")
+    threads = next(iter(map(_scalar, reversed(_values(arguments, "--threads")))), threads)
+    devices, nodes = _count(trainer.get("devices")), _count(trainer.get("num_nodes"))
+    return Plan(
+        devices or _launched_on_node(environ),
+        nodes if nodes and nodes > 1 else _launched_nodes(environ) or nodes,
+        trainer.get("accelerator"),
+        workers,
+        threads if isinstance(threads, int) and threads > 0 else None,
+    )
+
+
+def is_rank_zero(environ: Mapping[str, str]) -> bool:
+    """Return whether this is rank 0 of a launcher, or a process without a launcher."""
+    return (environ.get("RANK") or environ.get("SLURM_PROCID") or "0") == "0"
+
+
+def _count(devices: Any) -> int | None:
+    """Return the number of devices: 2 for 2, "2", [0, 1] and "0,1"; None for "auto" and -1."""
+    if isinstance(devices, list):
+        return len(devices)
+    if isinstance(devices, str) and "," in devices:
+        return len(devices.strip(",").split(","))
+    text = str(devices)
+    return int(text) if text.isdigit() and int(text) > 0 else None
+
+
+def _launched_on_node(environ: Mapping[str, str]) -> int | None:
+    given = environ.get("LOCAL_WORLD_SIZE") or environ.get("SLURM_NTASKS_PER_NODE", "")
+    tasks, nodes = environ.get("SLURM_NTASKS", ""), environ.get("SLURM_NNODES", "1")
+    if not given and tasks.isdigit() and nodes.isdigit() and int(tasks) % int(nodes) == 0:
+        given = str(int(tasks) // int(nodes))
+    if not given and "RANK" in environ:  # Kubernetes' PyTorchJob starts one rank in a pod, without LOCAL_RANK
+        given = environ.get("WORLD_SIZE", "") if "LOCAL_RANK" in environ else "1"
+    return int(given) if given.isdigit() else None
+
+
+def _launched_nodes(environ: Mapping[str, str]) -> int | None:
+    local, world = environ.get("LOCAL_WORLD_SIZE", ""), environ.get("WORLD_SIZE", "")
+    if local.isdigit() and world.isdigit() and int(local):
+        return max(1, int(world) // int(local))
+    nodes = environ.get("SLURM_NNODES", "")
+    return int(nodes) if nodes.isdigit() else None
+
+
+def _merge(base: dict[str, Any], overlay: Any) -> dict[str, Any]:
+    """Return a config with an overlay merged into it."""
+    if not isinstance(overlay, Mapping):
+        return base
+    return base | {
+        key: _merge(_mapping(base.get(key)), value) if isinstance(value, Mapping) else value
+        for key, value in overlay.items()
+    }
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _values(arguments: Sequence[str], option: str) -> list[str]:
+    following = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == option]
+    return following + [word.removeprefix(option + "=") for word in arguments if word.startswith(option + "=")]
+
+
+def _scalar(text: str) -> Any:
+    """Return the value of an option; None if it is no YAML, which the check of the config reports."""
+    try:
+        return parse_yaml(text, "option")
+    except YamlFileError:
+        return None

@@ -1,0 +1,116 @@
+"""Checks of the CPU: cores for ranks and loader workers, threads of each rank."""
+
+import os
+from collections.abc import Iterator, Mapping
+
+from commands.doctor.check import Finding
+from commands.doctor.launch_plan import Plan
+
+
+def allowed_cores() -> int:
+    """Return the number of cores in the CPU affinity of this process (taskset, cpusets, SLURM)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cores(plan: Plan, machine: int, affinity: int, usable: float) -> Iterator[Finding]:
+    """Check that there is a core for each rank and each loader worker.
+
+    Args:
+        plan: ranks on this node and loader workers of each.
+        machine: cores of the machine.
+        affinity: cores in the CPU affinity.
+        usable: cores that the control group's CPU quota allows.
+    """
+    found = f"{affinity} of {machine} cores may be used" if affinity < machine else f"{machine} cores"
+    if usable < affinity:
+        found += f", of which a control group's quota leaves {usable:g}"
+    processes, loaders = plan.processes(), plan.loaders()
+    if processes > usable:
+        yield Finding(
+            "cores", "warn", f"{found}; {processes} processes would share them",
+            "each rank needs its own core; ranks that share one are slow, and all wait for the slowest",
+            f"--trainer.devices {max(1, int(usable))}  # or ask the scheduler for {processes} cores "
+            f"(sbatch --cpus-per-task, docker run --cpus)",
+        )  # fmt: skip
+    elif processes * (1 + loaders) > usable and loaders:
+        fitting = max(0, int(usable) // processes - 1)
+        yield Finding(
+            "cores", "warn", f"{found}; {processes} processes with {loaders} loaders each would share them",
+            "loaders that use the cores of the training make it slower, not faster",
+            f"--data.init_args.num_workers {fitting}  # or {processes * (1 + loaders)} cores",
+        )  # fmt: skip
+    else:
+        yield Finding("cores", "ok", found)
+
+
+def threads_started(processes: int, affinity: int, environ: Mapping[str, str]) -> int:
+    """Return the number of threads of each rank of this node.
+
+    Without OMP_NUM_THREADS Lightning divides the cores by the ranks (`_set_num_threads_if_needed` of its launchers); it
+    considers CPU affinity, but no quota of a control group.
+    """
+    first = environ.get("OMP_NUM_THREADS", "").strip().split(",")[0]
+    return int(first) if first.isdigit() and int(first) else max(1, affinity // processes)
+
+
+def stated_threads(plan: Plan, environ: Mapping[str, str]) -> int | None:
+    """Return the threads of each rank by `--threads` or OMP_NUM_THREADS; None if neither is a number."""
+    first = environ.get("OMP_NUM_THREADS", "").strip().split(",")[0]  # a list gives the threads of nested regions
+    return plan.threads or (int(first) if first.isdigit() and int(first) else None)
+
+
+def threads(
+    plan: Plan, affinity: int, usable: float, environ: Mapping[str, str], on_cpu: bool = False
+) -> Iterator[Finding]:
+    """Check the threads that PyTorch starts in each rank, `--threads` or OMP_NUM_THREADS, against the cores.
+
+    `cores` reports more ranks than cores.
+
+    Args:
+        plan: ranks on this node.
+        affinity: cores in the CPU affinity.
+        usable: cores that all ranks share.
+        environ: environment variables.
+        on_cpu: whether the training uses the CPU; it then chooses the number of threads that is not stated.
+    """
+    processes = plan.processes()
+    each = max(1, int(usable) // processes)
+    remedy = f"export OMP_NUM_THREADS={each}"
+    given = environ.get("OMP_NUM_THREADS", "").strip()
+    shared = f"{processes} process{'es' if processes > 1 else ''} on {usable:g} cores"
+    crowded = "an operation waits for its slowest thread; with more threads than cores it is several times slower"
+    if plan.threads:
+        found = f"--threads {plan.threads} with {shared}"
+        if plan.threads > each:
+            yield Finding("threads", "warn", found, crowded, f"--threads {each}  # or auto")
+        else:
+            yield Finding("threads", "ok", found)
+        return
+    if not given and on_cpu:
+        choice = f"1 or {each} threads, whichever is faster," if each > 1 else "1 thread"
+        yield Finding("threads", "ok", f"--threads auto: {choice} in each of {shared}")
+        return
+    if not given:
+        started = threads_started(processes, affinity, environ)
+        found = f"OMP_NUM_THREADS is not set: {started} thread{'s' if started > 1 else ''} in each of {shared}"
+        if started > each:
+            yield Finding("threads", "warn", found, crowded, remedy)
+        else:
+            yield Finding("threads", "ok", found)
+        return
+    first = given.split(",")[0]  # a list gives the threads of nested regions
+    if not first.isdigit() or int(first) == 0:
+        why = "it is not a positive number: it is ignored, and every rank starts a thread for every core"
+        yield Finding("threads", "warn", f"OMP_NUM_THREADS={given!r}", why, remedy)
+    elif int(first) > each:
+        yield Finding("threads", "warn", f"OMP_NUM_THREADS={given} with {shared}", crowded, remedy)
+    elif plan.accelerator == "cpu" and int(first) * processes * 2 <= usable:
+        why = "the training computes on the CPU, and the remaining cores are idle"
+        yield Finding("threads", "warn", f"OMP_NUM_THREADS={given} with {shared}", why, remedy)
+    else:
+        yield Finding("threads", "ok", f"OMP_NUM_THREADS={given}, {shared}")
+    bind = environ.get("OMP_PROC_BIND", "").lower() in ("true", "close", "spread", "master", "primary")
+    if (bind or environ.get("GOMP_CPU_AFFINITY")) and processes > 1:
+        name = "OMP_PROC_BIND" if bind else "GOMP_CPU_AFFINITY"
+        why = "unless each rank has its own CPU affinity, all ranks bind their threads to the same cores"
+        yield Finding("threads", "warn", f"{name}={environ[name]} with {shared}", why, f"unset {name}")

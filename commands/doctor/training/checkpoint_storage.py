@@ -1,0 +1,112 @@
+"""Check of the storage for checkpoints: writable directory, free space, write speed."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from commands.doctor.check import Finding
+from engine.system.installation import PROGRAM
+
+_MEASURED = 32 * 2**20
+"""Bytes written to measure the speed."""
+_TESTED = 2**12
+"""Bytes written to test whether the directory is writable."""
+_SHARE = 0.1
+"""Share of the training time that writing checkpoints may take."""
+_CHECK = "checkpoint folder"
+
+
+def checkpoint_findings(
+    folder: Path,
+    size: int | None,
+    kept: int,
+    step: float | None = None,
+    steps_between: int | None = None,
+    measure: bool = True,
+) -> Iterator[Finding]:
+    """Check whether checkpoints can be written, how fast, and how many fit.
+
+    Args:
+        folder: directory of the runs; need not exist, and is not created.
+        size: bytes of a checkpoint; None if unknown.
+        kept: largest number of checkpoints on the disk.
+        step: seconds of an optimizer step; None if unknown.
+        steps_between: optimizer steps between two checkpoints.
+        measure: whether to measure the speed, as one rank does for all; else only test whether the directory is
+            writable from this node.
+    """
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    written = min(_MEASURED if measure else _TESTED, free)
+    try:
+        if free < 2**20:
+            raise OSError(28, "No space left on device")
+        seconds = _write(place, written)
+    except OSError as error:
+        full = "No space" in str(error) or "quota" in str(error).lower()
+        yield Finding(
+            _CHECK, "fail", f"{place} cannot be written to: {error.strerror or error}",
+            "a training runs until its first checkpoint, and then ends",
+            f"df -h {place}; free space" if full else f"ls -ld {place}; make it writable, or train in another folder",
+        )  # fmt: skip
+        return
+    if not measure:
+        yield Finding(_CHECK, "ok", f"{place} can be written to; {_human(free)} free")
+        return
+    speed = written / seconds
+    if size is None:
+        found = f"{place} takes {_human(speed)}/s with fsync; {_human(free)} free; a checkpoint's size is not known"
+        yield Finding(
+            _CHECK, "warn", found, f"whether {kept} checkpoints fit is known once the micro batch has been computed",
+            f"fix what prevents the micro batch, then run {PROGRAM} doctor again",
+        )  # fmt: skip
+        return
+    needed = kept * size
+    room = f"{kept} checkpoints of {_human(size)} need {_human(needed)}"
+    if free < needed:
+        yield Finding(
+            _CHECK, "fail", f"{place} has {_human(free)} free; {room}",
+            "a checkpoint that does not fit is not saved, and the second failure in a row ends the training",
+            "free space, or keep fewer: --last_checkpoint.keep 1 --best_checkpoint.keep 1",
+        )  # fmt: skip
+        return
+    takes = size / speed
+    found = f"{place}: {_human(free)} free, {room}; one takes {takes:.1f} s ({_human(speed)}/s with fsync)"
+    between = step * steps_between if step and steps_between else None
+    if between is not None and takes > max(1.0, _SHARE * between):
+        yield Finding(
+            _CHECK, "warn", f"{found}, and {steps_between} steps between two take {between:.1f} s",
+            "the training often waits for the disk",
+            "--checkpoints.asynchronous true, --last_checkpoint.every_n_steps larger, or runs/ on a faster disk",
+        )  # fmt: skip
+    else:
+        yield Finding(_CHECK, "ok", found)
+
+
+def _write(place: Path, size: int) -> float:
+    """Write and sync a temporary file; return the seconds it takes.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    block = os.urandom(min(size, 2**20))  # a compressing file system would write zeros too fast
+    with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-") as file:
+        began = time.perf_counter()
+        for _ in range(size // len(block)):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        return max(time.perf_counter() - began, 1e-9)
+
+
+def _human(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

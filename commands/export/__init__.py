@@ -1,0 +1,1 @@
+"""Model cards of exported models. Imports `commands.runs` and `engine`."""

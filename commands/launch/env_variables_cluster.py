@@ -1,0 +1,22 @@
+"""Cluster environment for ranks that are described by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+
+import os
+
+from lightning.fabric.plugins.environments import KubeflowEnvironment
+from typing_extensions import override
+
+
+class EnvVariablesEnvironment(KubeflowEnvironment):
+    """Environment of Kubernetes' PyTorchJob, of mpirun with renamed variables, or of a shell script.
+
+    Lightning detects none of these: without LOCAL_RANK each pod of a PyTorchJob would train alone.
+    """
+
+    @override
+    def local_rank(self) -> int:
+        return int(os.environ.get("LOCAL_RANK", "0"))
+
+    @override
+    def node_rank(self) -> int:
+        processes = int(os.environ["WORLD_SIZE"]) if "LOCAL_RANK" in os.environ else 1
+        return self.global_rank() // int(os.environ.get("LOCAL_WORLD_SIZE", processes))

@@ -1,0 +1,28 @@
+"""Argument `--local-rank=N` of `torch.distributed.launch`, which it passes without `--use_env`."""
+
+import logging
+import re
+from collections.abc import MutableMapping, Sequence
+
+log = logging.getLogger("lockstep")
+
+_ARGUMENT = re.compile(r"--local[-_]rank=(\d+)")
+
+
+def after_command(arguments: Sequence[str]) -> list[str]:
+    """Return a command line with the argument at the end; the launcher puts it before the command."""
+    found = [argument for argument in arguments if _ARGUMENT.fullmatch(argument)]
+    return [argument for argument in arguments if argument not in found] + found
+
+
+def without_local_rank(arguments: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
+    """Return a command line without the argument; sets LOCAL_RANK to its value if a launcher has not set it."""
+    kept = []
+    for argument in arguments:
+        match = _ARGUMENT.fullmatch(argument)
+        if match is None:
+            kept.append(argument)
+            continue
+        rank = environ.setdefault("LOCAL_RANK", match[1])
+        log.debug("%s of torch.distributed.launch is dropped: LOCAL_RANK is %s", argument, rank)
+    return kept

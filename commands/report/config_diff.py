@@ -1,0 +1,102 @@
+"""Configs of runs as flat keys, their differences, and groups of runs that differ only in the seed."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from commands.runs.renamed_groups import rename_groups
+from engine.io.yaml_file import YamlFileError, read_yaml
+from engine.system.installation import PROGRAM
+
+SEED = "seed_everything"
+
+_MONITORING = re.compile(
+    r"(prometheus|log|wandb|mlflow|sample_previews|watchdog|trainer\.logger)(\.|$)"
+    r"|(distributed_debug|trainer\.enable_progress_bar)$"
+)
+"""Settings of monitoring, which differ between equal runs: two runs on a machine cannot use the same port."""
+
+Settings = Mapping[str, str]
+"""{`model.init_args.dropout`: `0.1`}"""
+
+
+def read_settings(folder: Path) -> dict[str, Settings]:
+    """Return {`config.yaml`: settings, `config-2.yaml`: ...}, in the order of the starts of the run.
+
+    Raises:
+        ValueError: a file is not the YAML of a config; see `engine.io.yaml_file`.
+    """
+    numbered = {int(match[1]): path for path in folder.glob("config-*.yaml") if (match := _NUMBER.match(path.name))}
+    first = folder / "config.yaml"
+    paths = ([first] if first.is_file() else []) + [numbered[number] for number in sorted(numbered)]
+    found: dict[str, Settings] = {}
+    for path in paths:
+        try:
+            config = read_yaml(path) or {}
+        except YamlFileError as error:
+            raise ValueError(f"{error}; {path.name} is written by {PROGRAM} fit") from error
+        found[path.name] = flatten(rename_groups(config) if isinstance(config, Mapping) else config)
+    return found
+
+
+def flatten(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return nested settings with dotted keys and values as JSON, strings without quotes."""
+    settings: dict[str, str] = {}
+
+    def visit(key: str, value: Any) -> None:
+        if isinstance(value, Mapping) and value:
+            for name, inner in value.items():
+                visit(f"{key}.{name}" if key else str(name), inner)
+        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            for index, item in enumerate(value):
+                visit(f"{key}.{index}", item)
+        else:
+            settings[key] = value if isinstance(value, str) else json.dumps(value, default=str)
+
+    visit("", config)
+    return settings
+
+
+def differences(configs: Sequence[Settings]) -> list[tuple[str, list[str | None]]]:
+    """Return the keys whose values differ, with the value of each config; None where a config lacks the key."""
+    keys = dict.fromkeys(key for config in configs for key in config)
+    rows = ((key, [config.get(key) for config in configs]) for key in keys)
+    return [(key, values) for key, values in rows if len(set(values)) > 1]
+
+
+def seed_groups(configs: Sequence[Settings]) -> list[list[int]]:
+    """Return groups of indices of runs with the same config and different seeds."""
+    groups: list[list[int]] = []
+    for index, config in enumerate(configs):
+        for group in groups:
+            members = [configs[member] for member in group]
+            if config and _unseeded(config) == _unseeded(members[0]) and _is_new_seed(config, members):
+                group.append(index)
+                break
+        else:
+            groups.append([index])
+    return groups
+
+
+def group_name(names: Sequence[str]) -> str:
+    """Return the common part of the names: `sasrec` of `sasrec-seed1` and `sasrec-seed2`."""
+    if len(names) == 1:
+        return names[0]
+    shortest = min(names, key=len)
+    length = next((at for at, letter in enumerate(shortest) if any(n[at] != letter for n in names)), len(shortest))
+    stem = re.sub(r"([-_. ]+s|seeds?)?[-_. =\d]*$", "", shortest[:length])
+    return stem.rstrip("-_. =") or f"{names[0]} and others"
+
+
+def _unseeded(config: Settings) -> dict[str, str]:
+    """Return the settings without the seed and without monitoring."""
+    return {key: value for key, value in config.items() if key != SEED and not _MONITORING.match(key)}
+
+
+def _is_new_seed(config: Settings, members: Sequence[Settings]) -> bool:
+    return config.get(SEED) not in {member.get(SEED) for member in members}
+
+
+_NUMBER = re.compile(r"config-(\d+)\.yaml$")

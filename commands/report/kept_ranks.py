@@ -1,0 +1,78 @@
+"""Ranks that evaluations of a run have kept, if they are those of the metrics in metrics.jsonl."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commands.report.metric_series import UNREADABLE
+from engine.system.installation import PROGRAM
+
+if TYPE_CHECKING:
+    from lightning_modules.recommender.ranks.rank_file import UserRanks
+
+STAGES = ("test", "val")
+"""Evaluations whose ranks are kept, the one to prefer first."""
+
+KeptRanks = Mapping[str, "UserRanks"]
+"""{`test`: ranks of ranks-test.npz}"""
+
+_ROUNDING = 1e-5
+"""Difference of a metric that was rounded to float32 and to the digits of metrics.jsonl, with a margin."""
+
+
+class OtherSettingsError(ValueError):
+    """The latest test had other settings than the run, so its ranks are not those of the run's metrics."""
+
+
+def kept_ranks(folder: Path) -> KeptRanks:
+    """Read the ranks of a run; empty without a file.
+
+    Raises:
+        OtherSettingsError: the ranks of the test are not those of the metrics.
+        ValueError: a file is truncated or has changed.
+        OSError: a file cannot be read.
+    """
+    stages = [stage for stage in STAGES if (folder / f"ranks-{stage}.npz").is_file()]
+    if not stages:
+        return {}
+    from lightning_modules.recommender.ranks.rank_file import rank_file, read_ranks
+
+    found = {stage: read_ranks(rank_file(folder, stage)) for stage in stages}
+    if "test" in found:
+        _check_metrics(folder, found["test"])
+    return found
+
+
+def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
+    """Raise OtherSettingsError if the ranks are not those of the latest test with the run's own settings."""
+    name = f"{ranks.header.prefix}ndcg@10"
+    logged = _latest(folder / "metrics.jsonl", name)
+    if logged is None:
+        return
+    from lightning_modules.recommender.ranks.rank_metrics import gains, rank_classes
+
+    table = gains((10,))
+    own = float(table.values[rank_classes(ranks.rank, table), table.names.index("ndcg@10")].mean())
+    if abs(own - logged) > _ROUNDING:
+        raise OtherSettingsError(
+            f"{folder}/ranks-test.npz has {name} {own:.4f} and metrics.jsonl {logged:.4f}, because the latest test had "
+            f"other settings than the run; `{PROGRAM} test --run_name {folder.resolve().name}` writes the ranks again"
+        )
+
+
+def _latest(path: Path, name: str) -> float | None:
+    """Return the latest value of a metric of an evaluation with the run's own settings; None without one."""
+    found = None
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if name in line:  # few lines are of a test, and the others need not be parsed
+                try:
+                    record = json.loads(line)
+                    if not record.get("altered") and isinstance(record[name], int | float):
+                        found = float(record[name])
+                except UNREADABLE:
+                    continue
+    return found

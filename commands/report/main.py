@@ -1,0 +1,158 @@
+"""Command line of `python train.py report RUN [RUN ...]`: runs as one HTML file without dependencies."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from commands.report.group_table import GroupTable, group_tables, print_tables
+from commands.report.page_data import page_content
+from commands.report.paired_comparison import paired_comparison
+from datamodules.multimodal.reports.html_report import finite, page_text
+from engine.health.exit_codes import ExitCode
+from engine.io.atomic_file import flush_folder, write_temp
+from engine.system.installation import PROGRAM
+
+PAGES = Path(__file__).with_name("pages")
+RUNS = Path("runs")
+
+SCRIPTS = ("state", "head", "chart", "curves", "timeline", "results", "examples", "events", "settings", "page")
+
+_LARGEST_CUTOFF = 1000
+
+_DESCRIPTION = """\
+Write the records of runs as one HTML file: curves, events, results, examples, settings, environment. Several runs are
+compared; runs that differ only in their seed are one curve with mean and spread. The command reads files only, needs
+neither torch nor a network, and works while a run is training.
+
+Of a recommender that `test` has evaluated, metrics by group of users and items are printed, with confidence intervals.
+Two that `test` has evaluated on the same users are compared by a paired test."""
+
+_EPILOG = f"""\
+examples:
+  {PROGRAM} report NAME                          runs/NAME/report.html
+  {PROGRAM} report runs/sasrec-*                 runs/report.html, all of them compared
+  {PROGRAM} report A B                           the same, and whether B is better than A
+  {PROGRAM} report NAME --cutoffs 5 50           metrics by group at 5 and at 50
+  {PROGRAM} report NAME --output /tmp/NAME.html
+
+More: docs/monitoring.md"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `python train.py report ...`.
+
+    Args:
+        arguments: arguments after `report`; None: those of `sys.argv`.
+
+    Raises:
+        SystemExit: with code 2 and a message if a run cannot be read or the page cannot be written.
+    """
+    options = build_parser().parse_args(sys.argv[2:] if arguments is None else arguments)
+    try:
+        folders = unique_folders(run_folders(options.runs))
+        page = options.output or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
+        tables, remark = group_tables(folders[0], options.cutoffs) if len(folders) == 1 else ([], "")
+        lines = [remark] if remark else paired_comparison(folders, options.cutoffs)
+        write_page(folders, page, lines, tables)
+    except (OSError, ValueError) as error:
+        print(f"{PROGRAM} report: {error}", file=sys.stderr)
+        raise SystemExit(ExitCode.USER_ERROR) from error
+    print(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
+    print_tables(tables)
+    print(*lines, sep="\n", end="\n" if lines else "")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the arguments after `report`."""
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} report",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="name or directory of a run")
+    text = "values of k of a recommender's metrics by group and in its paired test (default: 10)"
+    parser.add_argument("--cutoffs", type=_cutoff, nargs="+", default=[10], metavar="K", help=text)
+    text = "file to write (default: report.html in the run directory; of several runs in the parent of the first)"
+    parser.add_argument("--output", type=Path, metavar="FILE", help=text)
+    return parser
+
+
+def run_folders(given: Sequence[str]) -> list[Path]:
+    """Return the run directories of names; paths that are no runs are skipped with a message, as `runs/*` has some.
+
+    Raises:
+        FileNotFoundError: a name does not exist, or no path is a run.
+    """
+    existing = [name for name in given if Path(name).exists()]
+    skipped = [name for name in existing if not _recorded(Path(name)) and not _recorded(RUNS / name)]
+    if len(skipped) == len(given):
+        return [run_folder(name) for name in given]
+    for name in skipped:
+        print(f"{PROGRAM} report: {name} is no run directory, skipped", file=sys.stderr)
+    return [run_folder(name) for name in given if name not in skipped]
+
+
+def run_folder(given: str) -> Path:
+    """Return the directory of a run.
+
+    Args:
+        given: path of a directory, else the name of a run.
+
+    Raises:
+        FileNotFoundError: there is none, or it contains no record of a run.
+    """
+    folders = [path for path in (Path(given), RUNS / given) if path.is_dir()]
+    if not folders:
+        existing = ", ".join(sorted(folder.name for folder in RUNS.glob("*") if _recorded(folder))) or "none"
+        raise FileNotFoundError(f"no run {given!r}: {RUNS}/{given} is not a directory; existing runs: {existing}")
+    recorded = [path for path in folders if _recorded(path)]
+    if not recorded:
+        raise FileNotFoundError(f"{folders[0]} has neither metrics.jsonl nor log.jsonl, so it is no run directory")
+    return recorded[0]
+
+
+def unique_folders(folders: Sequence[Path]) -> list[Path]:
+    """Return the folders without duplicates, which different paths may name."""
+    found: dict[Path, Path] = {}
+    for folder in folders:
+        found.setdefault(folder.resolve(), folder)
+    return list(found.values())
+
+
+def write_page(
+    folders: Sequence[Path], page: Path, lines: Sequence[str] = (), tables: Sequence[GroupTable] = ()
+) -> None:
+    """Read the runs in `folders` and write `page`.
+
+    Args:
+        folders: run directories.
+        page: the file to write.
+        lines: lines of the paired test of two runs.
+        tables: metrics of a single run by group.
+
+    Raises:
+        OSError, ValueError: a file cannot be read or written; an existing page is unchanged.
+    """
+    of_ranks = {"comparison": list(lines), "tables": [table._asdict() for table in tables]}
+    content = {**page_content(folders, page), **of_ranks}
+    title = content["runs"][0]["name"] if len(folders) == 1 else f"{len(folders)} runs"
+    data = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    scripts = [PAGES / f"{name}.js" for name in SCRIPTS]
+    text = page_text(f"{title} – run report", data, scripts, [PAGES / "run_report.css"]).encode("utf-8", "replace")
+    os.replace(write_temp(page, lambda file: file.write(text), lambda _: None), page)
+    flush_folder(page.parent)
+
+
+def _cutoff(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _LARGEST_CUTOFF:
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 to {_LARGEST_CUTOFF}, found {text!r}")
+    return int(text)
+
+
+def _recorded(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("metrics.jsonl", "log.jsonl"))

@@ -1,0 +1,146 @@
+"""Start of a command in a run directory: selects the directory and the checkpoint, and locks the directory."""
+
+import logging
+import os
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+
+from filelock import BaseFileLock
+
+from commands.launch.rank_zero_decision import decide_on_rank_zero
+from commands.launch.restart_detection import is_restart
+from commands.runs.checkpoint_selection import (
+    earlier_stage,
+    newest_since_begun,
+    record_existing_checkpoints,
+    resolve_checkpoint,
+)
+from commands.runs.run_directory import (
+    RUNS,
+    check_directory,
+    check_run_name,
+    claim_run_name,
+    experiment_stem,
+    in_slurm_job,
+    is_of_a_run,
+    newest_run,
+    refuse_occupied,
+    remove_untrained_run,
+)
+from commands.runs.run_lock import lock_run, record_end, record_start
+from engine.io.ignored_folder import make_ignored_folder
+from engine.telemetry.events import event
+
+log = logging.getLogger("lockstep")
+
+
+class RunStart:
+    """Run directory of a command, from its selection until the command has ended.
+
+    Every rank has one. Rank 0 looks at the file system, and the other ranks receive its decisions.
+
+    Args:
+        command: `fit`, `validate`, `test`, `predict` or `export`.
+        environ: environment variables, of which a launcher sets some.
+    """
+
+    def __init__(self, command: str, environ: MutableMapping[str, str] = os.environ) -> None:
+        self.resumes = False
+        """Whether a `fit` may continue a run; known on rank 0."""
+        self._command, self._environ = command, environ
+        # Set on rank 0 alone.
+        self._lock: BaseFileLock | None = None
+        self._created: Path | None = None
+        self._recorded: Path | None = None
+
+    def select_directory(self, run_name: str | None, configs: Sequence[Path], ckpt_path: str | None) -> Path:
+        """Return the run directory, which need not exist yet.
+
+        Args:
+            run_name: `--run_name`.
+            configs: files of `--config`.
+            ckpt_path: `--ckpt_path`.
+
+        Raises:
+            ValueError: the name is a path, or `--ckpt_path last` does not determine a run.
+            FileNotFoundError: an evaluation finds no run of its configs.
+        """
+        return RUNS / self._select_name(run_name, configs, ckpt_path)
+
+    def select_checkpoint(self, ckpt_path: str | None, directory: Path) -> str | None:
+        """Return the checkpoint that the command begins with; `fit` locks the directory.
+
+        Raises:
+            FileNotFoundError, FileExistsError, BlockingIOError, CorruptCheckpointError: on every rank.
+        """
+        return decide_on_rank_zero("checkpoint", lambda: self._claim_checkpoint(ckpt_path, directory)) or None
+
+    def select_initial_weights(self, init_from: str, checkpoint: str | None) -> str | None:
+        """Return the checkpoint of an earlier stage; None for a run that has its own weights."""
+        if self._command != "fit" or checkpoint:
+            return None
+        return decide_on_rank_zero("init_from", lambda: str(earlier_stage(init_from)))
+
+    def remove_if_created(self) -> None:
+        """Remove the directory if this process created it and training has not started."""
+        if self._created is not None:
+            remove_untrained_run(self._created)
+
+    def close(self) -> None:
+        """Release the directory once the command has ended."""
+        if self._recorded is not None:
+            record_end(self._recorded)
+        if self._lock is not None:
+            self._lock.release()
+
+    def _select_name(self, run_name: str | None, configs: Sequence[Path], ckpt_path: str | None) -> str:
+        if run_name is not None:
+            check_run_name(run_name)
+            return run_name
+        starts_new = self._command == "fit" and ckpt_path != "last"
+        for path in configs:
+            if is_of_a_run(path) and not starts_new:
+                return path.resolve().parent.name
+        stem = experiment_stem(configs) if configs else "run"
+        if self._command != "fit" and ckpt_path in ("best", "last"):
+            return decide_on_rank_zero("run_name", lambda: newest_run(stem))
+        # A job and torchrun repeat the command after a restart, and the default name then is the same.
+        restarts = in_slurm_job(self._environ) or "TORCHELASTIC_RUN_ID" in self._environ
+        if ckpt_path == "last" and not restarts:
+            raise ValueError("--ckpt_path last: of which run? Add --run_name NAME, a directory in runs/")
+        return decide_on_rank_zero("run_name", lambda: self._claim_name(stem))
+
+    def _claim_name(self, stem: str) -> str:
+        name = claim_run_name(stem)
+        if not in_slurm_job(self._environ):  # a job's directory may exist since before a requeue
+            self._created = RUNS / name
+        return name
+
+    def _claim_checkpoint(self, ckpt_path: str | None, directory: Path) -> str:
+        if self._command != "fit":
+            evaluated = resolve_checkpoint(ckpt_path, directory)
+            if self._command != "export":
+                check_directory(directory.parent)
+                make_ignored_folder(directory.parent)  # of an evaluation with a name of its own
+            return str(evaluated or "")
+        restarted = is_restart(self._environ)
+        self.resumes = restarted or ckpt_path == "last"
+        # The launcher repeats the command; the run resumes from its own newest checkpoint, else as the command states.
+        own = newest_since_begun(directory) if restarted else None
+        if restarted:
+            outcome = f"resuming from {own}" if own else "nothing has been saved, so the run begins as before"
+            log.info("restarted by the launcher: %s", outcome, extra=event("run_restarted", path=own and str(own)))
+        checkpoint = own or resolve_checkpoint(ckpt_path, directory)
+        if not checkpoint:
+            refuse_occupied(directory)
+        for path in (RUNS, directory):
+            check_directory(path)
+        make_ignored_folder(directory.parent)
+        created = directory == self._created or not directory.exists()
+        self._lock = lock_run(directory)  # while the other ranks wait for the decision, so that a refusal ends them too
+        self._created = directory if created and self._lock is not None else None
+        if not restarted:
+            record_existing_checkpoints(directory)
+        record_start(directory)
+        self._recorded = directory
+        return str(checkpoint or "")

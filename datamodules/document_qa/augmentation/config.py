@@ -1,0 +1,57 @@
+"""Settings of the augmentation."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class AugmentationSettings:
+    """Random changes of training samples that keep the right answers. Evaluations use the original data.
+
+    Args:
+        enabled: augment training samples.
+        option_order: shuffle the options.
+        paraphrase: fraction of questions to paraphrase; numbers, names and relations are kept.
+        distractors: largest number of distractor pages: unranked pages of the same document, and text pages of other
+            documents that share no word with the question. The budget drops them first.
+        scan: fraction of documents whose images get noise, like a scanner's.
+        skew: largest rotation of images in degrees, up to 2.
+        jpeg: fraction of documents whose images are JPEG-compressed.
+        blur: fraction of documents whose images are slightly blurred.
+        unneeded: fraction of samples from which one kind of chunk (texts, tables or figures) is removed that no
+            question needs (`evidence_sources`). Not for data in which captions answer questions about figures.
+        flips: mirror figures and the direction words of their questions: `none`, `horizontal`, `vertical`. Only for
+            drawings without text, which would be mirrored too.
+    """
+
+    enabled: bool = False
+    option_order: bool = True
+    paraphrase: float = 0.3
+    distractors: int = 1
+    scan: float = 0.3
+    skew: float = 1.0
+    jpeg: float = 0.3
+    blur: float = 0.2
+    unneeded: float = 0.0
+    flips: Literal["none", "horizontal", "vertical"] = "none"
+
+    def check(self, name: str = "data.init_args.augmentation.") -> None:
+        """Check the settings.
+
+        Args:
+            name: prefix of the settings in messages.
+
+        Raises:
+            ValueError: a value is invalid.
+        """
+        for key in ("paraphrase", "scan", "jpeg", "blur", "unneeded"):
+            if not 0 <= getattr(self, key) <= 1:
+                raise ValueError(f"{name}{key} must be 0 to 1, got {getattr(self, key)}")
+        if not 0 <= self.skew <= MOST_SKEW:
+            raise ValueError(f"{name}skew must be 0 to {MOST_SKEW} degrees, got {self.skew}")
+        if self.distractors < 0:
+            raise ValueError(f"{name}distractors must be at least 0 pages, got {self.distractors}")
+
+
+MOST_SKEW = 2.0
+"""Degrees: about the skew of a page that is laid on a scanner by hand."""

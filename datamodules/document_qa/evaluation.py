@@ -1,0 +1,162 @@
+"""Evaluation of answers: metrics, prediction lines and reports."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from typing_extensions import override
+
+from datamodules.document_qa.batch import AnswerRecord, ModelAnswer
+from datamodules.document_qa.grading.baselines import MostFrequentAnswers, first_questions, most_frequent_answers
+from datamodules.document_qa.grading.grade import grade
+from datamodules.document_qa.grading.summary import summary
+from datamodules.document_qa.reports.prediction_record import prediction_line
+from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
+from datamodules.document_qa.types.question import Question, QuestionSet
+from datamodules.document_qa.views.ablation import Ablation
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.multimodal.image_options import ImageOptions
+from datamodules.multimodal.images.tiling import MARKER, Fit
+from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
+from engine.telemetry.sample_previews import SamplePreview
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Split = Literal["train", "validation", "test", "predict"]
+
+_ANSWER_SETTINGS = (
+    "context", "retriever", "answer_with", "list_options", "option_orders", "prompt_language", "system", "max_tiles",
+    "fit",
+)  # fmt: skip
+"""Settings that the answers of a test depend on, besides the checkpoint and the questions."""
+
+
+class AnswerEvaluation(MultimodalDataModule):
+    """Base of DataModules that evaluates answers. A subclass provides the questions and builds the data sets.
+
+    Args:
+        max_tiles: maximum number of tiles along each edge that a larger image is split into, besides a view of the
+            whole image; 1 disables tiling.
+        **batches: see MultimodalDataModule and LockstepDataModule.
+    """
+
+    marker = MARKER
+
+    fit: Fit = "stretch"
+    """How an image becomes a square view."""
+
+    ablate: Ablation
+    """Content that is removed from documents."""
+
+    def __init__(self, max_tiles: int = 1, **batches: Any) -> None:
+        super().__init__(**batches)
+        self.image_options = ImageOptions(max_tiles)
+        self.max_tiles = max_tiles
+
+    @cached_property
+    def image_layout(self) -> ImageLayout:
+        """Layout of the views of an image; known from `setup` on."""
+        return self.image_options.layout(self.trainer)
+
+    def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
+        """Return the tokenizer for other programs, with a chat template that takes images."""
+        return exported_tokenizer(self.tokenizer, self.marker)
+
+    @abstractmethod
+    def question_set(self, split: Split) -> QuestionSet:
+        """Return the questions of a split: up to `questions_per_chat` per training sample, otherwise one per sample."""
+
+    @property
+    @override
+    def evaluated(self) -> Any:
+        assert self.trainer is not None  # which evaluates
+        stage = self.trainer.state.stage
+        name = {"test": "test_set", "predict": "predict_set"}.get(str(stage and stage.value), "validation_set")
+        return getattr(self, name)
+
+    @property
+    def evaluated_questions(self) -> QuestionSet:
+        """The questions under evaluation."""
+        return self.evaluated.sample_builder.questions
+
+    def question(self, sample: int) -> Question:
+        """Return a question under evaluation."""
+        (question,) = self.evaluated_questions.questions(0, sample)
+        return question
+
+    @override
+    def describe(self, row: int) -> dict[str, Any]:
+        question = self.question(row)
+        options = {"options": list(question.options)} if question.options else {}
+        return {"id": question.id, "question": question.question, "document": question.document, **options}
+
+    def predicted(self, record: AnswerRecord) -> dict[str, Any]:
+        """Return the line that `predict` writes for an answer."""
+        return {**self.describe(record.sample), **prediction_line(self.question(record.sample), record)}
+
+    def example(self, record: AnswerRecord) -> SamplePreview:
+        """Return a preview: a question, its answers and the best-ranked page as the model sees it."""
+        question = self.question(record.sample)
+        alone, right = record.question_only, grade(question, record.whole).right
+        return SamplePreview(
+            name=f"{record.sample} {question.source or ''}".strip(),
+            question="\n".join([question.question, *question.options]),
+            expected=question.answer or "",
+            answer=answer_text(question, record.whole),
+            right=None if right is None else right == 1.0,
+            picture=self._best_page(record),
+            blind=None if alone is None else answer_text(question, alone),
+        )
+
+    def _best_page(self, record: AnswerRecord) -> bytes | None:
+        if not record.pages:
+            return None
+        best = next((page for page in record.ranked if page in record.pages), record.pages[0])
+        sample_builder = self.evaluated.sample_builder
+        return self.image_options.preview(
+            (record.sample, best), lambda: [sample_builder.build(0, record.sample).document.picture(best)]
+        )
+
+    def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
+        """Compute {metric name: value} of all records of an evaluation."""
+        return summary(self.question, records, self._most_frequent, retrieved=self.ablate != "question_only")
+
+    def write_test_report(self, folder: Path, records: Sequence[AnswerRecord]) -> None:
+        """Write the report of a test and its comparison with other ablations.
+
+        Args:
+            folder: the run's folder.
+            records: the records of all ranks.
+        """
+        settings = {name: str(getattr(self, name)) for name in _ANSWER_SETTINGS}
+        questions = self.evaluated_questions
+        write_test_reports(folder, questions, records, self.ablate, self._checkpoint, settings, self._most_frequent)
+
+    def write_prediction_report(self, folder: Path, predictions: Path) -> None:
+        """Write the report of a prediction, with the pages of the answers.
+
+        Args:
+            folder: the run's folder.
+            predictions: the complete file that `predict` has written.
+        """
+        write_prediction_report(folder, self.evaluated_questions, predictions, self._checkpoint, self.ablate)
+
+    @property
+    def _checkpoint(self) -> str | None:
+        """Path of the evaluated checkpoint; None for untrained weights."""
+        assert self.trainer is not None  # which evaluates
+        return None if self.trainer.ckpt_path is None else str(self.trainer.ckpt_path)
+
+    @cached_property
+    def _most_frequent(self) -> MostFrequentAnswers:
+        """The most frequent answers of the training set."""
+        return most_frequent_answers(first_questions(self.question_set("train")))
+
+
+def answer_text(question: Question, answer: ModelAnswer) -> str:
+    """Return the text of the chosen option, or the generated text."""
+    return question.options[answer.chosen] if question.options else answer.text

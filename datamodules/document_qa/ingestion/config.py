@@ -1,0 +1,68 @@
+"""Settings of the ingestion."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+OnBroken = Literal["stop", "skip"]
+
+FORMAT = 2
+"""Version of chunks and images; increased when the same settings give a different result."""
+
+
+@dataclass(frozen=True)
+class IngestionSettings:
+    """How `prepare` converts PDFs, page images and Markdown files.
+
+    Args:
+        dpi: resolution of rendered pages, in pixels per inch.
+        max_page_pixels: largest number of pixels of a page image; larger pages are rendered at a lower resolution.
+        max_pages: largest number of pages of a document; longer documents count as broken.
+        tables: detect ruled tables in PDFs; otherwise their words are text.
+        heading_level: in Markdown, headings up to this level begin a page; 0 for one page per file.
+        on_broken: what to do with unreadable documents (encrypted, corrupt, too large): `stop` with an error, or `skip`
+            them with a warning until their files change. `prepare` retries those at which a worker process died or
+            whose files could not be opened; with `stop` also those at which a reader failed.
+        workers: number of worker processes; null for one per core.
+    """
+
+    dpi: int = 144
+    max_page_pixels: int = 4_000_000
+    max_pages: int = 5_000
+    tables: bool = True
+    heading_level: int = 2
+    on_broken: OnBroken = "stop"
+    workers: int | None = None
+
+    def check(self, name: str = "ingestion.") -> None:
+        """Check the settings.
+
+        Args:
+            name: prefix of the settings in messages.
+
+        Raises:
+            ValueError: a value is invalid.
+        """
+        if not 18 <= self.dpi <= 1200:
+            raise ValueError(f"{name}dpi must be 18 to 1200, got {self.dpi}")
+        if not 10_000 <= self.max_page_pixels <= 100_000_000:
+            raise ValueError(f"{name}max_page_pixels must be 10,000 to 100,000,000, got {self.max_page_pixels}")
+        if self.max_pages < 1:
+            raise ValueError(f"{name}max_pages must be at least 1, got {self.max_pages}")
+        if not 0 <= self.heading_level <= 6:
+            raise ValueError(f"{name}heading_level must be 0 to 6, got {self.heading_level}")
+        if self.on_broken not in get_args(OnBroken):
+            raise ValueError(f"{name}on_broken must be stop or skip, got {self.on_broken!r}")
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"{name}workers must be at least 1, or null for one per core; got {self.workers}")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All settings that pages and chunks depend on."""
+        return {
+            "format": FORMAT,
+            "dpi": self.dpi,
+            "max_page_pixels": self.max_page_pixels,
+            "max_pages": self.max_pages,
+            "tables": self.tables,
+            "heading_level": self.heading_level,
+        }

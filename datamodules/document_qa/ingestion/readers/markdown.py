@@ -1,0 +1,190 @@
+"""Reads Markdown files: headings begin pages; paragraphs, pipe tables and images become text, tables and figures.
+
+Blocks are recognised line by line. Markup of emphasis and links is removed. HTML counts as text.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.page_writer import PageWriter
+from datamodules.document_qa.ingestion.readers.markdown_render import Block, render_pages
+from datamodules.document_qa.ingestion.readers.page_images import read_image
+from engine.data.errors import UnreadableDocumentError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MOST_BYTES = 50_000_000
+"""Largest size of a Markdown file."""
+
+# Repetitions are bounded or cannot overlap, so the matching time is linear in the length of the text.
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)$")
+_BREAK = re.compile(r"([-*_])( ?\1){2,}$")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_RULER = re.compile(r"\|?[ \t]?:?-+:?(?:[ \t]*\|[ \t]*:?-+:?)*[ \t]*\|?$")  # between the header of a table and its rows
+_IMAGE = re.compile(
+    r"!\[([^\[\]\n]{0,1000})\]\([ ]?(?:<([^<>\n]{1,1000})>|([^\s()]{1,1000}))"  # ![name](path
+    r"(?:[ ]{1,9}[\"'][^\"'\n]{0,300}[\"'])?[ ]?\)"  # "title")
+)
+_LINK = re.compile(r"\[([^\[\]\n]{0,1000})\]\([^()\n]{0,2000}\)")
+_ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]")
+_EMPHASIS = re.compile(r"(\*\*|__|~~|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|`+)")
+
+
+def linked_images(path: Path) -> list[Path]:
+    """Return the paths of all images of a file, in their order, whether they exist or not.
+
+    Raises:
+        UnreadableDocumentError: the file cannot be read, or an image is outside its folder.
+    """
+    images = (block.text for block in blocks(_read(path)) if block.kind == "figure")
+    return list(dict.fromkeys(_inside(path, image) for image in images))
+
+
+def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -> None:
+    """Convert a Markdown file to pages; a missing image is a warning.
+
+    Raises:
+        UnreadableDocumentError: the file is not text, or an image cannot be read.
+    """
+
+    def image(name: str) -> "Image":
+        return read_image(_inside(path, name), name)
+
+    def existing() -> Iterator[Block]:
+        for block in blocks(_read(path)):
+            if block.kind == "figure" and not _inside(path, block.text).exists():
+                writer.note(f"image {block.text[:100]!r} does not exist: its figure is skipped")
+            else:
+                yield block
+
+    for page in _pages(existing(), settings.heading_level):
+        for picture, chunks in render_pages(page, image, settings):
+            writer.add(picture, chunks)
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Parse a Markdown text into blocks, in their order."""
+    lines = text.split("\n")
+    place = 0
+    paragraph: list[str] = []
+
+    def finished() -> Iterator[Block]:
+        if paragraph:
+            yield from _paragraph(paragraph)
+            paragraph.clear()
+
+    while place < len(lines):
+        line = lines[place]
+        if fence := _FENCE.match(line):
+            yield from finished()
+            end = next((at for at in range(place + 1, len(lines)) if _closes(lines[at], fence[1])), len(lines))
+            if code := "\n".join(lines[place + 1 : end]).strip("\n"):
+                yield Block("code", code)
+            place = end + 1
+        elif heading := _HEADING.match(line):
+            yield from finished()
+            if title := _plain(line.strip().strip("#")):
+                yield Block("heading", title, len(heading[1]))
+            place += 1
+        elif paragraph and (under := _UNDERLINE.match(line.rstrip())):
+            yield Block("heading", _plain(" ".join(paragraph)), 1 if under[1][0] == "=" else 2)
+            paragraph.clear()
+            place += 1
+        elif "|" in line and _is_ruler(lines[place + 1 : place + 2]):
+            yield from finished()
+            end = place + 2
+            while end < len(lines) and "|" in lines[end]:
+                end += 1
+            yield _table([line, *lines[place + 2 : end]])
+            place = end
+        else:
+            if not line.strip() or _ITEM.match(line):
+                yield from finished()
+            if line.strip() and not _BREAK.match(line.strip()):
+                paragraph.append(line)
+            place += 1
+    yield from finished()
+
+
+def _pages(found: Iterable[Block], level: int) -> Iterator[list[Block]]:
+    """Group blocks into pages. A page never consists of headings only, so a subheading follows its heading."""
+    page: list[Block] = []
+    for block in found:
+        if block.kind == "heading" and block.level <= level and any(other.kind != "heading" for other in page):
+            yield page
+            page = []
+        page.append(block)
+    if page:
+        yield page
+
+
+def _paragraph(lines: list[str]) -> Iterator[Block]:
+    """Split a paragraph: its images, each followed by its alternative text, then its words."""
+    text = " ".join(line.strip() for line in lines)
+    for name, bracketed, bare in _IMAGE.findall(text):
+        yield Block("figure", unquote(bracketed or bare))
+        if name.strip():
+            yield Block("text", _plain(name))
+    if words := _plain(_IMAGE.sub(" ", text)):
+        yield Block("text", words)
+
+
+def _table(lines: list[str]) -> Block:
+    split = (re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines)
+    rows = [[_plain(cell).replace(" | ", "|") for cell in row] for row in split]
+    columns = len(rows[0])
+    return Block("table", "\n".join(" | ".join((row + [""] * columns)[:columns]) for row in rows))
+
+
+def _plain(text: str) -> str:
+    """Remove the markup of emphasis, code and links."""
+    text = _EMPHASIS.sub("", _LINK.sub(r"\1", text))
+    return " ".join(re.sub(r"\\([^\w\s])", r"\1", text).split())
+
+
+def _is_ruler(lines: list[str]) -> bool:
+    return any("|" in line and _RULER.match(line.strip()) for line in lines)
+
+
+def _closes(line: str, fence: str) -> bool:
+    closing = line.strip()
+    return len(closing) >= len(fence) and set(closing) == {fence[0]}
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UnreadableDocumentError(
+                f"found {path.stat().st_size:,} bytes, a Markdown file may have {MOST_BYTES:,}"
+            )
+        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise UnreadableDocumentError(f"it is not UTF-8 ({error})") from error
+    except OSError as error:
+        raise UnreadableDocumentError(f"it cannot be read ({error.strerror})") from error
+
+
+def _inside(path: Path, image: str) -> Path:
+    """Return the path of an image, which must be inside the folder of the file, as files may be untrusted.
+
+    Raises:
+        UnreadableDocumentError: the image is outside the folder.
+    """
+    folder = path.parent.resolve()
+    if "\0" in image or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", image):
+        raise UnreadableDocumentError(f"it contains image {image[:100]!r}, expected a path within its folder")
+    try:
+        place = (folder / image).resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links, a name too long
+        raise UnreadableDocumentError(
+            f"it contains image {image[:100]!r}, which cannot be resolved ({error})"
+        ) from error
+    if not place.is_relative_to(folder):
+        raise UnreadableDocumentError(f"it contains image {image[:100]!r}, which is outside its folder")
+    return place

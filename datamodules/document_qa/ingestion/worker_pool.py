@@ -1,0 +1,135 @@
+"""Worker processes that each convert one document at a time; a crash affects its document only."""
+
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import NamedTuple
+
+from datamodules.document_qa.ingestion.cache import Cache
+from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+
+_PAGES = 1000
+"""Pages after which a worker is replaced, as the libraries leak some memory per page."""
+
+Conversion = Callable[[Path, Cache], ConversionResult]
+
+
+class WorkerFailure(NamedTuple):
+    """A worker failed at a document."""
+
+    reason: str
+    died: bool  # the process died or lacked memory, which is no fact about the document; otherwise its reader raised
+
+
+class _Worker(NamedTuple):
+    process: BaseProcess
+    connection: Connection
+
+
+def converted(
+    paths: Sequence[Path], folder: Path, settings: IngestionSettings, do: Conversion = convert
+) -> Generator[tuple[Path, ConversionResult | WorkerFailure], None, None]:
+    """Convert documents and yield (path, result) as they finish. Ends all workers on exit.
+
+    Args:
+        paths: the documents.
+        folder: cache folder.
+        settings: settings of the ingestion, and the number of workers.
+        do: converts a document; an importable function.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    waiting = list(reversed(paths))
+    number = min(settings.workers or cores(), len(waiting))
+    idle = [_start(folder, settings, do) for _ in range(number)]
+    busy: dict[Connection, tuple[_Worker, Path]] = {}
+    pages: dict[Connection, int] = {}
+    try:
+        while waiting or busy:
+            while waiting and idle:
+                worker, path = idle.pop(), waiting.pop()
+                busy[worker.connection] = worker, path
+                with suppress(OSError):  # the worker is dead, which _receive reports
+                    worker.connection.send(path)
+            for connection in wait(list(busy)):
+                worker, path = busy.pop(connection)  # type: ignore[call-overload]  # `wait` returns some of its arguments
+                result = _receive(worker)
+                if isinstance(result, OSError):
+                    idle.append(worker)
+                    raise result
+                made = pages.pop(worker.connection, 0) + (
+                    result.pages if isinstance(result, ConversionResult) else _PAGES
+                )
+                if made < _PAGES or (isinstance(result, ConversionResult) and not waiting):
+                    pages[worker.connection] = made
+                    idle.append(worker)
+                else:
+                    _end(worker)
+                    if waiting:
+                        idle.append(_start(folder, settings, do))
+                yield path, result
+    finally:
+        for worker in (*idle, *(worker for worker, _ in busy.values())):
+            _end(worker)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start(folder: Path, settings: IngestionSettings, do: Conversion) -> _Worker:
+    # Spawned, as a fork would copy the locks and threads of this process, which may have used a GPU.
+    spawn = multiprocessing.get_context("spawn")
+    own, remote = spawn.Pipe()
+    process = spawn.Process(target=_work, args=(remote, folder, settings, do), daemon=True)
+    process.start()
+    remote.close()
+    return _Worker(process, own)
+
+
+def _work(connection: Connection, folder: Path, settings: IngestionSettings, do: Conversion) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    cache = Cache(folder, settings)
+    while True:
+        try:
+            path = connection.recv()
+        except (EOFError, OSError):  # the parent process is done, or has died
+            return
+        try:
+            connection.send(do(path, cache))
+        except BrokenPipeError:
+            return
+        except OSError as error:  # the cache cannot be written, so no document can be converted
+            connection.send(error)
+        except Exception as error:  # noqa: BLE001  (a corrupt file can make a library raise almost anything)
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            reason = f"{type(error).__name__} at {place.filename}:{place.lineno}: {error}"
+            connection.send(WorkerFailure(reason, died=isinstance(error, MemoryError)))
+
+
+def _receive(worker: _Worker) -> ConversionResult | WorkerFailure | OSError:
+    try:
+        result: ConversionResult | WorkerFailure | OSError = worker.connection.recv()
+        return result
+    except (EOFError, OSError):
+        worker.process.join()
+    code = worker.process.exitcode or 0
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    reason = f"its worker process {ended}: the document is corrupt, or needs more memory than available"
+    return WorkerFailure(reason, died=True)
+
+
+def _end(worker: _Worker) -> None:
+    worker.connection.close()  # a waiting worker ends by itself
+    worker.process.terminate()
+    worker.process.join()
+    worker.process.close()

@@ -1,0 +1,154 @@
+"""Kinds of questions: their subject, right answer and wrong options.
+
+There are always four options, and each is equally likely to be right given the question and all options: parts are
+drawn independently, and the part that the question is about is drawn among them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from datamodules.document_qa.manuals.config import COLUMNS, LISTED, ManualSettings, PageKind
+from datamodules.document_qa.manuals.devices import Chapter, Part, choose, choose_one, places
+from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Source
+
+OPTIONS = 4
+
+UNANSWERABLE_KIND = "unanswerable"
+
+UNANSWERABLE_BASES = ("material", "function", "name", "value")
+"""Kinds whose wordings unanswerable questions use, in the same proportions, so that the wording reveals nothing."""
+
+RELATIONS = ("left", "right", "above", "below")
+
+
+class QuestionContent(NamedTuple):
+    """The content of a question."""
+
+    wording: str  # key of WORDINGS
+    slots: Mapping[str, str | int]
+    answer: str
+    others: tuple[str, ...]  # wrong answers, of which three become options
+
+
+class Kind(NamedTuple):
+    """A kind of question."""
+
+    name: str
+    source: Source
+    pages: tuple[PageKind, ...]  # pages that the answer follows from; a page mention names the first
+    answer_type: AnswerType
+    ask: Callable[[np.random.Generator, Chapter, ManualSettings], QuestionContent]
+
+
+def _of_part(wording: str, attribute: Callable[[Part], str], **more: str) -> Callable[..., QuestionContent]:
+    """Ask about a part by its number."""
+
+    def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
+        part, *others = choose(random, chapter.parts, OPTIONS)
+        slots: dict[str, str | int] = {"number": part.number, "title": chapter.title, **more}
+        return QuestionContent(wording, slots, attribute(part), tuple(map(attribute, others)))
+
+    return ask
+
+
+def _at_place(wording: str, attribute: Callable[[Part], str]) -> Callable[..., QuestionContent]:
+    """Ask about a part by its position in the drawing."""
+
+    def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
+        part, *others = choose(random, chapter.parts, OPTIONS)
+        slots = {"place": places(settings.grid)[part.cell], "title": chapter.title}
+        return QuestionContent(wording, slots, attribute(part), tuple(map(attribute, others)))
+
+    return ask
+
+
+def _of_column(by_place: bool) -> Callable[..., QuestionContent]:
+    """Ask for a value in the table."""
+
+    def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
+        column = choose_one(random, chapter.columns)
+        about = _at_place("value_at", lambda part: part.values[column]) if by_place else None
+        about = about or _of_part("value", lambda part: part.values[column])
+        asking = about(random, chapter, settings)
+        return asking._replace(slots={**asking.slots, "column": column})
+
+    return ask
+
+
+def _place_of(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
+    names = places(settings.grid)
+    return _of_part("place_of", lambda part: names[part.cell])(random, chapter, settings)
+
+
+def _relation(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
+    """Ask for the relation of two parts in the same row or column, so that exactly one word is right."""
+    pairs: dict[str, list[tuple[Part, Part]]] = {word: [] for word in RELATIONS}
+    for part in chapter.parts:
+        for other in chapter.parts:
+            (row, column), (other_row, other_column) = (divmod(each.cell, settings.grid) for each in (part, other))
+            if row == other_row and column != other_column:
+                pairs["left" if column < other_column else "right"].append((part, other))
+            if column == other_column and row != other_row:
+                pairs["above" if row < other_row else "below"].append((part, other))
+    # The word is drawn first, so that all words are equally frequent whatever the drawing.
+    words = [word for word in RELATIONS if pairs[word]]
+    word = choose_one(random, words)
+    part, other = choose_one(random, pairs[word])
+    slots: dict[str, str | int] = {"number": part.number, "other": other.number, "title": chapter.title}
+    return QuestionContent("relation", slots, word, tuple(other for other in RELATIONS if other != word))
+
+
+def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
+    part, *others = choose(random, chapter.parts, OPTIONS)
+    slots = {"name": part.name, "title": chapter.title}
+    return QuestionContent("material_of_name", slots, part.material, tuple(other.material for other in others))
+
+
+def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
+    names = places(settings.grid)
+    parts = sorted(chapter.parts, key=_cell)
+    descriptions = (f"{names[part.cell]}: {part.colour} {part.shape} {part.number}" for part in parts)
+    return QuestionContent("drawing", {"title": chapter.title}, ", ".join(descriptions), ())
+
+
+def ask_unanswerable(
+    random: np.random.Generator, base: Kind, chapter: Chapter, settings: ManualSettings
+) -> QuestionContent:
+    """Turn a question into one about a part that the chapter lacks, or a column that its table lacks."""
+    asking = base.ask(random, chapter, settings)
+    if "column" in asking.slots and random.random() < 0.5:
+        column = choose_one(random, [column for column in COLUMNS if column not in chapter.columns])
+        values = choose(random, LISTED, OPTIONS - 1)
+        others = tuple(f"{value} {COLUMNS[column]}" for value in values)
+        return asking._replace(slots={**asking.slots, "column": column}, answer=UNANSWERABLE, others=others)
+    existing = {part.number for part in chapter.parts}
+    number = choose_one(random, [number for number in range(1, settings.highest_number + 1) if number not in existing])
+    return asking._replace(slots={**asking.slots, "number": number}, answer=UNANSWERABLE)
+
+
+def _cell(part: Part) -> int:
+    return part.cell
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("material", "text", ("text",), "string", _of_part("material", lambda part: part.material)),
+        Kind("function", "text", ("text",), "string", _of_part("function", lambda part: part.function)),
+        Kind("name", "table", ("table",), "string", _of_part("name", lambda part: part.name)),
+        Kind("value", "table", ("table",), "number", _of_column(by_place=False)),
+        Kind("colour_at", "figure", ("figure",), "string", _at_place("colour_at", lambda part: part.colour)),
+        Kind("shape_at", "figure", ("figure",), "string", _at_place("shape_at", lambda part: part.shape)),
+        Kind("number_at", "figure", ("figure",), "number", _at_place("number_at", lambda part: str(part.number))),
+        Kind("place_of", "figure", ("figure",), "string", _place_of),
+        Kind("relation", "figure", ("figure",), "relation", _relation),
+        Kind("value_at", "hop", ("figure", "table"), "number", _of_column(by_place=True)),
+        Kind("material_at", "hop", ("figure", "text"), "string", _at_place("material_at", lambda part: part.material)),
+        Kind("material_of_name", "cross", ("text", "table"), "string", _material_of_name),
+    )
+}
+
+DRAWING = Kind("drawing", "figure", ("figure",), "string", _drawing)
+"""Asks to describe a drawing, for a separate training stage of the vision tower. It has no options."""

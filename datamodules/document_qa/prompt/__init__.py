@@ -1,0 +1,1 @@
+"""Prompts: the pages of a document that fit a token budget, and the chat around them. Imports types and views."""

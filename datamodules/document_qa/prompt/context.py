@@ -1,0 +1,241 @@
+"""Contexts: as many whole pages of a document as fit a token budget."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from datamodules.document_qa.prompt.prompt import Prompter
+from datamodules.document_qa.types.document import Chunk, Document
+from datamodules.document_qa.views.ablation import AblatedDocument
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.images.tiling import MARKER, Fit, Views, concat_views, make_views, tile_grid
+from datamodules.multimodal.text.bpe_tokenizer import PLACEHOLDER
+from datamodules.multimodal.text.tokenizer import ChatTokenizer
+
+ShownImages = Literal["figures", "pages", "both", "none"]
+
+_COUNTED = 1 << 14
+"""Number of texts whose token counts are cached."""
+
+
+@dataclass(frozen=True)
+class ContextSettings:
+    """Which part of a document a context contains. Pages that exceed the budget are dropped, lowest rank first.
+
+    Args:
+        tokens: largest number of tokens of a context, including those of its images; null for no limit.
+        images: `figures` (each at its place on the page), `pages` (an image of each page before its text), `both` or
+            `none`.
+        max_images: largest number of images of a context; null for no limit.
+        texts: include texts and tables as text, in addition to the images.
+        show_page_numbers: write the page number before each page.
+        order: order of the pages: `reading`, or `rank` (best first).
+        evidence_in_training: in training, always include the evidence pages that a question names; without them the
+            model would learn to guess.
+        evidence_chunks: largest number of chunks whose importance is computed by leaving them out, on the best-ranked
+            pages; each needs a prompt of its own. Null for all.
+        empty: when no page fits: `stop` (the question is unusable) or `ask` it without a document.
+    """
+
+    tokens: int | None = 2048
+    images: ShownImages = "figures"
+    max_images: int | None = None
+    texts: bool = True
+    show_page_numbers: bool = True
+    order: Literal["reading", "rank"] = "reading"
+    evidence_in_training: bool = True
+    evidence_chunks: int | None = 32
+    empty: Literal["stop", "ask"] = "stop"
+
+    def check(self, name: str = "data.init_args.context.") -> None:
+        """Check the settings.
+
+        Args:
+            name: prefix of the settings in messages.
+
+        Raises:
+            ValueError: a value is invalid.
+        """
+        for key in ("tokens", "max_images", "evidence_chunks"):
+            most = getattr(self, key)
+            if most is not None and most < 1:
+                raise ValueError(f"{name}{key} must be at least 1, or null for any number; got {most}")
+        if self.images == "none" and not self.texts:
+            raise ValueError(f"{name}texts is false and images is none, so a context would be empty")
+
+
+class Block(NamedTuple):
+    """A page of a context."""
+
+    page: int
+    text: str  # with a marker for each image
+    chunks: tuple[Chunk, ...]  # that the block contains, as text or in an image
+    images: tuple[Chunk | None, ...]  # the figure of each marker, or None for the page
+    views: tuple[Views, ...] = ()  # of each marker; empty while only the length is measured
+
+
+class PageSelection(NamedTuple):
+    """The pages selected for a context."""
+
+    pages: tuple[int, ...]  # in the order of the context
+    dropped: tuple[int, ...] = ()  # ranked, but beyond the budget
+    too_long: tuple[int, ...] = ()  # longer than the budget by themselves
+
+
+class Context(NamedTuple):
+    """The pages that precede a question."""
+
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Text of all blocks, with a marker for each image."""
+        return _joined(self.blocks)
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All chunks, in the order of the context."""
+        return tuple(chunk for block in self.blocks for chunk in block.chunks)
+
+    @property
+    def pages(self) -> tuple[int, ...]:
+        """All page numbers, in the order of the context."""
+        return tuple(block.page for block in self.blocks)
+
+    @property
+    def views(self) -> tuple[Views, ...]:
+        """Views of each image, in the order of the markers."""
+        return tuple(views for block in self.blocks for views in block.views)
+
+
+class ContextBuilder:
+    """Builds contexts.
+
+    Args:
+        settings: see ContextSettings.
+        tokenizer: counts the tokens of a text.
+        prompter: writes page headings and escapes special tokens.
+        layout: number of tokens per view, and tiling.
+        fit: how an image becomes a view.
+    """
+
+    def __init__(
+        self, settings: ContextSettings, tokenizer: ChatTokenizer, prompter: Prompter, layout: ImageLayout, fit: Fit
+    ) -> None:
+        self.settings, self.tokenizer, self.prompter = settings, tokenizer, prompter
+        self.layout, self.fit = layout, fit
+        self._counted: dict[str, int] = {}
+
+    def choose(self, document: Document, ranked: Sequence[int]) -> PageSelection:
+        """Select the best-ranked pages that fit the budget together; pages are never cut.
+
+        A page that exceeds the budget by itself is skipped, so lower-ranked pages may follow.
+        """
+        kept: list[Block] = []
+        too_long: list[int] = []
+        tokens = images = 0
+        for number in ranked:
+            block = self._measured(document, number)
+            length = self._length(document, [block])
+            if not self._holds(length, len(block.images)):
+                too_long.append(number)
+                continue
+            tokens, images = tokens + length + 1, images + len(block.images)  # + 1: the line break between two pages
+            if not self._holds(tokens - 1, images):
+                break
+            kept.append(block)
+        # The joined text may have more tokens than its parts, as tokens may span page boundaries.
+        while kept and not self._holds(self._length(document, self._ordered(kept)), 0):
+            kept.pop()
+        used = {*too_long, *(block.page for block in kept)}
+        dropped = tuple(number for number in ranked if number not in used)
+        return PageSelection(tuple(block.page for block in self._ordered(kept)), dropped, tuple(too_long))
+
+    def context(self, document: Document, pages: Sequence[int]) -> Context:
+        """Build the context of pages in the given order, with their images."""
+        return Context(tuple(self._seen(document, self._measured(document, number)) for number in pages))
+
+    def without(self, context: Context, document: Document, place: int) -> Context:
+        """Return a context of the document without the chunk at an index of `context.chunks`."""
+        gone = context.chunks[place]
+        view = AblatedDocument(document, lambda chunk: chunk == gone)
+        blocks = (
+            self._seen(view, self._measured(view, block.page)) if block.page == gone.page else block
+            for block in context.blocks
+        )
+        return Context(tuple(blocks))
+
+    def features(self, views: Sequence[Views]) -> tuple[int, ...]:
+        """Return the number of image tokens of each image."""
+        return tuple(len(image.places) * self.layout.view_tokens for image in views)
+
+    def length(self, document: Document, pages: Sequence[int]) -> int:
+        """Return the number of tokens of a context, including those of its images."""
+        return self._length(document, [self._measured(document, number) for number in pages])
+
+    def _measured(self, document: Document, number: int) -> Block:
+        """Return the block of a page, without views."""
+        settings, page = self.settings, document.pages[number - 1]
+        whole, figures = settings.images in ("pages", "both"), settings.images in ("figures", "both")
+        lines: list[str] = []
+        images: list[Chunk | None] = []
+        chunks: list[Chunk] = []
+        if whole:
+            lines.append(MARKER)
+            images.append(None)
+        for chunk in page.chunks:
+            if chunk.kind == "figure" and figures:
+                lines.append(MARKER)
+                images.append(chunk)
+            elif chunk.kind != "figure" and settings.texts and chunk.text.strip():
+                lines.append(self.prompter.escape(chunk.text.strip()))
+            elif not whole:
+                continue
+            chunks.append(chunk)
+        if settings.show_page_numbers:
+            lines.insert(0, self.prompter.page_heading(number))
+        return Block(number, "\n".join(lines), tuple(chunks), tuple(images))
+
+    def _seen(self, document: Document, block: Block) -> Block:
+        pictures = (
+            document.picture(block.page) if figure is None else document.figure(figure) for figure in block.images
+        )
+        return block._replace(views=tuple(make_views(picture, self.layout, self.fit) for picture in pictures))
+
+    def _holds(self, tokens: int, images: int) -> bool:
+        """Return whether the budget allows so many tokens and images."""
+        limits = (tokens, self.settings.tokens), (images, self.settings.max_images)
+        return all(most is None or number <= most for number, most in limits)
+
+    def _ordered(self, blocks: list[Block]) -> list[Block]:
+        return sorted(blocks, key=lambda block: block.page) if self.settings.order == "reading" else blocks
+
+    def _length(self, document: Document, blocks: Sequence[Block]) -> int:
+        text = _joined(blocks)
+        images = [(block.page, figure) for block in blocks for figure in block.images]
+        # Each marker counts as one token of the text; the tokens of the image replace it.
+        tokens = self._tokens(text.replace(MARKER, PLACEHOLDER)) - len(images)
+        return tokens + sum(self._features(document, *image) for image in images)
+
+    def _tokens(self, text: str) -> int:
+        if text not in self._counted:
+            if len(self._counted) >= _COUNTED:
+                self._counted.clear()
+            self._counted[text] = len(self.tokenizer.encode(text))
+        return self._counted[text]
+
+    def _features(self, document: Document, page: int, figure: Chunk | None) -> int:
+        if self.layout.max_tiles == 1:
+            return self.layout.view_tokens
+        picture = document.picture(page) if figure is None else document.figure(figure)
+        rows, columns = tile_grid(picture.height, picture.width, self.layout)
+        return self.layout.view_tokens * (1 if rows * columns == 1 else 1 + rows * columns)
+
+
+def sample_views(context: Context, layout: ImageLayout) -> Views:
+    """Return all views of a context as those of one sample."""
+    return concat_views(context.views, layout)
+
+
+def _joined(blocks: Sequence[Block]) -> str:
+    return "\n".join(block.text for block in blocks if block.text)

@@ -1,0 +1,85 @@
+"""Metrics of page rankings: of a model, BM25, both combined, and chance."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import comb
+
+from datamodules.document_qa.grading.page_recall import page_recall, reciprocal_rank
+from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.retrieval.retrievers import Hybrid
+from datamodules.document_qa.types.document import Document
+from datamodules.document_qa.types.question import SOURCES, Question
+
+RECALLS = (1, 4)
+"""k of page_recall@k."""
+
+MODEL = ""
+
+Points = Mapping[str, float]
+"""{page_recall@1, ..., mrr: score} of a question."""
+
+
+class RankingMetrics:
+    """Metrics of a model, bm25, both combined and chance.
+
+    Questions without known evidence pages are not counted.
+    """
+
+    def __init__(self) -> None:
+        self._bm25 = Bm25()
+        self._points: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, question: Question, document: Document, ranked: Sequence[int]) -> None:
+        """Add the model's ranking of a document's pages for a question."""
+        evidence = set(question.evidence_pages)
+        if not evidence:
+            return
+        systems = {
+            MODEL: points(ranked, evidence),
+            "bm25": points(self._bm25.rank(document, question), evidence),
+            "hybrid": points(Hybrid(self._bm25, _Given(ranked)).rank(document, question), evidence),
+            "random": random_points(len(document.pages), len(evidence)),
+        }
+        for system, reached in systems.items():
+            self._points[system]["all"].append(reached)
+            if question.source is not None:
+                self._points[system][question.source].append(reached)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """{`page_recall@1`, `figure/mrr`, `baseline/bm25/mrr`, ...: mean} of all questions and by evidence source."""
+        found = {}
+        for system, sources in self._points.items():
+            prefix = f"baseline/{system}/" if system else ""
+            for source in filter(sources.__contains__, ("all", *SOURCES)):
+                group = "" if source == "all" else f"{source}/"
+                for name in sources[source][0]:
+                    scores = [question_scores[name] for question_scores in sources[source]]
+                    found[f"{prefix}{group}{name}"] = sum(scores) / len(scores)
+        return found
+
+
+def points(ranked: Sequence[int], evidence: set[int]) -> Points:
+    """Return the scores of a ranking."""
+    recalls = {f"page_recall@{first}": page_recall(ranked, evidence, first) for first in RECALLS}
+    return {**recalls, "mrr": reciprocal_rank(ranked, evidence)}
+
+
+def random_points(pages: int, evidence: int) -> Points:
+    """Return the expected scores of a random ranking."""
+    recalls = {f"page_recall@{first}": min(1.0, first / pages) for first in RECALLS}
+    # Probability that the best evidence page has a rank: the other evidence pages are all behind it.
+    orders = range(1, pages - evidence + 2)
+    ranks = sum(Fraction(comb(pages - place, evidence - 1), place * comb(pages, evidence)) for place in orders)
+    return {**recalls, "mrr": float(ranks)}
+
+
+class _Given:
+    """A Retriever that returns a given ranking."""
+
+    def __init__(self, ranked: Sequence[int]) -> None:
+        self._ranked = list(ranked)
+
+    def rank(self, document: Document, question: Question) -> list[int]:
+        return self._ranked

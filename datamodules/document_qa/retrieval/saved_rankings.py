@@ -1,0 +1,82 @@
+"""Rankings that `predict` of a PageRetriever has saved."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.system.installation import PROGRAM
+
+FILE = "rankings.jsonl"
+
+_RUNS = Path("runs")
+_FIELDS = {"id", "document", "pages", "scores"}
+
+
+class Ranked(NamedTuple):
+    """The saved ranking of a question's pages."""
+
+    document: str  # name of the question's document
+    pages: list[int]  # page numbers from 1, best first
+
+
+def rankings_file(name: str) -> Path:
+    """Return the rankings file, given by its path, a run's folder or a run's name.
+
+    Raises:
+        ValueError: the file does not exist.
+    """
+    places = [Path(name), Path(name) / FILE, _RUNS / name / FILE]
+    for place in places:
+        if place.is_file():
+            return place
+    raise ValueError(
+        f"retriever.rankings: found none of {', '.join(map(str, places))}; run `{PROGRAM} predict` of a "
+        "PageRetriever's run on the same questions"
+    )
+
+
+def read_rankings(path: Path) -> dict[str, Ranked]:
+    """Read rankings by question id.
+
+    Each line is an object {"id": text, "document": name, "pages": [page numbers from 1, best first],
+    "scores": [one per page, descending]}.
+
+    Raises:
+        ValueError: a line is invalid; the message names it.
+    """
+    found: dict[str, Ranked] = {}
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            question, ranked = _ranking(line, where)
+            if question in found:
+                raise ValueError(f"{where}: question {question!r} occurs a second time")
+            found[question] = ranked
+    if not found:
+        raise ValueError(f"{path}: is empty, expected one ranking per line")
+    return found
+
+
+def _ranking(line: str, where: str) -> tuple[str, Ranked]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON ({error})") from error
+    if not isinstance(record, dict) or record.keys() != _FIELDS:
+        found = ", ".join(sorted(record)) if isinstance(record, dict) else type(record).__name__
+        raise ValueError(f"{where}: found {found}, expected an object with {', '.join(sorted(_FIELDS))}")
+    question, pages, scores = record["id"], record["pages"], record["scores"]
+    for name in ("id", "document"):
+        if not isinstance(record[name], str):
+            raise ValueError(f"{where}: {name} is {record[name]!r}, expected a text")
+    if not isinstance(pages, list) or not all(type(page) is int and page > 0 for page in pages):
+        raise ValueError(f"{where}: pages is {str(pages)[:80]}, expected a list of numbers from 1")
+    if len(set(pages)) < len(pages):
+        raise ValueError(f"{where}: pages contains a page twice")
+    if not isinstance(scores, list) or not all(type(score) in (int, float) for score in scores):
+        raise ValueError(f"{where}: scores is {str(scores)[:80]}, expected a list of numbers")
+    if len(scores) != len(pages) or any(first < second for first, second in zip(scores, scores[1:], strict=False)):
+        raise ValueError(f"{where}: found {len(scores)} scores of {len(pages)} pages, expected one each, descending")
+    return question, Ranked(record["document"], pages)

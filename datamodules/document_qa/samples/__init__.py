@@ -1,0 +1,1 @@
+"""Training and evaluation samples: questions with contexts. Imports augmentation, prompt, views and types."""

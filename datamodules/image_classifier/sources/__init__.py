@@ -1,0 +1,1 @@
+"""Sources of labelled images: scikit-learn's digits, CIFAR, a folder of images."""

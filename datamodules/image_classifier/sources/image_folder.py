@@ -1,0 +1,93 @@
+"""Folders of image files: train/CLASS/FILE, and optionally val/ and test/."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from datamodules.image_classifier.sources.base import FileImages, ImageSource, Splits, hold_out
+from datamodules.multimodal.json_records import describe_names
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+
+log = logging.getLogger("lockstep")
+
+
+def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float) -> Splits:
+    """Read a folder. Without val/ (or test/), `validation_share` of the images in train/ is held out for it.
+
+    Raises:
+        FileNotFoundError: train/ does not exist, or is empty.
+        ValueError: val/ or test/ has a class that train/ lacks, or train/ has too few images.
+    """
+    if not (root / "train").is_dir():
+        raise FileNotFoundError(
+            f"data.init_args.root: found no folder {root / 'train'}; expected {root}/train/CLASS/FILE.jpg, and "
+            "optionally val/ and test/ with the same structure"
+        )
+    classes = _folders(root / "train")
+    if len(classes) < 2:
+        raise ValueError(f"{root}/train: found {len(classes)} folders, expected one per class, at least two")
+    train: ImageSource = _labelled(root / "train", classes, shape)
+    held: dict[str, ImageSource] = {}
+    for name in ("test", "val"):
+        if (root / name).is_dir():
+            held[name] = _labelled(root / name, classes, shape)
+        else:
+            train, held[name] = hold_out(train, validation_share)
+    return Splits(classes, train, held["val"], held["test"])
+
+
+def read_unlabelled(folder: Path, shape: tuple[int, int, int]) -> FileImages:
+    """Return all images below a folder, sorted by name, for prediction.
+
+    Raises:
+        FileNotFoundError: the folder does not exist, or has no images.
+    """
+    files = _images(folder)
+    return FileImages(files, np.full(len(files), -1), shape, folder)
+
+
+def _labelled(folder: Path, classes: list[str], shape: tuple[int, int, int]) -> FileImages:
+    found = _folders(folder)
+    _warn(folder, sorted(path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()))
+    unknown = sorted(set(found) - set(classes))
+    if unknown:
+        raise ValueError(f"{folder}: found class {unknown[0]!r}, which {folder.parent / 'train'} lacks")
+    files = [(file, classes.index(name)) for name in found for file in _images(folder / name)]
+    return FileImages([file for file, _ in files], np.array([label for _, label in files], np.int64), shape, folder)
+
+
+def _folders(folder: Path) -> list[str]:
+    """Return the names of the classes: all folders but hidden ones, such as .ipynb_checkpoints."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _images(folder: Path) -> list[Path]:
+    """Return the image files below a folder, sorted; other files are named in a warning, hidden ones are ignored.
+
+    A link that leads nowhere, or whatever else has the name of an image, is listed: it is a bad sample with its name.
+    """
+    visible = sorted(path for path in folder.rglob("*") if not _is_hidden(path.relative_to(folder)))
+    files = [path for path in visible if path.suffix.lower() in SUFFIXES]
+    if not files:
+        problem = "has no images" if folder.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{folder}: {problem}; expected files that end in {', '.join(SUFFIXES)}")
+    _warn(folder, [path for path in visible if path.suffix.lower() not in SUFFIXES and _is_not_read(path)])
+    return files
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _is_not_read(path: Path) -> bool:
+    return not path.is_dir() or path.is_symlink()  # rglob does not follow a link to a folder
+
+
+def _warn(folder: Path, others: list[Path]) -> None:
+    if others:
+        log.warning(
+            "%s: %d files are not read, expected %s: %s", folder, len(others), ", ".join(SUFFIXES),
+            describe_names(path.relative_to(folder) for path in others),
+        )  # fmt: skip

@@ -1,0 +1,195 @@
+"""Datasets of chats: micro-batches for training, and batches for evaluation."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from datamodules.multimodal.batch import Chat, Examples, Questions
+from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
+from datamodules.multimodal.text.packing import one_per_row, pack, pad_rows, prompts
+from engine.data.bad_samples import SkippedSample, load_samples
+from engine.data.errors import BadSampleError
+from engine.data.samplers import PADDING_INDEX, Blocks, MicroBatchRequest
+
+TooLong = Literal["stop", "drop"]
+"""Policy for a chat that is longer than `max_length`. A chat is never truncated, which could split an image."""
+
+
+class ChatItem(NamedTuple):
+    """A sample of a family."""
+
+    messages: list[Message]  # the last message is the reference answer, if it is known
+    counts: tuple[int, ...]  # feature vectors of each marker in the user's texts
+    modality: Any  # input of the family's `collate`
+
+
+class ChatSource(Protocol):
+    """Samples of a family.
+
+    Two methods are optional. `length(index)` estimates the tokens of a prompt without building the sample; questions
+    are then sorted by this estimate. `blocks(epoch)` returns the blocks of samples that are cheap to read together, see
+    BatchedDataset.
+    """
+
+    def __len__(self) -> int: ...
+
+    def name(self, index: int, epoch: int = 0) -> str:
+        """Return the index of a sample with the file and row that it comes from, for messages."""
+        ...
+
+    def item(self, epoch: int, index: int) -> ChatItem:
+        """Return a sample as messages.
+
+        Raises:
+            BadSampleError: the sample is invalid; the message names it.
+        """
+        ...
+
+    def collate(self, items: Sequence[Any]) -> Any:
+        """Return a batch for the encoder; `items` may be empty."""
+        ...
+
+
+class ChatExamples(Dataset[tuple[Examples, ...]]):
+    """Micro-batches of chats for training.
+
+    Args:
+        source: the samples.
+        encoder: tokenizes the samples.
+        row_tokens: tokens of a row that several chats are packed into; None for one chat per row, in `length_groups`
+            batches of similar length.
+        length_groups: see `row_tokens`.
+        max_length: maximum number of tokens of a chat; None for no limit.
+        too_long: `stop`: a longer chat is an error that names its sample; `drop`: it is skipped.
+        skip_bad: skip invalid samples; otherwise they are errors.
+    """
+
+    def __init__(
+        self,
+        source: ChatSource,
+        encoder: ChatEncoder,
+        row_tokens: int | None = None,
+        length_groups: int = 1,
+        max_length: int | None = None,
+        too_long: TooLong = "stop",
+        skip_bad: bool = False,
+    ) -> None:
+        self.source, self.encoder, self.row_tokens = source, encoder, row_tokens
+        self.length_groups, self.max_length = length_groups, max_length
+        self.too_long, self.skip_bad = too_long, skip_bad
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def blocks(self, epoch: int) -> Blocks | None:
+        """Return the blocks of the source, see BatchedDataset."""
+        blocks = getattr(self.source, "blocks", None)
+        return None if blocks is None else blocks(epoch)
+
+    def __getitem__(self, draw: MicroBatchRequest) -> tuple[Examples, ...]:
+        indices = sample_indices(draw)
+        loaded, indices, skipped = load_samples(indices, lambda index: self._load(draw.epoch, index), self.skip_bad)
+        chats = [chat for _, chat in loaded]
+        pad = self.encoder.tokenizer.pad
+        if self.row_tokens is not None:
+            parts = [pack(chats, indices, self.row_tokens, pad)]
+        else:
+            parts = pad_rows(chats, indices, self.length_groups, pad)
+        modalities = (self.source.collate([loaded[place][0].modality for place in order]) for _, order in parts)
+        examples = [Examples(rows, modality) for (rows, _), modality in zip(parts, modalities, strict=True)]
+        return (examples[0]._replace(skipped=skipped), *examples[1:])
+
+    def _load(self, epoch: int, index: int) -> tuple[ChatItem, Chat] | SkippedSample:
+        item, name = self.source.item(epoch, index), self.source.name(index, epoch)
+        chat = encode_sample(self.encoder.chat, item, name)
+        if self.max_length is None or len(chat.tokens) <= self.max_length:
+            return item, chat
+        problem = (
+            f"sample {name}: {len(chat.tokens)} tokens ({chat.placeholders} of them for features), but max_length is "
+            f"{self.max_length}"
+        )
+        if self.too_long == "drop":
+            return SkippedSample("too_long", problem, index)
+        raise ValueError(f"{problem}; raise it, or skip such samples: data.init_args.too_long drop")
+
+
+class ChatQuestions(Dataset[Questions]):
+    """Batches of chats for evaluation, sorted by the length of the prompts to reduce padding.
+
+    Args:
+        source: the samples.
+        encoder: tokenizes the samples.
+        in_order: keep the order of the source, in which predictions are written.
+        number: number of samples, from the start of the source; None for all.
+        skip_bad: skip invalid samples; otherwise they are errors.
+    """
+
+    def __init__(
+        self,
+        source: ChatSource,
+        encoder: ChatEncoder,
+        in_order: bool = False,
+        number: int | None = None,
+        skip_bad: bool = False,
+    ) -> None:
+        self.source, self.encoder, self.in_order = source, encoder, in_order
+        self.number = len(source) if number is None else number
+        self.skip_bad = skip_bad
+
+    def first(self, number: int) -> "ChatQuestions":
+        """Return the dataset of the first samples of the source; the shortest prompts would be a biased subset."""
+        return ChatQuestions(self.source, self.encoder, self.in_order, number, self.skip_bad)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        if self.in_order:
+            return np.arange(len(self))
+        length = getattr(self.source, "length", self._prompt_length)
+        return np.argsort(np.array([length(index) for index in range(len(self))], np.int64), kind="stable")
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, draw: MicroBatchRequest) -> Questions:
+        loaded, indices, skipped = load_samples(self._order[sample_indices(draw)], self._load, self.skip_bad)
+        pad = self.encoder.tokenizer.pad
+        chats, prompt_chats = [chat for _, chat, _ in loaded], [prompt for *_, prompt in loaded]
+        modality = self.source.collate([item.modality for item, *_ in loaded])
+        return Questions(one_per_row(chats, indices, pad), prompts(prompt_chats, indices, pad), modality, skipped)
+
+    def _load(self, index: int) -> tuple[ChatItem, Chat, Chat]:
+        """Return the sample, its chat (the prompt if the answer is unknown), and the prompt."""
+        item, name = self.source.item(0, index), self.source.name(index)
+        prompt = encode_sample(self.encoder.prompt, item, name)
+        known = item.messages[-1]["role"] == "assistant"
+        return item, encode_sample(self.encoder.chat, item, name) if known else prompt, prompt
+
+    def _prompt_length(self, index: int) -> int:
+        item = self.source.item(0, index)
+        return len(encode_sample(self.encoder.prompt, item, self.source.name(index)).tokens)
+
+
+def sample_indices(draw: MicroBatchRequest) -> NDArray[np.int64]:
+    """Return the indices of a request without padding."""
+    return draw.indices[draw.indices != PADDING_INDEX]
+
+
+def encode_sample(encode: Callable[..., Chat], item: ChatItem, name: str) -> Chat:
+    """Encode a sample as tokens.
+
+    Args:
+        encode: a method of ChatEncoder.
+        item: the sample.
+        name: name of the sample, for errors.
+
+    Raises:
+        BadSampleError: the messages are not a valid chat (a special token in a text, a surplus marker, no answer).
+    """
+    try:
+        return encode(item.messages, item.counts, name)
+    except ValueError as error:
+        raise BadSampleError(str(error)) from error

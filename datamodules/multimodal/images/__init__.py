@@ -1,0 +1,1 @@
+"""Images as pixels: bounded decoding and tiling. Imports the errors and batches of multimodal only."""

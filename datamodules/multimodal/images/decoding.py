@@ -1,0 +1,195 @@
+"""Decoding of untrusted image files to RGB: bounded memory, EXIF orientation applied, transparency on white."""
+
+import io
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from engine.data.errors import BadSampleError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+
+MAX_PIXELS = 178_956_970
+"""Pillow's own limit in pixels: twice its MAX_IMAGE_PIXELS."""
+
+_MOST_SCANNED = 20 * MAX_PIXELS
+"""Maximum of pixels times scans of a progressive JPEG, which usually has about ten scans."""
+
+_START_OF_SCAN = b"\xff\xda"
+_PNG = b"\x89PNG\r\n\x1a\n"
+_ORIENTATION = 0x0112  # EXIF tag
+
+
+def decode(data: bytes, name: str, max_pixels: int, needed: int | None = None) -> "Image":
+    """Decode an image file to RGB; of an animation the first frame.
+
+    The size is read from the header first: a file of kilobytes can decode to gigabytes, so a larger image is never
+    decoded.
+
+    Args:
+        data: content of a file in one of FORMATS.
+        name: where the image comes from, for errors.
+        max_pixels: maximum of width x height.
+        needed: length of the shorter edge that is sufficient, in pixels. A JPEG with at least twice this length is
+            decoded at 1/2, 1/4 or 1/8 scale, which is several times faster.
+
+    Raises:
+        BadSampleError: the image is empty, too large, truncated, corrupt, or of another format.
+    """
+    from PIL import Image
+
+    with _named_errors(data, name, FORMATS):
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        _check_size(image, name, max_pixels)
+        _check_scans(data, image, name)
+        _check_sums(data, image, name)
+        return _rgb(_upright(image, needed))
+
+
+def decode_pages(data: bytes, name: str, max_pixels: int) -> Iterator["Image"]:
+    """Decode the pages of a scan to RGB, one at a time: all of a TIFF file, else the one image that `decode` returns.
+
+    Args:
+        data: content of a file in TIFF or one of FORMATS.
+        name: where the image comes from, for errors.
+        max_pixels: maximum of width x height of each page.
+
+    Raises:
+        BadSampleError: a page is empty, too large, truncated, corrupt, or of another format; pages before it are
+            yielded.
+    """
+    from PIL import Image
+
+    formats = (*FORMATS, "TIFF")
+    with _named_errors(data, name, formats):
+        image = Image.open(io.BytesIO(data), formats=formats)
+    if image.format != "TIFF":
+        yield decode(data, name, max_pixels)
+        return
+    page = 0
+    while True:
+        with _named_errors(data, f"{name}, page {page + 1}", formats):
+            try:
+                image.seek(page)
+            except EOFError:
+                return
+            _check_size(image, f"{name}, page {page + 1}", max_pixels)
+            image.load()  # applies the orientation
+            decoded = _rgb(image)
+        yield decoded
+        page += 1
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """Return width and height in pixels from the header of a file; None if it is not an image in one of FORMATS."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return Image.open(io.BytesIO(data), formats=FORMATS).size
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001  (Pillow raises almost any exception; `decode` reports the problem)
+            return None
+
+
+@contextmanager
+def _named_errors(data: bytes, name: str, formats: tuple[str, ...]) -> Iterator[None]:
+    """Convert what Pillow raises for a file to a BadSampleError that names it."""
+    from PIL import Image, UnidentifiedImageError
+
+    # Pillow warns of large images, invalid EXIF data and old palettes. The relevant cases are errors here.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        except (MemoryError, BadSampleError):
+            raise
+        except UnidentifiedImageError as error:
+            raise BadSampleError(f"{name}: {_describe(data)}, expected an image ({', '.join(formats)})") from error
+        except Image.DecompressionBombError as error:
+            raise BadSampleError(f"{name}: found an image of more than {MAX_PIXELS:,} pixels: {error}") from error
+        except Exception as error:  # noqa: BLE001  (Pillow raises almost any exception for a corrupt file)
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise BadSampleError(f"{name}: {_describe(data)} that cannot be decoded: {reason}") from error
+
+
+def _check_size(image: "Image", name: str, max_pixels: int) -> None:
+    width, height = image.size
+    if width < 1 or height < 1:
+        raise BadSampleError(f"{name}: found an image of {width} x {height} pixels, expected at least one pixel")
+    if width * height > max_pixels:
+        raise BadSampleError(
+            f"{name}: found an image of {width} x {height} = {width * height:,} pixels, expected at most "
+            f"{max_pixels:,} (max_pixels)"
+        )
+
+
+def _check_scans(data: bytes, image: "Image", name: str) -> None:
+    """Refuse a progressive JPEG that repeats its scans: a scan of few bytes takes as long as one of many."""
+    if not image.info.get("progressive"):
+        return
+    scans = data.count(_START_OF_SCAN)  # the marker cannot occur within a scan
+    if scans * image.width * image.height > _MOST_SCANNED:
+        raise BadSampleError(
+            f"{name}: found a progressive JPEG of {image.width} x {image.height} pixels and {scans:,} scans, expected "
+            f"at most {_MOST_SCANNED // (image.width * image.height):,} scans of this size"
+        )
+
+
+def _check_sums(data: bytes, image: "Image", name: str) -> None:
+    """Refuse a PNG whose pixels changed since it was written: Pillow compares the checksums of other parts only."""
+    place = len(_PNG)
+    while image.format == "PNG" and place < len(data):
+        end = place + 8 + int.from_bytes(data[place : place + 4], "big")
+        kind, checksum = data[place + 4 : place + 8], data[end : end + 4]
+        # A file that ends too early is refused if pixels are missing, but not for want of an end mark.
+        if (
+            kind == b"IDAT"
+            and len(checksum) == 4
+            and zlib.crc32(data[place + 4 : end]) != int.from_bytes(checksum, "big")
+        ):
+            raise BadSampleError(
+                f"{name}: found pixels with a wrong checksum; the file has changed since it was written"
+            )
+        place = end + 4
+
+
+def _upright(image: "Image", needed: int | None) -> "Image":
+    """Decode an image and apply its EXIF orientation."""
+    from PIL.Image import Transpose
+
+    if needed is not None and image.format == "JPEG":
+        # Twice the needed size, so that resizing still averages over pixels.
+        image.draft(None, (2 * needed, 2 * needed))
+    orientation = image.getexif().get(_ORIENTATION)
+    image.load()
+    turns = {
+        2: Transpose.FLIP_LEFT_RIGHT, 3: Transpose.ROTATE_180, 4: Transpose.FLIP_TOP_BOTTOM, 5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270, 7: Transpose.TRANSVERSE, 8: Transpose.ROTATE_90,
+    }  # fmt: skip
+    return image.transpose(turns[orientation]) if orientation in turns else image
+
+
+def _rgb(image: "Image") -> "Image":
+    from PIL import Image
+
+    if image.format == "TIFF" and image.mode in ("I", "F"):
+        raise ValueError("its pixels have 32 bits, expected 1, 8 or 16")
+    if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
+        # 16-bit grey: convert() would clip values above 255 instead of scaling them.
+        image = image.convert("I").point(lambda value: value / 256).convert("L")
+    if image.has_transparency_data:
+        coloured = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", coloured.size, "white"), coloured)
+    return image.convert("RGB")
+
+
+def _describe(data: bytes) -> str:
+    return f"found {len(data):,} bytes that begin with {bytes(data[:8])!r}" if data else "found no bytes"

@@ -1,0 +1,147 @@
+"""Images as views of one size: the whole image, and its tiles (as in nanoVLM and LLaVA-NeXT)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datamodules.multimodal.batch import ImageLayout, Images
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+MARKER = "<image>"
+"""Marker of an image in the text of a user."""
+
+
+class Views(NamedTuple):
+    """Views of the images of one sample, one image after the other."""
+
+    pixels: NDArray[np.uint8]  # [v, 3, size, size]
+    places: NDArray[np.int64]  # [v], as in Images
+
+
+_STRIP = 1 << 22
+"""Pixels that are padded at once."""
+
+_LARGE = 8
+"""Limit in view edges: a longer image is first reduced by an integer factor with a box filter, then padded."""
+
+_ENORMOUS = 64
+"""Limit in edges of the result, above which a box filter runs before the resize.
+
+At this scale the box filter is not visible, and resizing a line of millions of pixels would take gigabytes.
+"""
+
+_LONGEST = 100
+"""Limit of the longer edge of a cropped image, in shorter edges."""
+
+Fit = Literal["stretch", "pad", "crop"]
+"""How an image becomes a square view: stretched, padded to a square (LLaVA), or the central square."""
+
+
+def make_views(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Views:
+    """Return a view of the whole image, and its tiles in reading order if the image is larger than a view.
+
+    For tiling, the image is stretched to the smallest grid of tiles that keeps its longer edge (at most `max_tiles`
+    along it) and about its aspect ratio. `fit` applies to the view of the whole image.
+    """
+    views, places = [_whole(image, layout, fit)], [0]
+    rows, columns = tile_grid(image.height, image.width, layout)
+    if rows * columns > 1:
+        sheet = _resized(image, columns * layout.size, rows * layout.size)
+        for row in range(rows):
+            for column in range(columns):
+                top, left = row * layout.size, column * layout.size
+                views.append(sheet[top : top + layout.size, left : left + layout.size])
+                places.append(1 + row * layout.max_tiles + column)
+    pixels = np.ascontiguousarray(np.stack(views).transpose(0, 3, 1, 2))
+    return Views(pixels, np.array(places, np.int64))
+
+
+def tile_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
+    """Return the rows and columns of tiles of an image; (1, 1) if it is not tiled."""
+    longer = max(height, width)
+    most = min(layout.max_tiles, -(-longer // layout.size))
+    rows, columns = (-(-edge * most // longer) for edge in (height, width))
+    return rows, columns
+
+
+def empty_views(layout: ImageLayout) -> Views:
+    """Return the views of a sample without an image."""
+    return Views(np.zeros((0, 3, layout.size, layout.size), np.uint8), np.zeros(0, np.int64))
+
+
+def concat_views(views: Sequence[Views], layout: ImageLayout) -> Views:
+    """Concatenate the views of several images."""
+    pixels, places = zip(empty_views(layout), *views, strict=True)
+    return Views(np.concatenate(pixels), np.concatenate(places))
+
+
+def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
+    """Batch the views of several samples; without samples, the batch has one sample without views."""
+    pixels, places = concat_views(samples, layout)
+    views = [len(sample.places) for sample in samples] or [0]
+    return Images(torch.from_numpy(pixels), torch.from_numpy(places), torch.tensor(views, dtype=torch.int64))
+
+
+def _whole(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
+    if fit == "stretch" or image.width == image.height:
+        return _resized(image, layout.size, layout.size)
+    return _padded(image.convert("RGB"), layout) if fit == "pad" else _cropped(image.convert("RGB"), layout.size)
+
+
+def _padded(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
+    """Pad an image to a square and resize it (LLaVA).
+
+    It works strip by strip, because the square around a very long image would not fit memory.
+    """
+    from PIL import Image
+    from PIL.Image import Resampling
+
+    longer, size = max(image.size), layout.size
+    factor = longer // (_LARGE * size)
+    if factor > 1:  # padding a photo of 60 million pixels, or a very long image, would take minutes
+        image = image.reduce((min(factor, image.width), min(factor, image.height)))
+        longer = max(image.size)
+    left, top = (longer - image.width) // 2, (longer - image.height) // 2
+    narrow, rows = Image.new("RGB", (size, longer), layout.background), max(1, _STRIP // longer)
+    for start in range(0, image.height, rows):
+        part = image.crop((0, start, image.width, min(start + rows, image.height)))
+        strip = Image.new("RGB", (longer, part.height), layout.background)
+        strip.paste(part, (left, 0))
+        narrow.paste(strip.resize((size, part.height), Resampling.BICUBIC), (0, top + start))
+    return _resized(narrow, size, size)
+
+
+def _cropped(image: "Image", size: int) -> NDArray[np.uint8]:
+    """Resize an image to a shorter edge of `size` and return the central square (CLIP)."""
+    # Crop a very long image before the resize, which would otherwise produce an enormous one.
+    image = _middle(image, *(min(edge, _LONGEST * min(image.size)) for edge in image.size))
+    width, height = (int(size * edge / min(image.size)) for edge in image.size)
+    sheet = _resized(image, width, height)
+    left, top = (width - size) // 2, (height - size) // 2
+    return sheet[top : top + size, left : left + size]
+
+
+def _middle(image: "Image", width: int, height: int) -> "Image":
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
+
+
+def _reduction(edge: int, target: int) -> int:
+    """Return the integer factor by which an enormous edge is reduced before the resize."""
+    return edge // (_LARGE * target) if edge > _ENORMOUS * target else 1
+
+
+def _resized(image: "Image", width: int, height: int) -> NDArray[np.uint8]:
+    from PIL.Image import Resampling
+
+    factors = _reduction(image.width, width), _reduction(image.height, height)
+    image = image.convert("RGB").reduce(factors) if max(factors) > 1 else image.convert("RGB")
+    if image.size != (width, height):
+        image = image.resize((width, height), Resampling.BICUBIC)
+    return np.asarray(image, np.uint8)

@@ -1,0 +1,154 @@
+"""Strict JSON of users' files: each record has one meaning, or an error states what is wrong with it.
+
+Python's parser accepts more than JSON. Of a key that occurs twice it keeps the last value, `NaN` and `1e999` become
+numbers that no measurement has, and deep nesting ends in a RecursionError of whatever uses the value.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+LONGEST_LINE = 2**24
+"""Largest length of a line of a question file, in bytes."""
+
+DEEPEST = 64
+"""Largest depth of nested lists and objects."""
+
+_DIGITS = 300  # of an integer; a larger one is beyond the range of a float
+_SHOWN = 60  # bytes of a line that a message shows
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Parse one JSON value.
+
+    Raises:
+        ValueError: the text is not UTF-8 or not JSON, an object has a key twice, a number is out of range, or values
+            are nested more than DEEPEST deep. The message does not name the file.
+    """
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer
+        )
+    except UnicodeDecodeError as error:
+        raise ValueError(describe_undecodable(error)) from error
+    except RecursionError as error:
+        raise ValueError(f"{error}; expected at most {DEEPEST} levels of lists and objects") from error
+    # Each level has a bracket, so almost no record needs the second look.
+    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+        raise ValueError(f"found more than {DEEPEST} levels of lists and objects, expected at most {DEEPEST}")
+    return value
+
+
+def iterate_lines(path: Path, expected: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of each non-blank line of a file, without its line end. One line is in memory at once.
+
+    Args:
+        path: the file. A byte-order mark is skipped. A line ends with a line feed, a carriage return, or both.
+        expected: what the file should be, for messages, for example "an object per line".
+
+    Raises:
+        ValueError: the file is compressed, or a line is longer than LONGEST_LINE; the message names file and line.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(LONGEST_LINE + 1):
+            if not number:
+                check_text_file(line, path, expected)
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if len(line) > LONGEST_LINE:
+                raise ValueError(
+                    f"{path}, line {number + 1}: found more than {LONGEST_LINE:,} bytes without a line end; "
+                    f"expected {expected}, of at most {LONGEST_LINE:,} bytes"
+                )
+            for part in line.splitlines():
+                number += 1
+                if part.strip():
+                    yield number, part
+
+
+def check_text_file(beginning: bytes, path: Path, expected: str) -> None:
+    """Check that a file is not compressed, of another binary format, or UTF-16.
+
+    Args:
+        beginning: its first bytes.
+        path: the file, for the message.
+        expected: what the file should be, for the message.
+
+    Raises:
+        ValueError: it is; the message names the file and the format.
+    """
+    found = next((name for magic, name in _FORMATS.items() if beginning.startswith(magic)), None)
+    if found is not None:
+        raise ValueError(f"{path}: found {found}, expected {expected}; decompress or convert it")
+
+
+_FORMATS = {
+    b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": "Parquet", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16",
+    b"SQLite format 3": "an SQLite database",
+}  # fmt: skip
+
+
+def describe_undecodable(error: UnicodeDecodeError) -> str:
+    """Return which byte is not UTF-8, and where it is."""
+    return f"found the byte {error.object[error.start]:#04x}, which is not UTF-8, at position {error.start}"
+
+
+def describe_names(names: Iterable[object]) -> str:
+    """Return names from a file, which may be long or unprintable, for messages."""
+    text = ", ".join(map(str, names))
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
+
+
+def describe_value(value: Any) -> str:
+    """Return a value, cut to a bounded length, for messages."""
+    text = repr(value)
+    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
+
+
+def describe_line(line: bytes) -> str:
+    """Return the beginning of a line, for messages."""
+    text = line[:_SHOWN].decode("utf-8", "replace")
+    return repr(text) + ("..." if len(line) > _SHOWN else "")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in seen:
+                both = f"{describe_value(seen[key])} and {describe_value(value)}"
+                raise ValueError(f"found the key {describe_value(key)} twice, with {both}; expected each key once")
+            seen[key] = value
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"found {name}, which JSON does not have; expected a number, or null for a missing one")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), -float("inf")):
+        raise ValueError(f"found the number {text[:_SHOWN]}, which is beyond the range of a float")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"found an integer of {len(text):,} digits, expected at most {_DIGITS}")
+    return int(text)
+
+
+def _depth(value: Any) -> int:
+    """Return how deep lists and objects are nested."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, (dict, list))]:
+        depth += 1
+        level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
+    return depth

@@ -1,0 +1,52 @@
+"""Questions for `predict`: a JSONL file with one object per line."""
+
+from collections.abc import Iterator, Set
+from pathlib import Path
+from typing import Any
+
+from datamodules.multimodal.json_records import describe_line, describe_names, describe_value, iterate_lines, parse_json
+
+_EXPECTED = "lines of JSON, an object with a question on each"
+
+
+def read_questions(path: Path, fields: Set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (file and line, object) of each non-empty line. Each object has a `question`, which is a string.
+
+    Args:
+        path: the file, in UTF-8.
+        fields: allowed keys of an object.
+
+    Raises:
+        ValueError: a line is invalid or the file has none; the message names file and line.
+    """
+    if not path.is_file():
+        raise ValueError(f"data.init_args.questions: {path} is not a file; expected lines of JSON with a question")
+    number = 0
+    for number, line in iterate_lines(path, _EXPECTED):
+        where = f"{path}, line {number}"
+        yield where, _question(line, where, fields)
+    if not number:
+        raise ValueError(f"{path}: found no line, expected a question on each")
+
+
+def _question(line: bytes, where: str, fields: Set[str]) -> dict[str, Any]:
+    if line.lstrip()[:1] == b"[":
+        raise ValueError(f"{where}: found list, expected an object with a question; write one object per line (JSONL)")
+    try:
+        record = parse_json(line)
+    except ValueError as error:
+        raise ValueError(f"{where}: not JSON ({error}): {describe_line(line)}") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"{where}: found {type(record).__name__}, expected an object with a question")
+    if unknown := record.keys() - fields:
+        raise ValueError(f"{where}: found {describe_names(sorted(unknown))}, expected {', '.join(sorted(fields))}")
+    question = record.get("question")
+    if not isinstance(question, str) or not question.strip():
+        raise ValueError(f"{where}: question is {describe_value(question)}, expected a text")
+    try:
+        question.encode()
+    except UnicodeEncodeError as error:  # JSON can express one, which no tokenizer accepts
+        half = ascii(question[error.start])[1:-1]
+        problem = f"question has an unpaired surrogate, {half}, at position {error.start}; expected a text"
+        raise ValueError(f"{where}: {problem}") from error
+    return record

@@ -1,0 +1,1 @@
+"""Reports that show answers beside references. Imports engine.io only."""

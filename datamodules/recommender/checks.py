@@ -1,0 +1,50 @@
+"""Validation of the sequences of a batch.
+
+A store is validated when it is written, but may be corrupted later. An invalid item id would crash the process in the
+embedding kernel, on a GPU without naming the sample; a decreasing time would give negative intervals.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.events import Events, Integers
+from engine.data.errors import BadSampleError
+
+
+def validate_events(
+    events: Events, users: Integers, starts: Integers, ends: Integers, samples: NDArray[np.int64]
+) -> None:
+    """Validate the events of a request.
+
+    Args:
+        events: events of all users.
+        users: [B], user of each row.
+        starts: [B], first event of each row.
+        ends: [B], one past the last event of each row.
+        samples: [B], sample of each row, for the message.
+
+    Raises:
+        BadSampleError: a row has an item outside 1 to ``num_items``, or an event older than its predecessor. The
+            message names the first such row.
+    """
+    counts = ends - starts
+    row = np.repeat(np.arange(len(counts)), counts)
+    place = np.arange(len(row)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    items, times = events.items[place], events.times[place]
+    invalid_item = (items < 1) | (items > events.num_items)
+    decreasing = np.diff(times, prepend=times[:1]) < 0
+    decreasing &= np.diff(row, prepend=-1) == 0  # from one row to the next time may go decreasing
+    bad = np.flatnonzero(invalid_item | decreasing)
+    if not len(bad):
+        return
+    first = bad[0]
+    found = (
+        f"item {items[first]}, expected 1 to {events.num_items}"
+        if invalid_item[first]
+        else f"time {times[first]}, earlier than the previous event of the user ({times[first - 1]})"
+    )
+    user, sample = int(users[row[first]]), int(samples[row[first]])
+    root, ids = getattr(events, "root", None), getattr(events, "user_ids", None)
+    where, name = f"{root}: " if root else "", f" ({ids[user]})" if ids else ""
+    hint = "; the store is corrupt: delete the folder to rebuild it" if root else ""
+    raise BadSampleError(f"{where}sample {sample}, user row {user}{name}, event {place[first]}: {found}{hint}", sample)

@@ -1,0 +1,273 @@
+"""Datasets of the recommender family: a micro-batch is gathered with array operations, without a loop over users.
+
+The random parts of a batch (the negatives) are hashes, so a sample is the same in whichever batch, rank or position of
+the epoch it occurs.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from datamodules.recommender.batch import History, RankingBatch, TrainBatch
+from datamodules.recommender.checks import validate_events
+from datamodules.recommender.events import Events, Integers, user_chunks
+from datamodules.recommender.negative_sampling import absent_items
+from engine.data.samplers import MicroBatchRequest
+from engine.determinism.stateless_rng import hash_integers
+
+_NEGATIVES = 3  # hash key of the negatives; the samplers use other keys with the same seed
+_WINDOWS = 13  # hash key of the windows
+
+Windows = Literal["last", "random"]
+"""Which events of a history with more than `max_length` positions a training row has."""
+
+
+class TrainDataset(Dataset[TrainBatch]):
+    """Training rows: the events ``offsets[user]:end``, each of which predicts the next one, cut to a window.
+
+    Args:
+        events: events of all users.
+        examples: (users [M], ends [M]); a row needs at least two events.
+        max_length: maximum number of positions of a row.
+        time_scale: int64 [U], from :func:`personal_time_scale`.
+        seed: seed of the windows and negatives.
+        windows: which positions of a longer history are kept: the `last` ones, or those of a `random` window, which is
+            a pure function of (seed, epoch, sample). Of n positions each is then in the window of an epoch with a
+            probability of at least ``max_length / (n + max_length - 1)``.
+        num_negatives: K negatives per position, or per row if ``shared_negatives``. They are uniform over the items
+            that do not occur in the row (in all its events, not only the last ``max_length``), and a pure function of
+            (seed, epoch, sample, position in the user's history, k).
+        shared_negatives: draw negatives once per row.
+
+    Raises:
+        ValueError: a row has fewer than two events.
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        examples: tuple[Integers, Integers],
+        *,
+        max_length: int,
+        time_scale: Integers,
+        seed: int,
+        windows: Windows = "last",
+        num_negatives: int = 0,
+        shared_negatives: bool = False,
+    ) -> None:
+        self.events, (self.users, self.ends) = events, examples
+        self.max_length, self.time_scale, self.seed = max_length, time_scale, seed
+        self.windows = windows
+        self.num_negatives, self.shared_negatives = num_negatives, shared_negatives
+        short = np.flatnonzero(self.ends - events.offsets[self.users] < 2)
+        if len(short):
+            raise ValueError(
+                f"training example {short[0]} (user row {self.users[short[0]]}) and {len(short) - 1} others have fewer "
+                "than 2 events, so there is no next item to predict: exclude these users from the training split"
+            )
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """int64 [M]: number of positions of each row."""
+        return np.minimum(self.ends - self.events.offsets[self.users] - 1, self.max_length)
+
+    def __getitem__(self, draw: MicroBatchRequest) -> TrainBatch:
+        rows = _rows(self.events, self.users, self.ends, draw)
+        validate_events(self.events, *rows, draw.indices)
+        inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
+        counts = np.minimum(inputs.ends - inputs.starts, self.max_length)
+        if self.windows == "random":
+            inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
+        history = _history(self.events, inputs, counts, self.time_scale)
+        history = history._replace(at=_times_at(self.events, inputs.ends, rows.users >= 0))
+        real = np.arange(history.items.shape[1]) < counts[:, None]
+        first = inputs.ends - counts
+        targets = gather(self.events.items, first + 1, counts, real.shape[1]) * real
+        negatives = self._negatives(draw, rows, first - rows.starts, real)
+        return TrainBatch(history, _tensor(targets), _tensor(negatives), _tensor(rows.users))
+
+    def _positions_after(self, draw: MicroBatchRequest, inputs: "_Rows") -> NDArray[np.int64]:
+        """Draw the number of positions after each row's window, int64 [B]; 0 unless a row has more than `max_length`.
+
+        A number beyond the history is that of the window at this end, so that its positions are as likely as others.
+        """
+        longer = np.maximum(inputs.ends - inputs.starts - self.max_length, 0)
+        bound = longer + 2 * self.max_length - 1
+        drawn = hash_integers(bound, self.seed, draw.epoch, _WINDOWS, draw.indices) - (self.max_length - 1)
+        return np.clip(drawn, 0, longer)
+
+    def _negatives(
+        self, draw: MicroBatchRequest, rows: "_Rows", first: Integers, real: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        if self.num_negatives == 0:
+            return np.zeros((len(real), 1, 0), np.int64)
+        if self.shared_negatives:
+            positions, real = np.zeros((1, 1, 1), np.int64), real[:, :1]
+        else:
+            # Positions are counted in the user's history, so neither padding nor max_length changes a draw.
+            positions = (first[:, None] + np.arange(real.shape[1]))[..., None]
+        samples, ks = draw.indices[:, None, None], np.arange(self.num_negatives)
+        where = (self.seed, draw.epoch, _NEGATIVES, samples, positions, ks)
+        return absent_items(self.events, rows.starts, rows.ends, *where) * real[..., None]
+
+
+class RankingDataset(Dataset[RankingBatch]):
+    """Histories ``offsets[user]:end``, of which the event at ``end`` is ranked.
+
+    Args:
+        events: events of all users.
+        examples: (users [M], ends [M]).
+        max_length: maximum number of events of a history; the last ones are kept. ``seen`` has all of them.
+        time_scale: int64 [U], from :func:`personal_time_scale`.
+        candidates: [U, 100] from ``sampled_candidates.py``, or None without the `sampled_100` protocol.
+        held_out: False for prediction: a history ends where the user's events end, and there is no target.
+        at: int64 [U], time of the request of each user without a target, or None if it is unknown. With a target it is
+            the target's time.
+
+    Raises:
+        ValueError: an example has no target, or the candidates are those of another data set.
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        examples: tuple[Integers, Integers],
+        *,
+        max_length: int,
+        time_scale: Integers,
+        candidates: Integers | None = None,
+        held_out: bool = True,
+        at: Integers | None = None,
+    ) -> None:
+        self.events, (self.users, self.ends) = events, examples
+        self.max_length, self.time_scale = max_length, time_scale
+        self.candidates, self.held_out, self.at = candidates, held_out, at
+        if held_out:
+            beyond = np.flatnonzero(self.ends >= events.offsets[self.users + 1])
+            if len(beyond):
+                raise ValueError(
+                    f"ranking example {beyond[0]} (user row {self.users[beyond[0]]}) has no event after it: no target"
+                )
+        if candidates is not None and len(candidates) != len(events.offsets) - 1:
+            raise ValueError(
+                f"{len(candidates)} candidate lists for {len(events.offsets) - 1} users: made from other data?"
+            )
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def held_out_of(self, users: Integers) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the number of events of each user's history, and the held-out item: int64 [n] each.
+
+        Args:
+            users: [n] rows of users of this data set.
+        """
+        ends = np.zeros(len(self.events.offsets) - 1, np.int64)
+        ends[self.users] = self.ends
+        return ends[users] - self.events.offsets[users], self.events.items[ends[users]].astype(np.int64)
+
+    def __getitem__(self, draw: MicroBatchRequest) -> RankingBatch:
+        rows = _rows(self.events, self.users, self.ends, draw)
+        known, real = rows.ends - rows.starts, rows.users >= 0
+        # The target is the event at the end of an example.
+        validate_events(self.events, rows.users, rows.starts, rows.ends + (real & self.held_out), draw.indices)
+        history = _history(self.events, rows, np.minimum(known, self.max_length), self.time_scale)
+        if self.held_out:
+            history = history._replace(at=_times_at(self.events, rows.ends, real))
+        elif self.at is not None:
+            history = history._replace(at=_tensor(np.where(real, self.at[rows.users], 0)))
+        width = max(int(known.max()), 1)
+        seen = gather(self.events.items, rows.starts, known, width) * (np.arange(width) < known[:, None])
+        target = gather(self.events.items, rows.ends, (real & self.held_out).astype(np.int64), 1)
+        # A target that the user has seen before must still be ranked.
+        seen[seen == target] = 0
+        candidates = np.zeros((len(real), 0), np.int64)
+        if self.candidates is not None:
+            candidates = np.where(real[:, None], self.candidates[rows.users], 0).astype(np.int64)
+        return RankingBatch(history, _tensor(target[:, 0]), _tensor(seen), _tensor(candidates), _tensor(rows.users))
+
+
+def personal_time_scale(events: Events, ends: Integers, chunk: int = 1 << 22) -> NDArray[np.int64]:
+    """Compute the smallest non-zero gap between neighbouring events of each user's history.
+
+    The unit is seconds; a user without such a gap gets 1. TiSASRec (Li, Wang and McAuley, WSDM 2020, section 3.1)
+    divides a user's intervals by it. The paper uses the whole sequence, which leaks information about the test events;
+    a history here ends before the event that is ranked. The rule is the same in training, evaluation, prediction and
+    exported models, so that a history has one answer.
+
+    Args:
+        events: events of all users.
+        ends: int64 [U], end of each user's history; ``offsets[u]`` if there is none.
+        chunk: events processed at once (affects memory, not the result).
+
+    Returns:
+        int64 [U]
+    """
+    infinity = np.iinfo(np.int64).max
+    scale = np.full(len(events.offsets) - 1, infinity)
+    for first, last in user_chunks(events.offsets, chunk):
+        starts = events.offsets[first:last]
+        low, high = int(starts[0]), int(events.offsets[last])
+        if low == high:
+            continue
+        gaps = np.diff(events.times[low:high], append=events.times[high - 1])
+        gaps[gaps <= 0] = infinity
+        leaves = np.repeat(ends[first:last], np.diff(events.offsets[first : last + 1])) - 1
+        gaps[np.arange(low, high) >= leaves] = infinity
+        filled = np.flatnonzero(np.diff(events.offsets[first : last + 1]))
+        scale[first + filled] = np.minimum.reduceat(gaps, starts[filled] - low)
+    return np.where(scale == infinity, 1, scale)
+
+
+def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> NDArray[np.int64]:
+    """Gather ``values[starts[b]:starts[b] + counts[b]]`` as row b, padded with the last value of the row.
+
+    A row without values is 0.
+
+    Returns:
+        int64 [B, width]
+    """
+    rows, filled = np.zeros((len(starts), width), np.int64), counts > 0
+    columns = np.minimum(np.arange(width), counts[filled, None] - 1)
+    rows[filled] = values[starts[filled, None] + columns]
+    return rows
+
+
+class _Rows(NamedTuple):
+    """Positions of the events of a request's rows; a padding row has user -1 and no events."""
+
+    users: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def _rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> _Rows:
+    real = draw.indices >= 0
+    drawn = np.where(real, users[draw.indices], -1)
+    return _Rows(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
+
+
+def _history(events: Events, rows: _Rows, counts: Integers, time_scale: Integers) -> History:
+    """Gather the last ``counts[b]`` events of each row, padded to the longest one (at least 1: no empty axes)."""
+    width = max(int(counts.max()), 1)
+    first = rows.ends - counts
+    items = gather(events.items, first, counts, width) * (np.arange(width) < counts[:, None])
+    times = gather(events.times, first, counts, width)
+    scale = np.where(rows.users >= 0, time_scale[rows.users], 1)
+    return History(_tensor(items), _tensor(times), _tensor(counts), _tensor(scale))
+
+
+def _times_at(events: Events, places: Integers, real: NDArray[np.bool_]) -> Tensor:
+    """Return the times of events, 0 where `real` is false: int64 [B]."""
+    return _tensor(gather(events.times, places, real.astype(np.int64), 1)[:, 0])
+
+
+def _tensor(array: Integers) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, np.int64))

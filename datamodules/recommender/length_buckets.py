@@ -1,0 +1,45 @@
+"""Length grouping: a batch is computed in groups of rows of similar length, which reduces padding without changing it.
+
+On ML-1M with at most 200 events, 54 % of the positions of a batch of 128 are real, because nearly every batch has a
+long row; with 8 groups it is 91 %. The batch remains a uniform sample of all rows, with which training converges faster
+than with batches of rows of equal length (docs/results.md).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from datamodules.recommender.batch import TrainBatch
+from datamodules.recommender.dataset import TrainDataset
+from engine.data.samplers import MicroBatchRequest
+
+
+class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
+    """Splits a batch of training rows into up to ``groups`` batches, from the shortest rows to the longest.
+
+    Args:
+        rows: the training rows.
+        groups: maximum number of groups.
+
+    Raises:
+        ValueError: ``groups`` is below 1.
+    """
+
+    def __init__(self, rows: TrainDataset, groups: int) -> None:
+        if groups < 1:
+            raise ValueError(f"data.init_args.length_groups must be at least 1, got {groups}")
+        self.rows, self.groups, self.lengths = rows, groups, rows.lengths
+
+    @property
+    def sample_costs(self) -> NDArray[np.int64]:
+        """int64 [M]: cost of each row, which is its length; the sampler balances it over the ranks."""
+        return self.lengths
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, draw: MicroBatchRequest) -> tuple[TrainBatch, ...]:
+        lengths = np.where(draw.indices >= 0, self.lengths[draw.indices], 0)
+        ordered = draw.indices[np.argsort(lengths, kind="stable")]
+        parts = np.array_split(ordered, min(self.groups, len(ordered)))
+        return tuple(self.rows[MicroBatchRequest(draw.epoch, part)] for part in parts)

@@ -1,0 +1,119 @@
+"""Choice of the columns of user, item and time in a table, by configured or well-known names."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from datamodules.recommender.reading.errors import InteractionError, preview
+
+_USER_NAMES = ("user_id", "userid", "user", "uid", "reviewerid", "visitorid", "customer_id")
+_ITEM_NAMES = ("item_id", "itemid", "item", "iid", "movieid", "movie_id", "product_id", "parent_asin", "asin", "sid")
+_TIME_NAMES = ("timestamp", "time", "ts", "unixreviewtime", "unix_timestamp", "event_time", "date")
+_RATING_NAMES = ("rating", "ratings", "overall", "stars", "score")
+_TIME_WORDS = {"time", "times", "timestamp", "stamp", "date", "datetime", "day", "when", "at", "on", "created", "year"}
+
+
+def choose_columns(
+    path: Path,
+    columns: tuple[str, ...],
+    wanted: tuple[str | None, str | None, str | None],
+    dates: tuple[str, ...] = (),
+) -> tuple[str, str, str | None]:
+    """Return the columns of user, item and time.
+
+    Args:
+        path: the file, for messages.
+        columns: all columns, in order.
+        wanted: configured names of the three; None for a well-known name, and for the time ``""`` for none.
+        dates: columns whose type is a time.
+
+    Returns:
+        The three names; the time is None if there is none, and no column looks like one.
+
+    Raises:
+        InteractionError: a column is missing or ambiguous.
+    """
+    if len(set(columns)) < len(columns):
+        raise InteractionError(f"{path}: line 1: a column name occurs twice: {list_names(columns)}")
+    user = _choose(path, columns, "user", wanted[0], _USER_NAMES)
+    item = _choose(path, columns, "item", wanted[1], _ITEM_NAMES)
+    time = _choose_time(path, columns, wanted[2], dates, (user, item))
+    chosen = [name for name in (user, item, time) if name is not None]
+    if len(set(chosen)) < len(chosen):
+        raise InteractionError(f"{path}: user, item and time must be three columns, got {list_names(chosen)}")
+    return user, item, time
+
+
+def choose_rating(path: Path, columns: tuple[str, ...], wanted: str | None, taken: tuple[str | None, ...]) -> str:
+    """Return the column of ratings.
+
+    Args:
+        path: the file, for messages.
+        columns: all columns, in order.
+        wanted: configured name; None for a well-known name.
+        taken: columns of user, item and time.
+
+    Raises:
+        InteractionError: the file has no such column, or it is another column already.
+    """
+    rating = _choose(path, columns, "rating", wanted, _RATING_NAMES)
+    if rating in taken:
+        raise InteractionError(f"{path}: rating_column: {preview(rating)} is the user, item or time already")
+    return rating
+
+
+def _choose_time(
+    path: Path, columns: tuple[str, ...], wanted: str | None, dates: tuple[str, ...], taken: tuple[str, ...]
+) -> str | None:
+    """Return the column of times; None if there is none, and nothing looks like one."""
+    names = {column.partition(":")[0].lower() for column in columns}
+    if wanted or (wanted is None and not names.isdisjoint(_TIME_NAMES)):
+        return _choose(path, columns, "time", wanted, _TIME_NAMES)
+    free = [column for column in columns if column not in taken]
+    similar = [column for column in free if column in dates or resembles_time(column)]
+    if similar and wanted is None:
+        raise InteractionError(
+            f"{path}: no time column. Its columns: {list_names(columns)}; is it {similar[0]!r}? Name it with "
+            'time_column, or set time_column to "" if the rows of a user are in order'
+        )
+    return None
+
+
+def resembles_time(column: str) -> bool:
+    """Return whether a name is like that of a time."""
+    words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column.partition(":")[0])}
+    near = difflib.get_close_matches(column.partition(":")[0].lower(), ("timestamp", "time"), cutoff=0.75)
+    return bool(near) or not words.isdisjoint(_TIME_WORDS)
+
+
+def _choose(path: Path, columns: tuple[str, ...], role: str, wanted: str | None, known: tuple[str, ...]) -> str:
+    """Return the column that is ``wanted``, or a well-known one.
+
+    A RecBole column ``name:type`` also matches ``name``.
+    """
+    plain = {column.partition(":")[0]: column for column in columns} | {column: column for column in columns}
+    if wanted is not None:
+        if wanted in plain:
+            return plain[wanted]
+        nearest = difflib.get_close_matches(wanted, plain, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise InteractionError(
+            f"{path}: no column {preview(wanted)} ({role}_column). Its columns: {list_names(columns)}{hint}"
+        )
+    lowered = {name.lower(): column for name, column in plain.items()}
+    for name in known:
+        if name in lowered:
+            return lowered[name]
+    nearest = [match for name in known[:3] for match in difflib.get_close_matches(name, lowered, n=1)]
+    hint = f"; the nearest is {lowered[nearest[0]]!r}" if nearest else ""
+    raise InteractionError(
+        f"{path}: no {role} column. Its columns: {list_names(columns)}; looked for {list_names(known)}{hint}. "
+        f"Name it with {role}_column"
+    )
+
+
+def list_names(names: Sequence[str], most: int = 12) -> str:
+    """Return names for a message."""
+    listed = ", ".join(preview(name, 40) for name in names[:most])
+    return (listed + (f" and {len(names) - most} more" if len(names) > most else "")) or "nothing"

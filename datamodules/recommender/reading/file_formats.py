@@ -1,0 +1,204 @@
+"""File formats of interactions, detected by file name and first line.
+
+=====================  ===============================================  ====================================
+format                 file                                             columns
+=====================  ===============================================  ====================================
+MovieLens 1M, 10M      ``ratings.dat``, separated by ``::``             user, item, rating, time; no header
+MovieLens 100K         ``u.data``, tabs                                 user, item, rating, time; no header
+MovieLens 20M and on   ``ratings.csv``                                  userId, movieId, rating, timestamp
+RecBole                ``NAME.inter``, tabs, ``column:type`` header     user_id, item_id, timestamp
+SASRec, TiSASRec       ``.txt``, spaces or tabs between numbers         user, item; or with rating, time
+table                  ``.csv``, ``.tsv``, ``.txt`` (header), Parquet   well-known or configured names
+=====================  ===============================================  ====================================
+
+A folder is searched in this order, the last two formats together. The ids of MovieLens and of the papers' files are
+integers; elsewhere an id is any text, and ``007`` is not ``7``. A file without a column of times has the events of each
+user in order.
+"""
+
+import csv
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from datamodules.recommender.reading.column_choice import choose_columns, choose_rating, list_names
+from datamodules.recommender.reading.content_type import HEAD, foreign_content
+from datamodules.recommender.reading.errors import InteractionError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_TABLES = (".parquet", ".csv", ".tsv", ".txt")
+_RATINGS = ("userId", "movieId", "rating", "timestamp")
+_PAPERS = re.compile(r"\d+([ \t])\d+(?:(?:\1[\d.]+)?\1\d+)?", re.ASCII)
+_SEARCHED = "ratings.dat, u.data, ratings.csv, one *.inter, one table (" + ", ".join(f"*{end}" for end in _TABLES) + ")"
+
+
+class Layout(NamedTuple):
+    """Layout of a file of interactions."""
+
+    kind: str  # name of the format, for messages
+    path: Path
+    user: str  # names of the three columns
+    item: str
+    time: str | None  # None: the rows of a user are in order
+    columns: tuple[str, ...]  # all columns of the file, in order
+    separator: str  # field separator; empty for Parquet
+    header: bool = True
+    quoted: bool = False  # whether fields may be in double quotes
+    integer_ids: bool = False
+    titles: Path | None = None  # separate file with the titles of the items
+    rating: str | None = None  # None: ratings are not read
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """Names of the columns that are read."""
+        return tuple(name for name in (self.user, self.item, self.time, self.rating) if name is not None)
+
+
+def detect(
+    source: Path, *, user_column: str | None = None, item_column: str | None = None, time_column: str | None = None
+) -> Layout:
+    """Detect the format of a file, or of the interactions in a folder.
+
+    In files with a header, columns are selected by name: the given ones, else the first well-known name (``user_id``,
+    ``item_id``, ``timestamp`` and similar, case-insensitive). A table without a time column has the events of a user in
+    order. If an unknown column has a name (or in Parquet, a type) like a time, ``time_column`` must name it or be
+    ``""``.
+
+    Raises:
+        FileNotFoundError: ``source`` does not exist.
+        InteractionError: the format is unknown, there are several candidates, the file is empty or not text in UTF-8,
+            or a column is missing.
+    """
+    source = Path(source)
+    if not source.exists():
+        raise FileNotFoundError(f"{source}: no such file or folder; expected interactions ({_SEARCHED})")
+    path = _find(source) if source.is_dir() else source
+    if path.stat().st_size == 0:
+        raise InteractionError(f"{path}: the file is empty; expected interactions, one per line")
+    wanted = (user_column, item_column, time_column)
+    if path.name.endswith(".parquet"):
+        schema = _parquet_schema(path)
+        dates = tuple(name for name, kind in schema.items() if kind.is_temporal())
+        return _table("Parquet table", path, tuple(schema), wanted, separator="", dates=dates)
+    if foreign := foreign_content(path):
+        raise InteractionError(f"{path}: {foreign}")
+    first = _first_line(path)
+    if path.suffix == ".inter":
+        titles = _if_file(path.with_suffix(".item"))
+        return _table("RecBole .inter", path, tuple(first.split("\t")), wanted, separator="\t", titles=titles)
+    if path.suffix == ".dat" and first.count("::") == 3:
+        return _movielens("MovieLens ratings.dat", path, "::", "movies.dat")
+    if path.name == "u.data" and first.count("\t") == 3:
+        return _movielens("MovieLens u.data", path, "\t", "u.item")
+    if path.name == "ratings.csv" and tuple(first.split(",")) == _RATINGS and wanted == (None, None, None):
+        return _movielens("MovieLens ratings.csv", path, ",", "movies.csv", header=True)
+    if path.suffix == ".txt" and _PAPERS.fullmatch(first) and wanted == (None, None, None):
+        return _papers_file(path, first)
+    if path.suffix in _TABLES:
+        separator = _separator(first)
+        return _table(
+            f"{path.suffix} table", path, _split_header(path, first, separator), wanted, separator, quoted=True
+        )
+    raise InteractionError(f"{path}: not a known format. Looked for {_SEARCHED}; the first line is {first[:80]!r}")
+
+
+def with_ratings(layout: Layout, rating_column: str | None = None) -> Layout:
+    """Return the layout of a file whose ratings are read too.
+
+    Args:
+        layout: layout without ratings, from `detect`.
+        rating_column: name of the column; None for a well-known name (``rating``, ``stars`` and similar).
+
+    Raises:
+        InteractionError: there is no such column.
+    """
+    taken = (layout.user, layout.item, layout.time)
+    return layout._replace(rating=choose_rating(layout.path, layout.columns, rating_column, taken))
+
+
+def _find(folder: Path) -> Path:
+    for name in ("ratings.dat", "u.data", "ratings.csv"):
+        if (folder / name).is_file():
+            return folder / name
+    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    for ends in ((".inter",), _TABLES):
+        found = [name for name in names if name.endswith(ends)]
+        if len(found) > 1:
+            # RecBole has NAME/NAME.inter beside the parts of its benchmark split.
+            found = [name for name in found if Path(name).stem == folder.resolve().name] or found
+        if len(found) > 1:
+            raise InteractionError(
+                f"{folder}: several files could hold the interactions ({list_names(found)}); give one"
+            )
+        if found:
+            return folder / found[0]
+    raise InteractionError(f"{folder}: no interactions here. Looked for {_SEARCHED}; found {list_names(names)}")
+
+
+def _movielens(kind: str, path: Path, separator: str, titles: str, header: bool = False) -> Layout:
+    user, item, _, time = _RATINGS
+    side_file = _if_file(path.with_name(titles))
+    return Layout(kind, path, user, item, time, _RATINGS, separator, header, integer_ids=True, titles=side_file)
+
+
+def _papers_file(path: Path, first: str) -> Layout:
+    separator = "\t" if "\t" in first else " "
+    user, item, rating, time = _RATINGS
+    columns = {2: (user, item), 3: (user, item, time), 4: (user, item, rating, time)}[first.count(separator) + 1]
+    known_time = time if time in columns else None
+    kind = "SASRec or TiSASRec text file"
+    return Layout(kind, path, user, item, known_time, columns, separator, header=False, integer_ids=True)
+
+
+def _table(
+    kind: str,
+    path: Path,
+    columns: tuple[str, ...],
+    wanted: tuple[str | None, str | None, str | None],
+    separator: str,
+    quoted: bool = False,
+    titles: Path | None = None,
+    dates: tuple[str, ...] = (),
+) -> Layout:
+    user, item, time = choose_columns(path, columns, wanted, dates)
+    return Layout(kind, path, user, item, time, columns, separator, quoted=quoted, titles=titles)
+
+
+def _first_line(path: Path) -> str:
+    with path.open("rb") as file:
+        line = file.readline(HEAD + 1)
+    if len(line) > HEAD:
+        raise InteractionError(f"{path}: line 1: longer than {HEAD} bytes, expected the names of columns or a row")
+    # latin-1 would accept any bytes, but a header that is not UTF-8 must not match a known one.
+    return line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+
+
+def _separator(header: str) -> str:
+    return max(",\t;|", key=header.count)
+
+
+def _split_header(path: Path, header: str, separator: str) -> tuple[str, ...]:
+    try:
+        return tuple(next(csv.reader([header], delimiter=separator, strict=True), ()))
+    except csv.Error as error:
+        raise InteractionError(
+            f"{path}: line 1: found {header[:80]!r} ({error}), expected the names of the columns; a name in quotes "
+            "ends with a quote, on the same line"
+        ) from error
+
+
+def _parquet_schema(path: Path) -> "Mapping[str, pl.DataType]":
+    import polars as pl
+
+    try:
+        return pl.read_parquet_schema(path)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = (str(error).splitlines() or ["unknown"])[0][:300]
+        raise InteractionError(f"{path}: not a whole Parquet file ({reason}); fetch or write it again") from error
+
+
+def _if_file(path: Path) -> Path | None:
+    return path if path.is_file() else None

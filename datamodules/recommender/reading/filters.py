@@ -1,0 +1,91 @@
+"""Filters of interactions: a smallest rating, and smallest numbers of rows of an item and of a user.
+
+1. Rows with a rating below ``min_rating`` are dropped.
+2. Items with fewer than ``min_item_interactions`` of the remaining rows are dropped.
+3. Users with fewer than ``min_user_interactions`` of the then remaining rows are dropped.
+
+Steps 2 and 3 run once, as in the SASRec papers. With ``k_core`` they are repeated until nothing changes. What remains
+is the largest set of rows in which every item and every user has its minimum: the k-core of the graph of users and
+items (Batagelj and Zaversnik, arXiv cs/0310049) with a k for each side, whatever the order of the steps.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.reading.errors import InteractionError
+from datamodules.recommender.reading.interactions import Interactions
+
+
+class Filters(NamedTuple):
+    """Settings of the filters; the defaults are those of the SASRec papers."""
+
+    min_item_interactions: int = 5
+    min_user_interactions: int = 1
+    k_core: bool = False  # repeat the two until nothing changes
+    min_rating: float | None = None  # None: ratings are not read
+
+
+class Filtered(NamedTuple):
+    """Rows that pass the filters."""
+
+    kept: NDArray[np.bool_]  # [N]
+    report: str  # number of rows, of those kept, and of those dropped by each filter
+
+
+def apply_filters(rows: Interactions, filters: Filters) -> Filtered:
+    """Return which rows pass.
+
+    Raises:
+        InteractionError: none does.
+    """
+    kept = np.ones(len(rows.users), np.bool_)
+    if filters.min_rating is not None:
+        assert rows.ratings is not None, "the layout has a column of ratings"
+        kept = rows.ratings >= filters.min_rating
+    sides = (rows.items, len(rows.item_ids), filters.min_item_interactions), (
+        rows.users, len(rows.user_ids), filters.min_user_interactions
+    )  # fmt: skip
+    below_rating = len(kept) - int(np.count_nonzero(kept))
+    dropped, rounds = [0, 0], 0
+    while True:
+        before = sum(dropped)
+        for side, (codes, size, least) in enumerate(sides):
+            dropped[side] += _drop_rare(kept, codes, size, least)
+        rounds += 1
+        if not filters.k_core or sum(dropped) == before:
+            break
+    report = _report(filters, len(kept), below_rating, dropped, rounds)
+    if not kept.any():
+        raise InteractionError(
+            f"nothing is left of {len(kept)} rows ({len(rows.user_ids)} users, {len(rows.item_ids)} items): none "
+            f"passes {_settings(filters)}; lower them\n{report}"
+        )
+    return Filtered(kept, report)
+
+
+def _drop_rare(kept: NDArray[np.bool_], codes: NDArray[np.int32], size: int, least: int) -> int:
+    """Drop the kept rows of users or items with too few of them, in place; return the number of dropped rows."""
+    all_kept = bool(kept.all())
+    counts = np.bincount(codes if all_kept else codes[kept], minlength=size)
+    # Those without rows have nothing to drop.
+    if not ((counts > 0) & (counts < least)).any():
+        return 0
+    before = int(np.count_nonzero(kept))
+    kept &= (counts >= least)[codes]
+    return before - int(np.count_nonzero(kept))
+
+
+def _report(filters: Filters, rows: int, below_rating: int, dropped: list[int], rounds: int) -> str:
+    parts = [f"{rows - below_rating - sum(dropped):,} kept"]
+    if filters.min_rating is not None:
+        parts.append(f"{below_rating:,} with a rating below {filters.min_rating:g}")
+    for name, minimum, count in zip(("items", "users"), filters[:2], dropped, strict=True):
+        parts.append(f"{count:,} of {name} with fewer than {minimum} rows")
+    repeated = f" ({rounds} rounds of the filters, until nothing changed)" if filters.k_core else ""
+    return f"{rows:,} rows = {' + '.join(parts)}{repeated}"
+
+
+def _settings(filters: Filters) -> str:
+    return " and ".join(f"{name}={value}" for name, value in filters._asdict().items() if value not in (None, False))

@@ -1,0 +1,182 @@
+"""Fast reader of interactions: rows in file order, with ids as integer codes.
+
+Columns are read and encoded as int32 codes one at a time, so the peak memory is the encoded columns (16 bytes per row)
+plus one column as text. ``line_scan`` counts the rows independently of the parser, so either all rows are read or an
+error is raised. If the data are invalid, ``error_location`` reads the file again to locate the errors.
+"""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.reading.content_type import BOM
+from datamodules.recommender.reading.error_location import locate_error, plain_values
+from datamodules.recommender.reading.errors import InteractionError
+from datamodules.recommender.reading.event_times import parse_iso
+from datamodules.recommender.reading.file_formats import Layout
+from datamodules.recommender.reading.line_scan import count_rows
+from engine.timestamp import LATEST_TIME
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Interactions(NamedTuple):
+    """N rows in file order. Codes count from 0, by first appearance in the file."""
+
+    users: NDArray[np.int32]  # [N] index into user_ids
+    items: NDArray[np.int32]  # [N] index into item_ids
+    times: NDArray[np.int64]  # [N] seconds; 0 in a file without times
+    user_ids: list[str]
+    item_ids: list[str]
+    ratings: NDArray[np.float64] | None = None  # [N]; None if the layout has none
+
+
+class _InvalidDataError(Exception):
+    """The fast reader found invalid data. The exception never leaves this file."""
+
+
+def read_interactions(layout: Layout) -> Interactions:
+    """Read a file.
+
+    Fractional times are rounded down to seconds; dates and datetimes without an offset are interpreted as UTC.
+
+    Raises:
+        InteractionError: the data are invalid. The message names file, line (or row), column, the value found and the
+            expected value.
+    """
+    import polars as pl
+
+    invalid = (pl.exceptions.PolarsError, pl.exceptions.PanicException, _InvalidDataError)
+    try:
+        return _read(layout)
+    except invalid as error:
+        reason = (str(error).splitlines() or ["unknown"])[0][:300]
+        try:
+            message = locate_error(layout)
+        except invalid:  # a corrupt Parquet file
+            message = None
+        advice = "" if layout.separator else "; the file is corrupt or cut off, fetch or write it again"
+        raise InteractionError(
+            message or f"{layout.path}: cannot be read as {layout.kind}: {reason}{advice}"
+        ) from error
+
+
+def _read(layout: Layout) -> Interactions:
+    rows = _count(layout)
+    table = _text(layout) if layout.separator else _parquet(layout)
+    users, user_ids = _codes(table.select(layout.user).collect().to_series())
+    items, item_ids = _codes(table.select(layout.item).collect().to_series())
+    times = np.zeros(len(users), np.int64) if layout.time is None else _times(table, layout, layout.time)
+    ratings = None if layout.rating is None else _ratings(table.select(layout.rating).collect().to_series())
+    if not rows or {len(users), len(items), len(times), rows if ratings is None else len(ratings)} != {rows}:
+        raise _InvalidDataError(
+            f"the file has {rows} rows, and {len(users)} users, {len(items)} items and {len(times)} times were read"
+        )
+    return Interactions(users, items, times, user_ids, item_ids, ratings)
+
+
+def _count(layout: Layout) -> int:
+    """Return the number of rows from the footer of a Parquet file."""
+    import polars as pl
+
+    if not layout.separator:
+        return int(pl.scan_parquet(layout.path).select(pl.len()).collect().item())
+    last_is_read = layout.columns[-1] in (layout.user, layout.item, layout.rating)
+    if (layout.integer_ids or last_is_read) and not _last_line_ends(layout):
+        raise _InvalidDataError("the last line has no end")
+    rows = count_rows(layout)
+    if rows is None:
+        raise _InvalidDataError("a line has too few or too many fields, or invalid quotes")
+    return rows
+
+
+def _text(layout: Layout, time_type: "type[pl.DataType] | None" = None) -> "pl.LazyFrame":
+    import polars as pl
+
+    id_type = pl.Int64 if layout.integer_ids else pl.String
+    types: dict[str | None, type[pl.DataType]] = {layout.time: time_type or pl.Float64}
+    types |= {layout.user: id_type, layout.item: id_type, layout.rating: pl.Float64}
+    source: Path | io.BytesIO = layout.path
+    if len(layout.separator) > 1:
+        # Polars supports single-byte separators only. Of the formats, ratings.dat has two bytes; at most 265 MB (10M).
+        source = io.BytesIO(layout.path.read_bytes().removeprefix(BOM).replace(layout.separator.encode(), b"\t"))
+    return pl.scan_csv(
+        source,
+        separator=layout.separator if len(layout.separator) == 1 else "\t",
+        has_header=False,
+        skip_rows=int(layout.header),
+        quote_char='"' if layout.quoted else None,
+        schema={column: types.get(column, pl.String) for column in layout.columns},
+    )
+
+
+def _parquet(layout: Layout) -> "pl.LazyFrame":
+    import polars as pl
+
+    table = pl.scan_parquet(layout.path)
+    for name in layout.read_columns:
+        values = plain_values(name, table.collect_schema()[name], layout)
+        if values is None:
+            raise _InvalidDataError(f"column {name!r} is of another type")
+        table = table.with_columns(values)
+    return table
+
+
+def _codes(ids: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
+    import polars as pl
+
+    distinct = ids.unique(maintain_order=True)
+    names = distinct.cast(pl.String)
+    if names.null_count() or (names.str.strip_chars() == "").any() or names.str.contains(r"[\r\n]").any():
+        raise _InvalidDataError(f"column {ids.name!r} has an empty id, or a line break in an id")
+    codes = ids.replace_strict(distinct, np.arange(len(distinct), dtype=np.int32), return_dtype=pl.Int32)
+    return codes.to_numpy(), names.to_list()
+
+
+def _times(table: "pl.LazyFrame", layout: Layout, column: str) -> NDArray[np.int64]:
+    import polars as pl
+
+    whole = not layout.separator or _last_line_ends(layout) or layout.columns[-1] != column
+    try:
+        times = table.select(column).collect().to_series()
+    except pl.exceptions.PolarsError:
+        if not layout.separator:
+            raise
+        texts = _text(layout, pl.String).select(column).collect().to_series()
+        times = parse_iso(texts)
+        lengths = texts.str.len_bytes()
+        whole = whole or lengths.min() == lengths.max()
+    else:
+        # With one more digit it would be a time after 2200, so no digit is missing.
+        whole = whole or bool((times.tail(1) * 10 > LATEST_TIME).all())
+    if not whole:
+        raise _InvalidDataError("the last line has no end")
+    return _seconds(times)
+
+
+def _seconds(times: "pl.Series") -> NDArray[np.int64]:
+    if times.null_count() or not times.is_finite().all():
+        raise _InvalidDataError(f"column {times.name!r} has an empty or infinite time")
+    if not times.is_between(0, LATEST_TIME).all():
+        raise _InvalidDataError(f"column {times.name!r} has a time outside of 1970 to 2200")
+    return np.floor(times.to_numpy()).astype(np.int64)
+
+
+def _ratings(ratings: "pl.Series") -> NDArray[np.float64]:
+    if ratings.null_count() or not ratings.is_finite().all():
+        raise _InvalidDataError(f"column {ratings.name!r} has an empty or infinite rating")
+    return ratings.to_numpy()
+
+
+def _last_line_ends(layout: Layout) -> bool:
+    """Return whether the last line is whole: it ends with a line end, or with the quote of its last field.
+
+    In a GroupLens file only a line end will do. A truncated number would otherwise be accepted.
+    """
+    with layout.path.open("rb") as file:
+        file.seek(-1, io.SEEK_END)
+        return file.read(1) in ((b"\n",) if not layout.quoted else (b"\n", b'"'))

@@ -1,0 +1,208 @@
+"""Histories from a file, for recommendations to users outside the training data or with newer events.
+
+Each line is a JSON object, oldest event first:
+
+    {"items": [1193, 661, 914], "times": [978300760, 978301968, 978302109], "at": 978303000, "user": "anna"}
+
+``items`` are ids of the training data set, ``times`` are seconds since 1970 or ISO 8601 dates, and ``user`` is optional
+(the default is the line number). ``times`` may be missing for a model that reads no times. ``at``, the time of the
+request, is for models with request time, and not before the last event.
+"""
+
+import json
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.events import EventArrays, Events, Integers
+from datamodules.recommender.reading.column_choice import resembles_time
+from datamodules.recommender.reading.content_type import BOM, foreign_content
+from datamodules.recommender.reading.errors import InteractionError
+from engine.timestamp import EXPECTED_TIME, to_seconds
+
+LONGEST_LINE = 1 << 26
+"""Bytes of a history, some millions of events."""
+
+_WHITESPACE = " \t\r\n"  # of JSON; str.strip() also removes characters that JSON refuses
+_EXPECTED = 'a JSON object such as {"items": [1193, 661], "times": [978300760, 978301968]} on each line'
+
+
+class Histories(NamedTuple):
+    """Rows of a file, in order, for ``RankingDataset(events, examples, ..., held_out=False)``."""
+
+    events: Events  # row r of the file is user r
+    users: Sequence[str]  # user of each row
+    unknown: int = 0  # number of events dropped because their item is not in the training data
+    empty: Sequence[int] = ()  # lines (from 1) without a known item; their rows have length 0
+    untimed: int | None = None  # first line (from 1) without times, whose events have time 0
+    at: NDArray[np.int64] | None = None  # [rows] time of the request in seconds; None if a line has none
+    undated: int | None = None  # first line (from 1) without a time of the request
+
+    @property
+    def examples(self) -> tuple[Integers, Integers]:
+        """(users [M], ends [M]): all rows, each to its end."""
+        return np.arange(len(self.users)), self.events.offsets[1:]
+
+    @property
+    def report(self) -> str:
+        """Sentence on the dropped events; empty if there are none."""
+        if not self.unknown and not self.empty:
+            return ""
+        total = self.unknown + len(self.events.items)
+        text = f"{self.unknown} of {total} events were dropped: the model does not know their items."
+        if self.empty:
+            lines = ", ".join(map(str, self.empty[:10])) + (", ..." if len(self.empty) > 10 else "")
+            text += (
+                f" {len(self.empty)} of {len(self.users)} histories have no event (lines {lines}): they get the most"
+                " popular items, marked as a fallback."
+            )
+        return text
+
+
+def read_histories(path: Path, item_ids: Sequence[object]) -> Histories:
+    """Read a file of histories.
+
+    An event with an item outside ``item_ids`` is dropped and counted, and the rest of its history is kept. A history
+    without known items remains as a row of length 0, so the output has a row for each line; such a row gets no
+    recommendations.
+
+    Args:
+        path: a JSONL file, see the module's docstring.
+        item_ids: [num_items], ids in the data set of item 1, 2, ...; ids are compared as text (``7`` is ``"7"``).
+
+    Raises:
+        InteractionError: the file is not JSONL, or a line is invalid. The message names file and line, the value found
+            and the expected value.
+    """
+    path = Path(path)
+    if foreign := foreign_content(path):
+        raise InteractionError(f"{path}: {foreign}")
+    number_of = {str(item): number for number, item in enumerate(item_ids, start=1)}
+    items, times, offsets, requests = array("i"), array("q"), array("q", [0]), array("q")
+    users: list[str] = []
+    empty: list[int] = []
+    unknown, untimed, undated = 0, None, None
+    with path.open("rb") as file:
+        for line, text in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
+            if not text.strip():
+                continue
+            try:
+                line_items, line_times, at, user = _parse(text.removeprefix(BOM) if line == 1 else text)
+            except ValueError as error:
+                raise InteractionError(f"{path}: line {line}: {error}") from error
+            if line_times is None:
+                line_times, untimed = [0] * len(line_items), untimed or line
+            requests.append(0 if at is None else at)
+            undated = undated or (line if at is None else None)
+            known = [
+                (number_of[item], time) for item, time in zip(line_items, line_times, strict=True) if item in number_of
+            ]
+            items.extend(item for item, _ in known)
+            times.extend(time for _, time in known)
+            offsets.append(len(items))
+            users.append(str(line) if user is None else user)
+            unknown += len(line_items) - len(known)
+            if not known:
+                empty.append(line)
+    if not users:
+        raise InteractionError(f"{path}: found no line, expected {_EXPECTED}")
+    events = EventArrays(
+        np.array(offsets, np.int64), np.array(items, np.int32), np.array(times, np.int64), len(item_ids)
+    )
+    at_all = np.array(requests, np.int64) if undated is None else None
+    return Histories(events, users, unknown, empty, untimed, at_all, undated)
+
+
+def _parse(text: bytes) -> tuple[list[str], list[int] | None, int | None, str | None]:
+    """Return items (as text), times, time of the request and user of a line; raise ValueError if it is invalid."""
+    row = _object(text)
+    for key in ("items", "times"):
+        if key in row and not isinstance(row[key], list):
+            raise ValueError(f"found {_preview(row[key])}, expected {key!r}: a list")
+    unread = [key for key in row if key not in ("items", "times", "user") and resembles_time(key)]
+    if "items" not in row or ("times" not in row and unread):
+        missing = "times" if "items" in row else "items"
+        raise ValueError(f"found only the keys {_preview(sorted(row))}, expected {missing!r}: a list")
+    items, user = row["items"], row.get("user")
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, int | str):
+            raise ValueError(f"key 'items': found {_preview(item)}, expected ids (integers or text)")
+    if isinstance(user, bool) or not isinstance(user, int | str | None):
+        raise ValueError(f"key 'user': found {_preview(user)}, expected an integer or text")
+    if isinstance(user, str) and any("\ud800" <= character <= "\udfff" for character in user):
+        raise ValueError(f"key 'user': found {ascii(user)[:60]}, expected text (half of a surrogate pair is none)")
+    times = _seconds(row["times"], len(items)) if "times" in row else None
+    at = _request_time(row["at"], row["times"]) if "at" in row else None
+    return [str(item) for item in items], times, at, None if user is None else str(user)
+
+
+def _object(text: bytes) -> Mapping[str, Any]:
+    if len(text) >= LONGEST_LINE:
+        raise ValueError(f"longer than {LONGEST_LINE >> 20} MiB, expected {_EXPECTED}")
+    try:
+        row = json.loads(text.decode().strip(_WHITESPACE), object_pairs_hook=_each_key_once)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start + 1} is not utf-8; convert the file to UTF-8") from error
+    except RecursionError:
+        raise ValueError(f"found JSON that is nested too deeply, expected {_EXPECTED}") from None
+    except json.JSONDecodeError as error:
+        found = text.decode().strip()
+        found = found if len(found) <= 60 else found[:57] + "..."
+        raise ValueError(f"found {found!r} (column {error.colno}: {error.msg}), expected {_EXPECTED}") from error
+    if not isinstance(row, Mapping):
+        raise ValueError(f"found {_preview(row)}, expected an object: {_EXPECTED}")
+    return row
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"found the key {_preview(max(keys, key=keys.count))} twice, expected each key once")
+    return row
+
+
+def _seconds(times: list[Any], expected: int) -> list[int]:
+    if len(times) != expected:
+        raise ValueError(f"found {expected} items and {len(times)} times, expected as many")
+    seconds: list[int] = []
+    last: float = 0
+    for time in times:
+        value = _moment("times", time)
+        if value < last:
+            raise ValueError(
+                f"key 'times': found {_preview(time)} after {last}, expected the oldest event first: sort the history"
+            )
+        last = value
+        seconds.append(int(value))
+    return seconds
+
+
+def _request_time(at: Any, times: list[Any]) -> int:
+    value = _moment("at", at)
+    if times and value < _moment("times", times[-1]):
+        raise ValueError(
+            f"key 'at': found {_preview(at)}, earlier than the last of 'times', {_preview(times[-1])}; expected the "
+            "time of the request, which comes after the events"
+        )
+    return int(value)
+
+
+def _moment(key: str, time: Any) -> float:
+    """Return a time in seconds since 1970; raise ValueError if it is invalid."""
+    value = to_seconds(time)
+    if value is None:
+        raise ValueError(f"key {key!r}: found {_preview(time)}, expected {EXPECTED_TIME}")
+    return value
+
+
+def _preview(value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        text = "deeply nested JSON"
+    return text if len(text) <= 60 else text[:57] + "..."

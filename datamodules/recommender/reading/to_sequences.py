@@ -1,0 +1,94 @@
+"""Conversion of rows in file order to sequences, by the rules that define the data set of the SASRec papers.
+
+1. Rows that do not pass the filters are dropped, see ``filters``.
+2. Users are numbered by first appearance in the file, including dropped rows. The rows of a user are sorted by time;
+   rows of the same second stay in file order. On ML-1M half of all neighbouring events share a second, so the test item
+   depends on this.
+3. Items are numbered from 1 by first appearance in that order: the events of the first user, then those of the second,
+   and so on.
+
+Duplicate rows are kept: they are events.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.reading.filters import Filters, apply_filters
+from datamodules.recommender.reading.interactions import Interactions
+
+DEFAULT = Filters()
+
+
+class Sequences(NamedTuple):
+    """Content of a store; see ``InteractionStore``."""
+
+    offsets: NDArray[np.int64]  # [U + 1]
+    items: NDArray[np.int32]  # [N], from 1
+    times: NDArray[np.int64]  # [N] seconds
+    user_ids: list[str]  # [U]
+    item_ids: list[str]  # [I]
+
+
+@dataclass
+class _Columns:
+    """The remaining rows."""
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    times: NDArray[np.int64]
+
+    def select(self, index: NDArray[Any]) -> None:
+        """Index the columns one after the other; all at once would need twice the memory."""
+        self.users = self.users[index]
+        self.items = self.items[index]
+        self.times = self.times[index]
+
+
+def to_sequences(rows: Interactions, filters: Filters = DEFAULT) -> tuple[Sequences, str]:
+    """Filter, sort and number the rows (see above).
+
+    Returns:
+        The sequences, and the numbers of rows that the filters kept and dropped, for the log.
+
+    Raises:
+        InteractionError: the filters drop all rows.
+    """
+    kept, report = apply_filters(rows, filters)
+    columns, all_user_ids, all_item_ids = _Columns(rows.users, rows.items, rows.times), rows.user_ids, rows.item_ids
+    del rows  # so that `columns` alone holds the arrays
+    if not kept.all():
+        columns.select(kept)
+    del kept
+    if not _is_sorted(columns.users, columns.times):
+        # stable, and users have codes by first appearance
+        columns.select(np.lexsort((columns.times, columns.users)))
+    counts = np.bincount(columns.users, minlength=len(all_user_ids))
+    kept_users = np.flatnonzero(counts)
+    offsets = np.concatenate([[0], np.cumsum(counts[kept_users])])
+    new_of_old, kept_items = _number_by_appearance(columns.items, len(all_item_ids))
+    user_ids, item_ids = [all_user_ids[user] for user in kept_users], [all_item_ids[item] for item in kept_items]
+    return Sequences(offsets, new_of_old[columns.items], columns.times, user_ids, item_ids), report
+
+
+def _is_sorted(users: NDArray[np.int32], times: NDArray[np.int64]) -> bool:
+    later_user = users[1:] > users[:-1]
+    same_user = users[1:] == users[:-1]
+    return bool(np.all(later_user | (same_user & (times[1:] >= times[:-1]))))
+
+
+def _number_by_appearance(items: NDArray[np.int32], size: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Number the items from 1 by first appearance.
+
+    Returns:
+        int32 [size], the new id of each old code (0 if unused); and int64 [I], the old code of each new id.
+    """
+    first = np.full(size, len(items), np.int64)
+    # numpy keeps the last assignment to a repeated index; in reverse order this is the first appearance.
+    first[items[::-1]] = np.arange(len(items) - 1, -1, -1)
+    kept = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(items))]
+    numbers = np.zeros(size, np.int32)
+    numbers[kept] = np.arange(1, len(kept) + 1)
+    return numbers, kept

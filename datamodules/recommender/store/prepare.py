@@ -1,0 +1,165 @@
+"""Cached conversion of interactions to a store. The key is content and path of the source files, and the settings."""
+
+import hashlib
+import json
+import logging
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from typing_extensions import Unpack
+
+from datamodules.recommender.reading.file_formats import Layout, detect, with_ratings
+from datamodules.recommender.reading.filters import Filters
+from datamodules.recommender.reading.interactions import read_interactions
+from datamodules.recommender.reading.titles import read_titles
+from datamodules.recommender.reading.to_sequences import to_sequences
+from datamodules.recommender.store.interaction_store import VERSION, InteractionStore
+from datamodules.recommender.store.verification import open_verified, replacement_lock
+from datamodules.recommender.store.writer import write_store
+from engine.io.content_hash import ContentHashes, place_of
+from engine.io.ignored_folder import ignore_in_git
+
+log = logging.getLogger("lockstep")
+
+_READER = 2
+"""Version of the readers. The first one lost rows of files with stray quotes, so its stores are not used again."""
+
+
+class Conversion(TypedDict, total=False):
+    """Columns and filters of a conversion."""
+
+    user_column: str | None  # of a table; None: a well-known name
+    item_column: str | None  # likewise
+    time_column: str | None  # likewise; "" for a table whose rows are in order, without times
+    rating_column: str | None  # likewise; read with `min_rating` only
+    min_item_interactions: int  # items with fewer interactions are dropped, see `filters`; by default 5
+    min_user_interactions: int  # users with fewer interactions are dropped, after the items; by default 1
+    k_core: bool  # repeat these two filters until nothing changes; by default False
+    min_rating: float | None  # interactions with a lower rating are dropped before; None: ratings are not read
+
+
+def prepare_store(
+    source: Path, *, cache: Path | None = None, verify: bool = False, **conversion: Unpack[Conversion]
+) -> InteractionStore:
+    """Return the store of a file or folder of interactions; it is converted the first time and opened afterwards.
+
+    The name of the store depends on the source files (content and path, see engine/io/content_hash.py) and on the
+    settings, so a changed source is converted again.
+
+    Args:
+        source: file or folder, see ``file_formats.detect``.
+        cache: folder of the stores; by default ``.lockstep`` beside the data or, if it is read-only, ``data/cache``.
+        verify: compare an existing store with its checksums, and convert the source again if a file is corrupt.
+        **conversion: see Conversion.
+
+    Raises:
+        FileNotFoundError: ``source`` does not exist.
+        InteractionError: the source cannot be read. The message names file, line, the value found and the expected
+            value.
+        StoreError: a corrupt store cannot be replaced.
+    """
+    plan = _plan(source, conversion, cache)
+    *preferred, last = plan.stores
+    found = next((root for root in plan.stores if (root / "meta.json").is_file()), None)
+    root = found or next((root for root in preferred if _can_write(root.parent)), last)
+    if found is None:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        if cache is None:
+            ignore_in_git(root.parent)
+    convert = partial(_convert, plan.layout, plan.filters, root, plan.stores[root])
+    plan.hashes.save(root.parent)
+    if found is not None:
+        return open_verified(found, convert) if verify else InteractionStore.open(found)
+    log.info("converting %s (%s) to %s", plan.layout.path, plan.layout.kind, root)
+    if plan.layout.time is None:
+        log.info("%s: no time column, so the order of the rows is the order of each user's events", plan.layout.path)
+    with replacement_lock(root):  # several processes may find no store at once
+        return InteractionStore.open(root) if (root / "meta.json").is_file() else convert(log_rows=True)
+
+
+def is_prepared(source: Path, **conversion: Unpack[Conversion]) -> bool:
+    """Return whether `prepare_store` with the same arguments would find a store.
+
+    Nothing is written; raises its errors.
+    """
+    plan = _plan(source, conversion, None)
+    return any((root / "meta.json").is_file() for root in plan.stores)
+
+
+class _Plan(NamedTuple):
+    """What a store is made of, and where it may be."""
+
+    layout: Layout
+    filters: Filters
+    stores: dict[Path, dict[str, Any]]  # {possible folder: settings of the store}, in order of preference
+    hashes: ContentHashes
+
+
+def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
+    filters = _filters(conversion)
+    layout = detect(
+        Path(source),
+        user_column=conversion.get("user_column"),
+        item_column=conversion.get("item_column"),
+        time_column=conversion.get("time_column"),
+    )
+    if filters.min_rating is not None:
+        layout = with_ratings(layout, conversion.get("rating_column"))
+    caches = [Path(cache)] if cache else [layout.path.parent / ".lockstep", Path("data/cache")]
+    hashes = ContentHashes(caches)
+    files = {path: hashes.of(path) for path in (layout.path, layout.titles) if path}
+    stores = {}
+    for folder in caches:
+        settings = {
+            "version": VERSION,
+            "reader": _READER,
+            "format": layout.kind,
+            "columns": [layout.user, layout.item, layout.time],
+            "min_item_interactions": filters.min_item_interactions,
+            "min_user_interactions": filters.min_user_interactions,
+            "files": [[place_of(path, folder), content] for path, content in files.items()],
+        }
+        # Absent by default, so that stores from before these filters keep their names.
+        if filters.k_core:
+            settings["k_core"] = True
+        if filters.min_rating is not None:
+            settings |= {"min_rating": float(filters.min_rating), "rating_column": layout.rating}
+        name = "interactions-" + hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+        stores[folder / name] = settings
+    return _Plan(layout, filters, stores, hashes)
+
+
+def _filters(conversion: Conversion) -> Filters:
+    given: Mapping[str, Any] = conversion
+    return Filters(**{name: given[name] for name in Filters._fields if name in given})
+
+
+def _convert(
+    layout: Layout, filters: Filters, root: Path, settings: dict[str, Any], log_rows: bool = False
+) -> InteractionStore:
+    sequences, report = to_sequences(read_interactions(layout), filters)
+    if log_rows:
+        log.info("%s: %s", layout.path, report)
+    titles = read_titles(layout.titles, layout.item) if layout.titles else {}
+    return write_store(
+        root,
+        **sequences._asdict(),
+        # The title of an item that is missing in the file of titles is its id.
+        titles=[titles.get(item, item) for item in sequences.item_ids] if titles else None,
+        has_times=layout.time is not None,
+        source=settings,
+    )
+
+
+def _can_write(folder: Path) -> bool:
+    if not folder.parent.stat().st_mode & 0o222:
+        return False  # read-only by its mode; the superuser could write there but should not
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

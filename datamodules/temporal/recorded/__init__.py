@@ -1,0 +1,1 @@
+"""Recorded timelines of the user. Imports synthetic and text."""

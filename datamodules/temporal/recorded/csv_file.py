@@ -1,0 +1,164 @@
+"""Reads a timeline from a CSV file: every row of it, or an error that names file and line."""
+
+import csv
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.json_records import describe_line, describe_names, describe_undecodable, iterate_lines
+from datamodules.temporal.channels import CHANNELS, KEYS
+from datamodules.temporal.recorded.recording import MOST, Recording, check_capacities, covering_capacity
+
+_TIME = "time_ms"
+_EXPECTED = f"a CSV file in UTF-8 with the columns {_TIME} and channels"
+
+_MOST_STEPS = 10_000_000
+"""Largest number of steps of a recording, missing ones included; eleven days at 100 ms."""
+
+_LATEST = 1e15
+"""Largest time, in milliseconds: up to it, all whole numbers are exact in float64."""
+
+_SPARSEST = 0.1
+"""Smallest share of measured steps at which the smallest distance of two rows is taken for the duration of a step."""
+
+
+def read_csv(path: Path, capacities: Mapping[str, float] | None = None) -> Recording:
+    """Read a timeline of available resources: a column `time_ms`, and one column per measured channel.
+
+    Missing rows and empty cells are missing samples.
+
+    Args:
+        path: the file; its first line has the names of the columns.
+        capacities: {channel: capacity in its unit}; the default is the smallest common capacity (`channels.CHANNELS`)
+            that covers the measurements.
+
+    Raises:
+        ValueError: the file is not UTF-8 text, has unknown columns, cells that are not numbers, times that do not
+            increase in whole steps, or values below 0 or above the capacity. The message names file and line.
+        OSError: the file cannot be read.
+    """
+    path = Path(path)
+    check_capacities(capacities or {})
+    lines = _lines(path)
+    first = next(lines, None)
+    if first is None:
+        raise ValueError(f"{path}: found an empty file, expected a line with {_TIME} and the names of channels")
+    columns = _columns(f"{path}, line {first[0]}", first[1])
+    numbers, rows = _rows(path, columns, lines)
+    if len(rows) < 2:
+        raise ValueError(f"{path}: found {len(rows)} lines of values, expected 2 or more")
+    steps, step_ms = _steps(path, numbers, rows[:, columns.index(_TIME)])
+    measured = np.full((len(rows), len(KEYS)), np.nan)
+    for k, key in enumerate(KEYS):
+        if key in columns:
+            measured[:, k] = rows[:, columns.index(key)]
+    found = tuple(
+        float((capacities or {}).get(channel.key) or covering_capacity(channel, measured[:, k]))
+        for k, channel in enumerate(CHANNELS)
+    )
+    limits = np.minimum(found, MOST)
+    outside = (measured < 0) | (measured > limits)
+    if outside.any():
+        row, k = (int(place) for place in np.argwhere(outside)[0])
+        raise ValueError(
+            f"{path}, line {numbers[row]}, {KEYS[k]}: found {measured[row, k]:g}, expected 0 to {limits[k]:g}"
+        )
+    shares = np.full((steps[-1] + 1, len(KEYS)), np.nan)
+    shares[steps] = measured / np.array(found)
+    return Recording(path.stem, shares, found, step_ms)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, cells) of each non-blank line.
+
+    Each line is split alone, so a stray quote cannot join it with the lines after it.
+    """
+    for number, line in iterate_lines(path, _EXPECTED):
+        where = f"{path}, line {number}"
+        if b"\0" in line:
+            raise ValueError(f"{where}: found a NUL byte in {describe_line(line)}, expected {_EXPECTED}")
+        try:
+            (cells,) = csv.reader([line.decode()], strict=True)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{where}: {describe_undecodable(error)}, expected {_EXPECTED}") from error
+        except csv.Error as error:
+            raise ValueError(f"{where}: found {describe_line(line)}, expected cells and commas ({error})") from error
+        yield number, [cell.strip() for cell in cells]
+
+
+def _columns(where: str, names: Sequence[str]) -> Sequence[str]:
+    invalid = [name for name in names if name not in (_TIME, *KEYS)]
+    if invalid or _TIME not in names or len(set(names)) < len(names) or len(names) < 2:
+        raise ValueError(
+            f"{where}: found the columns {describe_names(names)}, expected {_TIME} and some of {', '.join(KEYS)}, each "
+            "once"
+        )
+    return names
+
+
+def _rows(
+    path: Path, columns: Sequence[str], lines: Iterator[tuple[int, list[str]]]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the line number of each row [n] and its values [n, columns], NaN where a cell is empty."""
+    numbers, values = array("q"), array("d")
+    for number, cells in lines:
+        where = f"{path}, line {number}"
+        if len(numbers) == _MOST_STEPS:
+            raise ValueError(f"{where}: found more than {_MOST_STEPS:,} rows; split the file")
+        if len(cells) != len(columns):
+            raise ValueError(f"{where}: found {len(cells)} cells, expected {len(columns)}")
+        numbers.append(number)
+        values.extend(_number(where, name, cell) for name, cell in zip(columns, cells, strict=True))
+    return np.array(numbers, np.int64), np.array(values).reshape(-1, len(columns))
+
+
+def _number(where: str, name: str, cell: str) -> float:
+    try:
+        value = math.nan if not cell else math.inf if "_" in cell or not cell.isascii() else float(cell)  # 1_0, １０
+    except ValueError:
+        value = math.inf
+    if math.isinf(value):
+        raise ValueError(f"{where}, {name}: found {cell[:60]!r}, expected a number or nothing")
+    if name == _TIME and not abs(value) < _LATEST:
+        raise ValueError(f"{where}, {_TIME}: found {cell!r}, expected a number of milliseconds")
+    return value
+
+
+def _steps(path: Path, numbers: NDArray[np.int64], times: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
+    """Return the step of each row, and the duration of a step in milliseconds, the smallest distance of two rows."""
+    distances = np.diff(times)
+
+    def at(row: int) -> str:
+        return f"{path}, line {numbers[row]}, {_TIME}"
+
+    if (distances <= 0).any():
+        row = int((distances <= 0).argmax())
+        raise ValueError(f"{at(row + 1)}: found a step of {distances[row]:g} ms, expected times to go up")
+    row, step = int(distances.argmin()) + 1, float(distances.min())
+    if step != round(step):
+        raise ValueError(f"{at(row)}: found a step of {step:g} ms, expected whole milliseconds")
+    total = float(times[-1] - times[0]) / step
+    steps = np.round((times - times[0]) / step)
+    uneven = times - times[0] != steps * step
+    lengths, counts = np.unique(distances, return_counts=True)
+    usual = float(lengths[counts.argmax()])
+    if usual > step and (uneven.any() or len(times) < _SPARSEST * total):
+        row = int((distances % usual != 0).argmax()) + 1
+        raise ValueError(
+            f"{at(row)}: found a step of {distances[row - 1]:g} ms, but most steps are {usual:g} ms; expected steps of "
+            "one length, of which rows may be missing: resample the file"
+        )
+    if not total < _MOST_STEPS:
+        widest = int(distances.argmax())
+        raise ValueError(
+            f"{at(widest + 1)}: found a gap of {distances[widest]:g} ms, so the file has {total:,.0f} steps of "
+            f"{step:g} ms; expected at most {_MOST_STEPS:,}: split the file at the gap"
+        )
+    if uneven.any():
+        row = int(uneven.argmax())
+        raise ValueError(f"{at(row)}: found {times[row]:g}, expected whole steps of {step:g} ms")
+    return steps.astype(np.int64), round(step)

@@ -1,0 +1,120 @@
+"""Reader of recorded timelines, as available shares of each channel's capacity."""
+
+import logging
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.json_records import describe_names
+from datamodules.temporal.channels import CHANNELS
+from datamodules.temporal.recorded.csv_file import read_csv
+from datamodules.temporal.recorded.recording import Recording, covering_capacity
+
+_POD_MEMORY = 64.0  # GB
+
+_LARGEST = 2**32
+"""Largest size of the unpacked arrays of an .npz file, in bytes."""
+
+_CORRUPT = (
+    KeyError, ValueError, TypeError, AttributeError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile,
+    zlib.error, struct.error,
+)  # fmt: skip
+"""What NumPy and zipfile raise for a corrupt archive."""
+
+log = logging.getLogger("lockstep")
+
+
+class _Pods(NamedTuple):
+    """Content of an .npz file."""
+
+    values: NDArray[np.float64]  # [pods, T, channels]
+    channels: list[str]
+    pods: list[str]
+    step_ms: int
+
+
+def read_npz(path: Path) -> list[Recording]:
+    """Read the pods of the GenTD26 trace, joined into one file with the resources that each pod *used*.
+
+    The file has `values` [pods, T, channels], `channels` (of gpu_sm in %, gpu_mem_gb in GiB, mem_util in % of the pod's
+    memory), `container` [pods] and `dt_s`; NaN marks a missing measurement. The capacity of a GPU's memory is the
+    smallest common size that covers the pod's maximum. The CPU memory of a pod is unknown and set to 64 GB.
+
+    Raises:
+        ValueError: the file is not such a file or is corrupt, an array is missing, or the shapes disagree.
+        OSError: the file cannot be read.
+    """
+    try:
+        _check_size(path)
+        found = _load(path)
+    except _CORRUPT as error:
+        raise ValueError(f"{path}: found no timelines ({error}), expected values, channels, container, dt_s") from error
+    values, names, pods, step_ms = found
+    if values.ndim != 3 or values.shape[::2] != (len(pods), len(names)):
+        raise ValueError(f"{path}: found values {values.shape} of {len(pods)} pods and {len(names)} channels")
+    used = {name: values[:, :, k] for k, name in enumerate(names)}
+    unknown = set(used) - {"gpu_sm", "gpu_mem_gb", "mem_util"}
+    if unknown or len(used) < len(names):
+        raise ValueError(f"{path}: found the channels {', '.join(names)}, expected gpu_sm, gpu_mem_gb, mem_util")
+    if np.isinf(values).any():
+        pod, step, k = (int(place) for place in np.argwhere(np.isinf(values))[0])
+        found_value = f"{names[k]} is {values[pod, step, k]}"
+        raise ValueError(f"{path}, pod {pods[pod]}, step {step}: {found_value}, expected a number")
+    nothing = np.full(values.shape[:2], np.nan)
+    recordings = []
+    for pod, name in enumerate(pods):
+        gpu_memory = used.get("gpu_mem_gb", nothing)[pod]
+        capacities = (float(CHANNELS[0].capacities[0]), _POD_MEMORY, 100.0, covering_capacity(CHANNELS[3], gpu_memory))
+        memory, computing = used.get("mem_util", nothing)[pod] / 100, used.get("gpu_sm", nothing)[pod] / 100
+        shares = 1 - np.stack([nothing[pod], memory, computing, gpu_memory / capacities[3]], 1)
+        recordings.append(Recording(name, shares.clip(0, 1), capacities, step_ms))
+    return recordings
+
+
+def read(path: Path, capacities: Mapping[str, float] | None = None) -> list[Recording]:
+    """Read the timelines of an .npz file, of a .csv file, or of all .csv files in a folder, sorted by name.
+
+    Other files of the folder are named in a warning; hidden files are ignored.
+
+    Raises:
+        ValueError: a file is not a timeline, or there is none.
+        OSError: a file cannot be read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        visible = sorted(file for file in path.iterdir() if not file.name.startswith("."))
+        files = [file for file in visible if file.suffix.lower() == ".csv"]
+        if not files:
+            raise ValueError(f"{path}: found no .csv file, expected one for each timeline")
+        if others := [file.name for file in visible if file not in files]:
+            log.warning("%s: %d entries are not read, as they do not end in .csv: %s", path, len(others),
+                        describe_names(others))  # fmt: skip
+        return [read_csv(file, capacities) for file in files]
+    if path.suffix.lower() == ".npz":
+        return read_npz(path)
+    if path.suffix.lower() == ".csv":
+        return [read_csv(path, capacities)]
+    raise ValueError(f"{path}: expected a .csv file, an .npz file or a folder of .csv files")
+
+
+def _check_size(path: Path) -> None:
+    """Refuse an archive whose arrays do not fit the memory, by the sizes in its directory."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if size > _LARGEST:
+        raise ValueError(f"arrays of {size:,} bytes, at most {_LARGEST:,} are read")
+
+
+def _load(path: Path) -> _Pods:
+    with np.load(path, allow_pickle=False) as file:
+        values, seconds = file["values"].astype(np.float64), float(file["dt_s"])
+        channels, pods = ([str(name) for name in file[key]] for key in ("channels", "container"))
+    if not 0.001 <= seconds < 1e9:
+        raise ValueError(f"dt_s is {seconds}, expected seconds")
+    return _Pods(values, channels, pods, round(seconds * 1000))

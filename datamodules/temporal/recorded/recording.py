@@ -1,0 +1,45 @@
+"""A recorded timeline, and the capacities of its machine."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.json_records import describe_names, describe_value
+from datamodules.temporal.channels import KEYS, Channel
+
+MOST = 1e9
+"""Largest capacity of a channel, in its unit. The written values of a larger one have no integer numbers of levels."""
+
+
+class Recording(NamedTuple):
+    """Timeline of a machine or pod."""
+
+    name: str
+    shares: NDArray[np.float64]  # [T, 4] available share of the capacity, NaN where not measured
+    capacities: tuple[float, ...]  # [4] in the channels' units
+    step_ms: int
+
+
+def check_capacities(capacities: Mapping[str, float]) -> None:
+    """Validate capacities.
+
+    Raises:
+        ValueError: a channel is unknown, or a capacity is not a positive number of at most MOST.
+    """
+    if unknown := sorted(map(str, set(capacities) - set(KEYS))):
+        raise ValueError(f"capacities: found {describe_names(unknown)}, expected some of {', '.join(KEYS)}")
+    for key, capacity in capacities.items():
+        number = isinstance(capacity, (int, float)) and not isinstance(capacity, bool)
+        if not number or not 0 < capacity < math.inf:
+            raise ValueError(f"capacities: {key} is {describe_value(capacity)}, expected a number above 0")
+        if capacity > MOST:
+            raise ValueError(f"capacities: {key} is {capacity:g}, expected at most {MOST:g}")
+
+
+def covering_capacity(channel: Channel, values: NDArray[np.float64]) -> float:
+    """Return the smallest common capacity that covers the values, or their maximum if none does."""
+    most = float(np.nanmax(values)) if not np.isnan(values).all() else 0.0
+    return float(next((capacity for capacity in channel.capacities if capacity >= most), most))

@@ -1,0 +1,1 @@
+"""Synthetic series and questions about them. Imports text and channels."""

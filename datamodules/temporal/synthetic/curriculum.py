@@ -1,0 +1,40 @@
+"""Curriculum: timelines become harder each epoch, since a small model learns to read numbers from short ones first."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from datamodules.temporal.synthetic.curves import FEWEST_STEPS
+from datamodules.temporal.synthetic.sample_builder import TimelineSample
+from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.text.number_format import Notation
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """Timelines that become harder until epoch `easy_epochs`; from then on they are those of the synthesis.
+
+    In epoch 0 they have a quarter of the length and the queried channel only. A sample is a pure function of (seed,
+    split, epoch, index).
+    """
+
+    synthesis: Synthesis
+    easy_epochs: int
+
+    @property
+    def notation(self) -> Notation:
+        """Notation of the texts."""
+        return self.synthesis.notation
+
+    def sample(self, split: Split, epoch: int, index: int) -> TimelineSample:
+        """Return a sample, see `Synthesis.sample`."""
+        return self._of_epoch[min(epoch, self.easy_epochs)].sample(split, epoch, index)
+
+    @cached_property
+    def _of_epoch(self) -> list[Synthesis]:
+        return [self._eased(1 - epoch / self.easy_epochs) for epoch in range(self.easy_epochs)] + [self.synthesis]
+
+    def _eased(self, ease: float) -> Synthesis:
+        shortest = max(FEWEST_STEPS, round(self.synthesis.min_steps * (1 - 0.375 * ease)))
+        longest = max(shortest, round(self.synthesis.max_steps * (1 - 0.75 * ease)))
+        alone = max(ease, self.synthesis.alone_probability)
+        return replace(self.synthesis, min_steps=shortest, max_steps=longest, alone_probability=alone)

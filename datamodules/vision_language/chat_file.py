@@ -1,0 +1,48 @@
+"""A sample as stored in its file, before anything is decoded."""
+
+from typing import NamedTuple, Protocol
+
+from datamodules.multimodal.images.tiling import MARKER
+from datamodules.multimodal.text.chat_encoder import Message
+from engine.data.samplers import Blocks
+
+__all__ = ["MARKER", "ChatFile", "ImageChat"]
+
+
+class ImageChat(NamedTuple):
+    """Turns of a chat and its encoded images."""
+
+    name: str  # file and row, for messages
+    messages: list[Message]  # with one MARKER per image in the texts of the user, in order
+    images: list[bytes]  # encoded, as in their files
+
+    def with_system(self, message: str | None) -> "ImageChat":
+        """Return the chat with this system message, unless it has one."""
+        if message is None or self.messages[0]["role"] == "system":
+            return self
+        return self._replace(messages=[Message(role="system", content=message), *self.messages])
+
+
+class ChatFile(Protocol):
+    """Samples with random access, from one or several files of the same format."""
+
+    blocks: Blocks | None
+    """Rows that are read together (row groups); None if any row costs the same."""
+
+    identity: str
+    """Identity of the content without reading all of it; independent of path and modification time."""
+
+    def __len__(self) -> int: ...
+
+    def name(self, row: int) -> str:
+        """Return file and row, without reading the row."""
+        ...
+
+    def read(self, row: int) -> ImageChat:
+        """Read a row as a chat.
+
+        Raises:
+            BadSampleError: the row is invalid.
+            OSError: the file is missing or cannot be read; not the fault of a single row.
+        """
+        ...

@@ -1,0 +1,130 @@
+"""Published formats of chats, converted to messages with roles and one marker per image.
+
+======================================================  =====================================
+format of a turn                                        used by
+======================================================  =====================================
+``{"role": "user", "content": ...}``                    minimind-v, most JSONL files
+``{"from": "human", "value": ...}``                     LLaVA
+``{"user": ..., "assistant": ...}``                     The Cauldron, FineVision
+======================================================  =====================================
+
+A content may also be a list of parts, ``{"type": "text", "text": ...}`` and ``{"type": "image"}``.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from datamodules.multimodal.json_records import parse_json
+from datamodules.multimodal.text.chat_encoder import ROLES, Message
+from datamodules.vision_language.chat_file import MARKER
+from engine.data.errors import BadSampleError
+
+CHAT_FIELDS = ("messages", "conversations", "texts")
+"""Fields of a row that may hold the chat; the first with a value is used."""
+
+IMAGE_FIELDS = ("images", "image", "image_bytes")
+"""Fields of a row that may hold the images."""
+
+_SPEAKERS = {"human": "user", "gpt": "assistant"} | {role: role for role in ROLES}
+_IMAGE_PARTS = ("image", "image_url", "input_image")
+
+
+def parse_messages(name: str, turns: Any) -> list[Message]:
+    """Convert the turns of a chat to messages.
+
+    Args:
+        name: file and row, for errors.
+        turns: a list of turns in one of the formats above, or such a list as JSON.
+
+    Raises:
+        BadSampleError: `turns` is not such a list, or the turns are not a valid chat.
+    """
+    if isinstance(turns, str):
+        try:
+            turns = parse_json(turns)
+        except ValueError as error:
+            raise BadSampleError(f"{name}: the chat is not JSON ({error}): {turns[:80]!r}") from error
+    if not isinstance(turns, list) or not turns:
+        raise BadSampleError(f"{name}: the chat must be a list of one turn or more, found {_preview(turns)}")
+    messages = [
+        message for number, turn in enumerate(turns, 1) for message in _parse_turn(f"{name}: turn {number}", turn)
+    ]
+    if not messages or messages[0]["role"] == "assistant":
+        raise BadSampleError(f"{name}: a chat must begin with a message of the user or the system")
+    for place, message in enumerate(messages, 1):
+        if MARKER in message["content"] and message["role"] != "user":
+            raise BadSampleError(
+                f"{name}: message {place} ({message['role']}) contains {MARKER}, which belongs in a user's text"
+            )
+    return messages
+
+
+def insert_image_markers(name: str, messages: Sequence[Message], images: int) -> list[Message]:
+    """Return the messages with one marker per image; without markers, all are inserted before the first user's text.
+
+    Raises:
+        BadSampleError: the number of markers differs from the number of images, or there is no message of the user.
+    """
+    markers = sum(message["content"].count(MARKER) for message in messages)
+    if markers == images:
+        return list(messages)
+    first = next((place for place, message in enumerate(messages) if message["role"] == "user"), None)
+    if markers or first is None:
+        raise BadSampleError(f"{name}: found {MARKER} {markers} times in the user's text, expected {images} times")
+    text = f"{MARKER}\n" * images + messages[first]["content"]
+    return [*messages[:first], Message(role="user", content=text), *messages[first + 1 :]]
+
+
+def first_filled(fields: Sequence[str], found: Mapping[str, Any]) -> str | None:
+    """Return the first field with a value other than null and the empty list; else the first field that exists."""
+    present = [field for field in fields if field in found]
+    return next((field for field in present if found[field] not in (None, [])), present[0] if present else None)
+
+
+def _parse_turn(name: str, turn: Any) -> list[Message]:
+    if isinstance(turn, dict) and {"user", "assistant"} & set(turn):
+        pair = [(role, turn[role]) for role in ("user", "assistant") if turn.get(role) is not None]
+        return [Message(role=role, content=parse_content(name, content)) for role, content in pair]
+    role, content = None, None
+    if isinstance(turn, dict):
+        role, content = (turn["from"], turn.get("value")) if "from" in turn else (turn.get("role"), turn.get("content"))
+    if not isinstance(role, str) or role not in _SPEAKERS:
+        expected = "{role, content}, {from, value} or {user, assistant} with " + ", ".join(_SPEAKERS)
+        raise BadSampleError(f"{name}: expected {expected}; found {_preview(turn)}")
+    return [Message(role=_SPEAKERS[role], content=parse_content(name, content))]
+
+
+def parse_content(name: str, content: Any) -> str:
+    """Return the text of a turn's content.
+
+    Args:
+        name: file and row, for errors.
+        content: a string, or a list of parts.
+
+    Raises:
+        BadSampleError: the content is neither, or contains half a surrogate pair.
+    """
+    if isinstance(content, str):
+        try:
+            content.encode()
+        except UnicodeEncodeError as error:  # JSON can encode half a surrogate pair, which no tokenizer accepts
+            half = f"\\u{ord(content[error.start]):04x}"
+            raise BadSampleError(f"{name}: the text holds half of a character, {half}, at {error.start}") from error
+        return content
+    if not isinstance(content, list):
+        raise BadSampleError(f"{name}: the content must be a text, found {_preview(content)}")
+    texts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text" and isinstance(part.get("text"), str):
+            texts.append(parse_content(name, part["text"]))
+        elif kind in _IMAGE_PARTS:
+            texts.append(f"{MARKER}\n")
+        else:
+            raise BadSampleError(f"{name}: a part must be a text or an image, found {_preview(part)}")
+    return "".join(texts)
+
+
+def _preview(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=lambda unknown: type(unknown).__name__)[:120]

@@ -1,0 +1,158 @@
+"""Rewriting of Parquet files with row groups that are small enough for random access.
+
+By default pyarrow and pandas write row groups of up to 1,048,576 rows. Reading one sample of such a file would take
+gigabytes of memory.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from datamodules.vision_language.files.parquet_row_groups import (
+    CACHE_BYTES,
+    Outline,
+    read_footer,
+    read_outline,
+)
+from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
+from engine.io.content_hash import ContentHashes, place_of
+from engine.io.ignored_folder import ignore_in_git
+from engine.system.installation import PROGRAM
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Table
+    from pyarrow.parquet import ParquetWriter
+
+log = logging.getLogger("lockstep")
+
+LARGEST = CACHE_BYTES // 2
+"""Maximum size of a row group that is read directly, in bytes; the cache holds two of them.
+
+Large row groups are therefore hardly shuffled with each other.
+"""
+
+MOST_ROWS = 65_536
+"""Maximum number of rows of a row group that is read directly.
+
+With dictionary encoding the size in bytes does not reveal the size in memory.
+"""
+
+GROUP_SIZE = 2 * 2**20
+"""Size of the row groups that are written, in bytes."""
+
+_BATCH = 32  # rows per read
+_FOLDER = "parquet"  # of the rewritten files, below the root
+_REWRITTEN = re.compile(r"-[0-9a-f]{16}\.parquet$")  # end of the name of a rewritten file
+
+
+def too_large(found: Outline) -> bool:
+    """Return whether a file must be rewritten before it is read."""
+    return bool((found.sizes > LARGEST).any() or (found.rows > MOST_ROWS).any())
+
+
+def rewritten_folder(root: str | Path) -> Path:
+    """Return the folder of the rewritten files, which need not exist."""
+    return Path(root) / _FOLDER
+
+
+def is_rewritten(path: Path, root: str | Path) -> bool:
+    """Return whether a Parquet file is a rewritten file, by its folder and name."""
+    return _REWRITTEN.search(path.name) is not None and path.resolve().parent == rewritten_folder(root).resolve()
+
+
+def rewritten_path(source: Path, root: str | Path, columns: Sequence[str]) -> Path:
+    """Return the path of a rewritten file.
+
+    Raises:
+        ValueError: the file has not been rewritten yet; the message states what to do.
+    """
+    hashes = _hashes(root)
+    path = _target_path(source, root, columns, hashes)
+    if not path.is_file():
+        found = read_footer(source)
+        rows = max(found.row_group(group).num_rows for group in range(found.num_row_groups))
+        raise ValueError(
+            f"{source}: row groups of up to {rows:,} rows are too large to be read in parts (at most "
+            f"{LARGEST // 2**20} MiB and {MOST_ROWS:,} rows). Run `{PROGRAM} prepare` once with this configuration: "
+            f"it rewrites the file with small row groups as {path}"
+        )
+    hashes.save(path.parent)
+    return path
+
+
+def write_small_groups(source: Path, root: str | Path, columns: Sequence[str]) -> Path | None:
+    """Rewrite some columns of a file with small row groups; return None if that was done before.
+
+    Memory use is independent of the size of the file. If several processes call it at once, one writes and the others
+    wait.
+
+    Raises:
+        OSError: the source cannot be read, or the disk rejected the file; nothing is left behind.
+    """
+    from filelock import FileLock
+
+    hashes = _hashes(root)
+    path = _target_path(source, root, columns, hashes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ignore_in_git(path.parent)
+    hashes.save(path.parent)
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        if path.is_file():
+            return None
+        remove_leftovers(path.parent, ".parquet")
+        size = source.stat().st_size
+        log.info("rewriting %s (%.1f GB) with small row groups to %s", source, size / 1e9, path)
+        rows = read_footer(source).num_rows
+        temporary = write_temp(
+            path, lambda file: _copy(source, file, columns), lambda file: _check(file, rows, columns)
+        )
+        temporary.replace(path)
+        flush_folder(path.parent)
+    return path
+
+
+def _hashes(root: str | Path) -> ContentHashes:
+    return ContentHashes([rewritten_folder(root)])
+
+
+def _target_path(source: Path, root: str | Path, columns: Sequence[str], hashes: ContentHashes) -> Path:
+    """Return a path named after the source, its content and place, and the columns."""
+    folder = rewritten_folder(root)
+    identity = [place_of(source, folder), hashes.of(source), GROUP_SIZE, *columns]
+    digest = hashlib.sha256(json.dumps(identity).encode())
+    return folder / f"{source.stem}-{digest.hexdigest()[:16]}.parquet"
+
+
+def _copy(source: Path, target: IO[bytes], columns: Sequence[str]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    # Buffered and without prefetching, which would hold whole columns of a row group in memory.
+    with pyarrow.parquet.ParquetFile(source, buffer_size=2**20, pre_buffer=False) as opened:
+        schema = pyarrow.schema([opened.schema_arrow.field(column) for column in columns])
+        sink = pyarrow.PythonFile(target, mode="w")
+        # Checksums of pages, which `RowGroups` compares at each read.
+        with pyarrow.parquet.ParquetWriter(sink, schema, use_dictionary=False, write_page_checksum=True) as writer:
+            waiting: list[RecordBatch] = []
+            for batch in opened.iter_batches(_BATCH, columns=list(columns), use_threads=False):
+                waiting.append(batch.select(list(columns)))
+                if sum(part.nbytes for part in waiting) >= GROUP_SIZE:
+                    _write(writer, pyarrow.Table.from_batches(waiting, schema))
+                    waiting = []
+            if waiting:
+                _write(writer, pyarrow.Table.from_batches(waiting, schema))
+
+
+def _write(writer: "ParquetWriter", table: "Table") -> None:
+    """Write a table as one row group, or as several if its rows are large."""
+    writer.write_table(table, row_group_size=max(1, 2 * GROUP_SIZE * len(table) // max(1, table.nbytes)))
+
+
+def _check(path: Path, rows: int, columns: Sequence[str]) -> None:
+    found = int(read_outline(read_footer(path), columns).rows.sum())
+    if found != rows:
+        raise OSError(f"{path}: only {found} of {rows} rows were written")

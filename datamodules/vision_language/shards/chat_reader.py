@@ -1,0 +1,73 @@
+"""Samples of a tar shard as chats with images."""
+
+from typing import BinaryIO
+
+from datamodules.multimodal.json_records import parse_json
+from datamodules.multimodal.text.chat_encoder import Message
+from datamodules.vision_language.chat_file import MARKER, ImageChat
+from datamodules.vision_language.files.chat_formats import (
+    CHAT_FIELDS,
+    first_filled,
+    insert_image_markers,
+    parse_messages,
+)
+from datamodules.vision_language.shards.shard import SampleLocation, open_shard
+from datamodules.vision_language.shards.tar_index import shown_name
+from datamodules.vision_language.shards.webdataset_samples import TarSample, image_suffixes, iter_samples, read_contents
+from engine.data.errors import BadSampleError
+
+CHAT, CAPTION = "json", "txt"
+
+
+def read_sample(location: SampleLocation) -> ImageChat:
+    """Read the images of a sample and its chat: the .json, else the .txt as a caption.
+
+    Raises:
+        BadSampleError: the sample has neither, or they are not text; the .json is not a chat; a file is too large.
+        ValueError: the shard ends too early.
+        OSError: the shard cannot be read.
+    """
+    if location.sample is not None:
+        return _read(location.sample, None)
+    with open_shard(location.shard) as file:
+        file.seek(location.begin)
+        found = iter_samples(file, location.shard, keep=False, begin=location.begin, number=location.number)
+        return _read(next(found), file)
+
+
+def _read(sample: TarSample, file: BinaryIO | None) -> ImageChat:
+    suffixes = image_suffixes(sample)
+    messages = _chat(sample, file)
+    if messages is None:
+        messages = _caption(sample, file, len(suffixes))
+    messages = insert_image_markers(sample.name, messages, len(suffixes))
+    return ImageChat(sample.name, messages, [read_contents(sample, suffix, file) for suffix in suffixes])
+
+
+def _chat(sample: TarSample, file: BinaryIO | None) -> list[Message] | None:
+    """Return the chat of the .json; None if it has another content, such as the URL and licence of a caption."""
+    if CHAT not in sample.files:
+        return None
+    text = read_contents(sample, CHAT, file)
+    try:
+        fields = parse_json(text)
+    except ValueError as error:
+        raise BadSampleError(f"{sample.name}: the .json is not JSON: {error}") from error
+    turns = fields.get(first_filled(CHAT_FIELDS, fields)) if isinstance(fields, dict) else fields
+    return None if turns is None else parse_messages(sample.name, turns)
+
+
+def _caption(sample: TarSample, file: BinaryIO | None, images: int) -> list[Message]:
+    if CAPTION not in sample.files or not images:
+        raise BadSampleError(
+            f"{sample.name}: expected a .json with one of {', '.join(CHAT_FIELDS)}, or an image and a .txt with a "
+            f"caption; found {shown_name(', '.join(sample.files))}"
+        )
+    text = read_contents(sample, CAPTION, file)
+    try:
+        caption = text.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise BadSampleError(f"{sample.name}: the .txt is not UTF-8: {error}") from error
+    if not caption:
+        raise BadSampleError(f"{sample.name}: the .txt is empty, expected a caption")
+    return [Message(role="user", content="\n".join([MARKER] * images)), Message(role="assistant", content=caption)]

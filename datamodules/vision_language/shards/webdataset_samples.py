@@ -1,0 +1,103 @@
+"""Samples of tar shards in the layout of WebDataset: consecutive files with the same name up to the first dot.
+
+Examples are ``000012.jpg 000012.json`` and ``000012.0.jpg 000012.1.jpg 000012.txt``: images, and a chat in one of the
+family's formats, or a caption. Files of other types are ignored, since other tools add their own.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from typing import BinaryIO, NamedTuple
+
+from datamodules.vision_language.shards.tar_index import MOST_BYTES, Member, iter_members, shown_name
+from engine.data.errors import BadSampleError
+
+IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp")
+
+_MOST_FILES = 1000
+"""Maximum number of files of a sample."""
+
+
+class TarSample(NamedTuple):
+    """A sample of a shard. Its contents are read on demand, if the shard has random access."""
+
+    shard: str
+    number: int  # in the shard, from 0
+    begin: int  # offset in the shard, in bytes
+    key: str
+    files: dict[str, Member]  # by the suffix after the key's dot: "jpg", "0.jpg", "json"
+
+    @property
+    def name(self) -> str:
+        """Shard, number and key, for messages."""
+        return f"{self.shard}, sample {self.number} ({shown_name(self.key)})"
+
+
+def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number: int = 0) -> Iterator[TarSample]:
+    """Yield the samples of a shard in order, beginning with the sample of this number at the offset `begin`.
+
+    Other arguments and errors are those of `iter_members`.
+    """
+    named = ((_split(member.name), member) for member in iter_members(file, shard, keep, begin))
+    grouped = groupby((entry for entry in named if _is_sample(entry[0][0])), key=lambda entry: entry[0][0])
+    for place, (key, group) in enumerate(grouped, number):
+        files: dict[str, Member] = {}
+        for (_, suffix), member in group:
+            if suffix in files:
+                raise ValueError(f"{shard}: {shown_name(member.name)} occurs twice in sample {place}")
+            if len(files) == _MOST_FILES:
+                raise ValueError(f"{shard}: sample {place} ({shown_name(key)}) has more than {_MOST_FILES} files")
+            files[suffix] = member
+        yield TarSample(shard, place, next(iter(files.values())).begin, key, files)
+
+
+def read_contents(sample: TarSample, suffix: str, file: BinaryIO | None) -> bytes:
+    """Read a file of a sample.
+
+    Args:
+        sample: the sample.
+        suffix: suffix of the file.
+        file: the open shard; None if the contents were kept.
+
+    Raises:
+        BadSampleError: the file is larger than MOST_BYTES.
+        ValueError: the shard ends too early.
+    """
+    member = sample.files[suffix]
+    if member.size > MOST_BYTES:
+        raise BadSampleError(
+            f"{sample.name}: {shown_name(member.name)} has {member.size:,} bytes, expected at most {MOST_BYTES:,}"
+        )
+    if member.data is not None:
+        return member.data
+    assert file is not None
+    file.seek(member.offset)
+    data = file.read(member.size)
+    if len(data) < member.size:
+        raise ValueError(
+            f"{sample.shard}: ends in {shown_name(member.name)}, sample {sample.number}; copy or write it again"
+        )
+    return data
+
+
+def image_suffixes(sample: TarSample) -> list[str]:
+    """Return the suffixes of the images in the order of their markers: by number (2 before 10), then by name."""
+    return sorted((suffix for suffix in sample.files if suffix.rpartition(".")[2] in IMAGES), key=_by_number)
+
+
+def _by_number(suffix: str) -> list[tuple[int, str]]:
+    parts = filter(None, re.split(r"(\d+)", suffix))
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return key and suffix of a file name."""
+    folder, slash, last = name.rpartition("/")
+    stem, _, suffix = last.partition(".")
+    return folder + slash + stem, suffix.lower()
+
+
+def _is_sample(key: str) -> bool:
+    """Return whether a key is neither hidden nor WebDataset's metadata of a shard, such as `__index__.json`."""
+    last = key.rpartition("/")[2]
+    return bool(last) and not (last.startswith("__") and last.endswith("__"))

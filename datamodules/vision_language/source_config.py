@@ -1,0 +1,180 @@
+"""Configuration of a source of chats: one file, or several files of the same format."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from datamodules.vision_language.chat_file import ChatFile
+from datamodules.vision_language.files.json_chats import JsonChats
+from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
+from datamodules.vision_language.shards.index import ShardIndex
+from datamodules.vision_language.shards.random_access import TarChats
+from datamodules.vision_language.shards.shard import Shard
+from datamodules.vision_language.shards.url_expansion import is_remote, shard_names
+
+Form = Literal["llava", "jsonl", "parquet", "tar"]
+FileFormat = Literal["auto", "llava", "jsonl", "parquet", "tar"]
+
+SHARDS = "shards"
+"""Name of the folder with the index of tar shards, below the folder that `prepare` writes to."""
+
+_SUFFIXES: dict[str, Form] = {
+    ".json": "llava", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".tar": "tar"
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """Chats with images, in one file or several.
+
+    Args:
+        path: a file; for Parquet also a folder or a pattern such as data/train-*.parquet; for tar shards also a range
+            such as data/train-{000..099}.tar.
+        format: `llava` (a JSON list of records), `jsonl` (one record per line), `parquet` or `tar` (WebDataset shards);
+            `auto` uses the suffix of the path, and assumes Parquet files in a folder.
+        images: base folder of the paths of images; null for the folder of the file.
+        weight: how often each sample is drawn in an epoch; with 0.25 each epoch draws another quarter of the samples.
+        first: use the first samples only, up to this number; null for all.
+        system: system message of chats that have none; null for none.
+    """
+
+    path: str
+    format: FileFormat = "auto"
+    images: str | None = None
+    weight: float = 1.0
+    first: int | None = None
+    system: str | None = None
+
+    def check(self, name: str = "") -> None:
+        """Validate the settings.
+
+        Args:
+            name: prefix of the settings' keys, for errors.
+
+        Raises:
+            ValueError: a value is invalid.
+        """
+        if not 0 < self.weight <= 1000:
+            raise ValueError(f"{name}weight of {self.path} must be above 0 and at most 1000, got {self.weight}")
+        if self.first is not None and self.first < 1:
+            raise ValueError(f"{name}first of {self.path} must be at least 1, or null for all; got {self.first}")
+        if self.form == "tar" and self.images is not None:
+            raise ValueError(f"{name}images of {self.path}: tar shards contain their images; remove it")
+
+    @property
+    def form(self) -> Form:
+        """Format of the files, detected if it is `auto`.
+
+        Raises:
+            ValueError: the path does not reveal the format.
+        """
+        if self.format != "auto":
+            return self.format
+        path = Path(self.path)
+        found = _SUFFIXES.get(path.suffix.lower()) or ("parquet" if path.is_dir() else None)
+        if found is None:
+            raise ValueError(
+                f"{self.path}: cannot detect the format from the suffix; set format to llava, jsonl, parquet or tar"
+            )
+        return found
+
+    def open(self, root: str | Path) -> ChatFile:
+        """Open the chats of the source.
+
+        Args:
+            root: folder of what `prepare` wrote.
+
+        Raises:
+            ValueError: the file has another format, or must be prepared first.
+            OSError: the file cannot be read.
+        """
+        if self.form == "parquet":
+            return ParquetChats(self.path, root, self.images)
+        if self.form == "tar":
+            return TarChats(self.shards(root))
+        return JsonChats(self.path, lines=self.form == "jsonl", images=self.images)
+
+    def files(self) -> set[str]:
+        """Return the files of the source: resolved paths, or URLs.
+
+        Raises:
+            FileNotFoundError, ValueError: there are none.
+        """
+        if self.form == "tar":
+            return {name if is_remote(name) else os.path.realpath(name) for name in shard_names(self.path)}
+        return set(map(os.path.realpath, parquet_files(self.path) if self.form == "parquet" else [self.path]))
+
+    def prepare(self, root: str | Path) -> list[Path]:
+        """Write to `root` what `open` needs besides the source, and return the paths that were written now."""
+        if self.form == "tar":
+            self.index(root)
+        return prepare_parquet(self.path, root) if self.form == "parquet" else []
+
+    def shards(self, root: str | Path) -> list[Shard]:
+        """Return the tar shards with their index entries. Raises the errors of `shard_names` and `ShardIndex`."""
+        return ShardIndex(Path(root) / SHARDS).shards(shard_names(self.path))
+
+    def index(self, root: str | Path, local_only: bool = False) -> None:
+        """Index the samples of new tar shards.
+
+        Args:
+            root: folder that `prepare` writes to.
+            local_only: skip remote shards, which would be downloaded as a whole.
+
+        Raises:
+            ValueError, OSError: see `ShardIndex.add`.
+        """
+        names = [name for name in shard_names(self.path) if not (local_only and is_remote(name))]
+        ShardIndex(Path(root) / SHARDS).add(names)
+
+
+def shared_files(first: Sequence[SourceSettings], second: Sequence[SourceSettings]) -> list[str]:
+    """Return the files that both sets contain; files that are missing are ignored."""
+    return sorted(_files_of(first) & _files_of(second))
+
+
+def _files_of(sources: Sequence[SourceSettings]) -> set[str]:
+    found: set[str] = set()
+    for source in sources:
+        # A set that is not used may be missing. For a set that is used, opening it raises the error.
+        with suppress(FileNotFoundError, ValueError):
+            found |= source.files()
+    return found
+
+
+def check_sources(sources: Sequence[SourceSettings], name: str) -> None:
+    """Validate the sources of a set.
+
+    Args:
+        sources: sources of the set.
+        name: key of the set, for errors.
+
+    Raises:
+        ValueError: there are none, or one is invalid.
+    """
+    if not sources:
+        raise ValueError(f"{name} is empty; expected a list of sources, each with a path")
+    for place, source in enumerate(sources):
+        source.check(f"{name}[{place}].")
+
+
+def check_streamed(sources: Sequence[SourceSettings], name: str) -> None:
+    """Check that the sources of a set can be streamed.
+
+    Args:
+        sources: sources of the set.
+        name: key of the set, for errors.
+
+    Raises:
+        ValueError: a source cannot be streamed.
+    """
+    for place, source in enumerate(sources):
+        if source.form != "tar" or source.weight != 1 or source.first is not None:
+            raise ValueError(
+                f"{name}[{place}] ({source.path}): with data.init_args.shuffle_window, training streams tar shards, "
+                "each once per epoch, so other formats, weight and first do not apply. Without it, tar shards are "
+                "read by random access and can be mixed with other files"
+            )

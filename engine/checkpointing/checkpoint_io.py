@@ -1,0 +1,255 @@
+"""Lightning's checkpoint plugin with verified writes and a common decision of all ranks when a write fails.
+
+Lightning writes to $TMPDIR, moves the file without flushing it, and raises on the writing rank alone. Here rank 0
+writes, flushes, verifies and renames (`engine.io.atomic_file`) and records failures. After every save all ranks learn
+the outcome and act alike: the first failure of a checkpoint is a warning, the second in a row ends the run.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from lightning.fabric.plugins import CheckpointIO
+from lightning.pytorch.strategies import Strategy
+
+from engine.checkpointing.compatibility import check_weights_only_loadable, require_lightning
+from engine.checkpointing.content_rules import require_structure
+from engine.checkpointing.cpu_snapshot import Snapshot
+from engine.checkpointing.rotation import rotate_in
+from engine.checkpointing.verification import CorruptCheckpointError, verify
+from engine.distributed.errors import CollectiveError
+from engine.io.atomic_file import remove, write_temp
+from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
+
+log = logging.getLogger("lockstep")
+
+
+class _Outcome(NamedTuple):
+    """Result of one write, broadcast by rank 0."""
+
+    path: str
+    error: str | None
+    is_permanent: bool  # the next attempt would fail as well
+
+
+class VerifiedCheckpointIO(CheckpointIO):
+    """Writes checkpoints atomically and verifies them before loading; loads with `weights_only`.
+
+    Args:
+        asynchronous: training stalls only for the copy to memory (which a checkpoint needs once more then), and a
+            thread writes it; the next save waits for it.
+        trainable_only: omit frozen weights that are unchanged since construction; a checkpoint keeps their hashes,
+            which are compared when it is loaded. `false` stores everything.
+    """
+
+    def __init__(self, asynchronous: bool = False, trainable_only: bool = True) -> None:
+        self.asynchronous, self.trainable_only = asynchronous, trainable_only
+        self._rotations: dict[Path, list[Path]] = {}
+        self._replacing: set[Path] = set()
+        self._snapshot = Snapshot()
+        self._writer: threading.Thread | None = None
+        self._outcomes: deque[_Outcome] = deque()  # written on rank 0, not yet known to the other ranks
+        self._failures: dict[str, list[str]] = {}  # consecutive failures by path, equal on all ranks
+        self.trajectory: set[float] = set()
+        """`saved_at` of the checkpoint that this start resumed from and of those it has saved. Complete on rank 0."""
+        self._latest = 0.0
+
+    # -- for callbacks -----------------------------------------------------------------------------------------------
+
+    def set_rotation(self, files: Sequence[Path]) -> None:
+        """Rotate `files`, newest first: a save as one of them moves the older ones to the next name."""
+        for path in files:
+            self._rotations[path] = list(files)
+
+    def replace_next(self, path: Path) -> None:
+        """Make the next save as `path` replace the file instead of rotating it."""
+        self._replacing.add(path)
+
+    def sync_outcomes(self, strategy: Strategy, last: bool = False) -> None:
+        """Share the outcomes of finished writes among all ranks. Call it on all ranks after each save.
+
+        Args:
+            strategy: of the run; its ranks communicate.
+            last: no save follows. Waits for the disk, and a single failure ends the run.
+
+        Raises:
+            CollectiveError: a checkpoint could not be saved and the run must end. Raised on all ranks.
+        """
+        if last:
+            self.finish_writing()
+        outcomes = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
+        for path, error, is_permanent in strategy.broadcast(outcomes):
+            if error is None:
+                self._failures.pop(path, None)
+                continue
+            failures = self._failures.setdefault(path, [])
+            failures.append(error)
+            failed = event("checkpoint_failed", path=path, reason=error)
+            if is_permanent or len(failures) > 1:
+                log.error("%s could not be saved: %s", path, error, extra=HIDDEN_ON_CONSOLE | failed)
+                self._raise_failure(path)
+            log.warning(
+                "WARNING: %s could not be saved: %s. Training continues with the older checkpoint; a second failure in "
+                "a row ends the run", path, error, extra=failed,
+            )  # fmt: skip
+        if last and self._failures:
+            self._raise_failure(next(iter(self._failures)))
+
+    def resume_from(self, saved_at: float) -> None:
+        """Record the `saved_at` of the checkpoint that the run resumes from."""
+        self.trajectory.add(saved_at)
+        self.require_later_than(saved_at)
+
+    def require_later_than(self, saved_at: float) -> None:
+        """Make all later saves newer than `saved_at`, even if this machine's clock is behind."""
+        self._latest = max(self._latest, saved_at)
+
+    def next_timestamp(self) -> float:
+        """Return `saved_at` for a new checkpoint: now, in seconds since 1970, and later than all known ones."""
+        self._latest = max(time.time(), self._latest + 0.001)
+        self.trajectory.add(self._latest)
+        return self._latest
+
+    def has_failed(self, path: Path) -> bool:
+        """Return whether the last save as `path` failed, as of the last `sync_outcomes`. Equal on all ranks."""
+        return str(path) in self._failures
+
+    def finish(self) -> None:
+        """Wait until all saves are on the disk. Only rank 0 has something to wait for.
+
+        Raises:
+            OSError: a save since the last `sync_outcomes` failed.
+        """
+        self.finish_writing()
+        for path, error, _ in self._outcomes:
+            if error is not None:
+                raise OSError(f"{path} could not be saved: {error}")
+
+    def finish_writing(self) -> None:
+        """Wait for the writer thread, whether it succeeds or not."""
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+
+    def record_failure(self, path: Path, error: Exception) -> None:
+        """Record a failed save until the next `sync_outcomes`.
+
+        A refusal by the disk may be temporary. Any other error is permanent and ends the run at once.
+        """
+        log.debug("saving %s", path, exc_info=error)
+        is_permanent = not isinstance(error, (OSError, CorruptCheckpointError))
+        self._outcomes.append(_Outcome(str(path), str(error) or type(error).__name__, is_permanent))
+
+    # -- for Lightning -----------------------------------------------------------------------------------------------
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any | None = None
+    ) -> None:
+        """Save a checkpoint. Records disk errors instead of raising them, since other ranks wait: see `sync_outcomes`.
+
+        Raises:
+            TypeError: `storage_options` is given.
+        """
+        if storage_options is not None:
+            raise TypeError("storage_options is not supported: checkpoints are written to a local or network folder")
+        self.finish_writing()
+        path = Path(path)
+        if "saved_at" not in checkpoint:
+            checkpoint["saved_at"] = self.next_timestamp()
+
+        def write(content: dict[str, Any]) -> Path:
+            return write_temp(path, lambda file: torch.save(content, file), verify)
+
+        try:
+            check_weights_only_loadable(checkpoint)
+            if self.asynchronous:
+                checkpoint = self._snapshot.copy_to_cpu(checkpoint)
+        except Exception as error:
+            self.record_failure(path, error)
+        else:
+            self.commit(path, lambda: write(checkpoint))
+
+    def commit(self, path: Path, write: Callable[[], Path], started: float | None = None) -> None:
+        """Write a checkpoint under a temporary name, then rotate it in as `path`.
+
+        Args:
+            path: final name of the checkpoint.
+            write: writes a complete checkpoint and returns its temporary path.
+            started: time.monotonic() when writing began, if it began before this call.
+        """
+
+        def work() -> None:
+            start = time.monotonic() if started is None else started
+            try:
+                new = write()
+                try:
+                    size = _size(new)
+                    files = self._rotations.get(path, [path])
+                    rotate_in(new, files, files.index(path), shift=path not in self._replacing)
+                finally:
+                    remove(new)
+            except Exception as error:
+                self.record_failure(path, error)
+            else:
+                self._replacing.discard(path)
+                self._outcomes.append(_Outcome(str(path), None, False))
+                seconds = time.monotonic() - start
+                saved = event("checkpoint_saved", path=str(path), seconds=round(seconds, 3), bytes=size)
+                log.info("saved %s: %.1f MB in %.2f s", path, size / 1e6, seconds, extra=HIDDEN_ON_CONSOLE | saved)
+
+        self.finish_writing()
+        if self.asynchronous:
+            self._writer = threading.Thread(target=work, name="checkpoint-writer")
+            self._writer.start()
+        else:
+            work()
+
+    def load_checkpoint(
+        self, path: str | os.PathLike[str], map_location: Any = "cpu", weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Verify and load a checkpoint, always with `weights_only=True`.
+
+        Raises:
+            CorruptCheckpointError: the checkpoint is truncated or corrupt, or a key holds the wrong kind of value.
+            ValueError: the file is intact, but not a Lightning checkpoint.
+        """
+        self.finish_writing()
+        try:
+            verify(Path(path))
+            device = "cpu" if map_location is None else map_location
+            checkpoint: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+            require_lightning(checkpoint, Path(path))
+            require_structure(checkpoint, Path(path))
+        except CorruptCheckpointError as error:
+            raise CorruptCheckpointError(
+                f"{error}. --ckpt_path last uses the newest intact checkpoint of a run, --ckpt_path FILE another one"
+            ) from error
+        return checkpoint
+
+    def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Remove a checkpoint once pending writes are complete. A failure is only a warning."""
+        self.finish_writing()
+        remove(Path(path))
+
+    def teardown(self) -> None:
+        """Complete pending writes, also when the run has failed."""
+        self.finish_writing()
+
+    def _raise_failure(self, path: str) -> None:
+        errors = self._failures[path]
+        count = f" {len(errors)} times in a row" if len(errors) > 1 else ""
+        raise CollectiveError(
+            f"{path} could not be saved{count}: {errors[-1]}. Fix the cause and resume with the same command and "
+            "--ckpt_path last; the existing checkpoints are intact"
+        )
+
+
+def _size(checkpoint: Path) -> int:
+    files = checkpoint.rglob("*") if checkpoint.is_dir() else (checkpoint,)
+    return sum(file.stat().st_size for file in files)

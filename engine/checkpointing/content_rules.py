@@ -1,0 +1,138 @@
+"""Rules for what a checkpoint of a run holds: the parts of Lightning, and those that other packages declare.
+
+A part is declared where it is written: `declare_part("frozen", each(INTEGER))`, `declare_callback("FiniteGuard", ...)`.
+Undeclared keys are not checked; a user's own callbacks may have written them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.checkpointing.frozen_weights import KEY
+from engine.checkpointing.structure import (
+    COUNT,
+    FLAG,
+    INTEGER,
+    MAPPING,
+    METRIC,
+    NUMBER,
+    TENSOR,
+    Rule,
+    each,
+    fields,
+    find_problem,
+    kind,
+    list_of,
+    optional,
+)
+from engine.checkpointing.verification import CorruptCheckpointError
+
+_TRACKER = fields({"ready": COUNT, "completed": COUNT}, {"started": COUNT, "processed": COUNT})
+_BATCHES = fields({"ready": COUNT, "started": COUNT, "processed": COUNT, "completed": COUNT})
+_PROGRESS = fields({"total": _TRACKER, "current": _TRACKER}, {"is_last_batch": FLAG})
+_BATCH_PROGRESS = fields({"total": _BATCHES, "current": _BATCHES, "is_last_batch": FLAG})
+
+_FIT_LOOP = fields(
+    {
+        "epoch_loop.batch_progress": _BATCH_PROGRESS,
+        "epoch_loop.automatic_optimization.optim_progress": fields(
+            {"optimizer": fields({"step": _PROGRESS, "zero_grad": _PROGRESS})}
+        ),
+        "epoch_progress": fields({"total": _BATCHES, "current": _BATCHES}),
+    },
+    {
+        "state_dict": fields({}, {"combined_loader": list_of(MAPPING, length=1)}),
+        "epoch_loop.state_dict": fields({}, {"_batches_that_stepped": COUNT}),
+        "epoch_loop.scheduler_progress": _PROGRESS,
+        "epoch_loop.manual_optimization.optim_step_progress": _PROGRESS,
+        "epoch_loop.val_loop.batch_progress": _BATCH_PROGRESS,
+        "epoch_loop.val_loop.state_dict": MAPPING,
+    },
+)
+_EVALUATION_LOOP = fields({}, {"state_dict": MAPPING, "batch_progress": _BATCH_PROGRESS})
+_LOOPS = fields(
+    {"fit_loop": _FIT_LOOP},
+    {
+        "validate_loop": _EVALUATION_LOOP,
+        "test_loop": _EVALUATION_LOOP,
+        "predict_loop": fields({}, {"state_dict": MAPPING, "batch_progress": _PROGRESS}),
+    },
+)
+
+_OPTIMIZER = fields(
+    {"state": each(MAPPING, names=int), "param_groups": list_of(fields({"params": list_of(COUNT)}))},
+)
+_SCHEDULER = fields(
+    {"last_epoch": COUNT},
+    {
+        "_step_count": COUNT,
+        "base_lrs": list_of(NUMBER),
+        "_last_lr": list_of(NUMBER),
+        "lr_lambdas": list_of(optional(MAPPING)),
+    },
+)
+
+# Lightning upgrades checkpoints of its versions before 2, whose form the rules do not describe.
+_VERSION = re.compile(r"[2-9]\.\d+(\.\d+)?(\.?(a|b|rc|dev|post)\d+)*(\+[a-z0-9.]+)?")
+
+_EXTRA_STATE = "_extra_state"
+"""Last part of the key under which torch saves what `get_extra_state` of a layer returns, of any type."""
+
+
+def _weights(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = {name: item for name, item in value.items() if not str(name).endswith(_EXTRA_STATE)}
+    yield from each(TENSOR)(value, key)
+
+
+_LIGHTNING = {
+    "pytorch-lightning_version": kind(
+        "a version of Lightning from 2.0 on", lambda value: isinstance(value, str) and bool(_VERSION.fullmatch(value))
+    ),
+    "state_dict": _weights,
+    "loops": _LOOPS,
+    "optimizer_states": list_of(_OPTIMIZER, length=1),
+    "lr_schedulers": list_of(_SCHEDULER, length=1),
+    "epoch": COUNT,
+    "global_step": COUNT,
+    "saved_at": NUMBER,
+    "unlogged_metrics": each(METRIC),
+    KEY: each(INTEGER),
+}
+
+_parts: dict[str, Rule] = dict(_LIGHTNING)
+_callbacks: dict[str, Rule] = {}
+
+
+def declare_part(key: str, rule: Rule) -> None:
+    """Declare what a key of a checkpoint holds."""
+    _parts[key] = rule
+
+
+def declare_callback(name: str, rule: Rule) -> None:
+    """Declare the state of a callback, by the name of its class."""
+    _callbacks[name] = rule
+
+
+def require_structure(checkpoint: Mapping[str, Any], path: Path) -> None:
+    """Check that each known key of a checkpoint holds the kind of value that was saved under it.
+
+    Args:
+        checkpoint: content of the file.
+        path: the file, for the message.
+
+    Raises:
+        CorruptCheckpointError: names the file, the first wrong key, and what it holds.
+    """
+    problem = find_problem(dict(checkpoint), fields({}, {**_parts, "callbacks": _callback_states}))
+    if problem is not None:
+        raise CorruptCheckpointError(f"{path} is a whole file with wrong content: {problem}")
+
+
+def _callback_states(value: Any, key: str) -> Iterator[str]:
+    yield from MAPPING(value, key)
+    for name, state in value.items() if isinstance(value, dict) else ():
+        # Lightning's state keys are the name of the class, with settings in braces for some: EarlyStopping{...}.
+        rule = _callbacks.get(name.partition("{")[0], MAPPING) if isinstance(name, str) else MAPPING
+        yield from rule(state, f"{key}.{name}")

@@ -1,0 +1,55 @@
+"""Copies of a checkpoint in CPU memory, which training cannot change while an asynchronous save writes them."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_BufferKey = tuple[tuple[int, ...], torch.dtype, bool]  # shape, dtype, whether the memory is pinned
+
+
+class Snapshot:
+    """Copies checkpoints into buffers that are reused: allocating memory takes longer than copying into it."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[_BufferKey, list[Tensor]] = {}
+
+    def copy_to_cpu(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
+        """Return a deep copy of a checkpoint with all tensors on the CPU.
+
+        The copy is valid until the next call. Tensors that share memory share it in the copy.
+        """
+        tensors: dict[int, Tensor] = {}
+        _collect_tensors(checkpoint, tensors)
+        free = {key: list(buffers) for key, buffers in self._buffers.items()}
+        copies: dict[tuple[Any, ...], Tensor] = {}
+        memo: dict[int, Any] = {}
+        for identity, tensor in tensors.items():
+            key = (tuple(tensor.shape), tensor.dtype, tensor.device.type == "cuda")
+            memory = (tensor.device, tensor.data_ptr(), tensor.stride(), *key)
+            if memory not in copies:
+                copies[memory] = self._take_buffer(key, free).copy_(tensor.detach(), non_blocking=True)
+            memo[identity] = copies[memory]
+        if any(tensor.is_cuda for tensor in tensors.values()):
+            torch.cuda.synchronize()
+        return copy.deepcopy(checkpoint, memo)
+
+    def _take_buffer(self, key: _BufferKey, free: dict[_BufferKey, list[Tensor]]) -> Tensor:
+        if free.get(key):
+            return free[key].pop()
+        shape, dtype, pinned = key
+        buffer = torch.empty(shape, dtype=dtype, pin_memory=pinned)
+        self._buffers.setdefault(key, []).append(buffer)
+        return buffer
+
+
+def _collect_tensors(content: Any, tensors: dict[int, Tensor]) -> None:
+    if isinstance(content, Tensor):
+        tensors[id(content)] = content
+    elif isinstance(content, dict):
+        for value in content.values():
+            _collect_tensors(value, tensors)
+    elif isinstance(content, (list, tuple, set)):
+        for value in content:
+            _collect_tensors(value, tensors)

@@ -1,0 +1,82 @@
+"""Omits frozen weights from checkpoints and restores them from the model when a checkpoint is loaded.
+
+A pretrained language model that is never trained need not be written again with each checkpoint. A frozen weight is
+omitted only if its hash is unchanged since construction: a weight that was trained and frozen afterwards is saved.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.determinism.tensor_hash import hash_tensor
+from engine.lightning_internals import copy_module_versions
+from engine.optim.row_table import is_trained
+
+KEY = "frozen"
+"""Checkpoint key: {name of an omitted parameter: its hash}."""
+
+
+def frozen_fingerprints(module: nn.Module) -> dict[str, int]:
+    """Return {name: hash} of all parameters that a training does not change."""
+    frozen = {name: p for name, p in module.named_parameters(remove_duplicate=False) if not is_trained(p)}
+    return _fingerprints(frozen)
+
+
+def strip_frozen(module: nn.Module, checkpoint: dict[str, Any], built: dict[str, int]) -> None:
+    """Remove unchanged frozen weights from a checkpoint, in place, and record their hashes in it.
+
+    Args:
+        module: module that the checkpoint is of.
+        checkpoint: a Lightning checkpoint.
+        built: `frozen_fingerprints` of the module after its construction.
+    """
+    current = frozen_fingerprints(module)
+    checkpoint[KEY] = {name: value for name, value in current.items() if built.get(name) == value}
+    checkpoint["state_dict"] = _without(checkpoint["state_dict"], checkpoint[KEY])
+
+
+def restore_frozen(module: nn.Module, checkpoint: dict[str, Any]) -> None:
+    """Add the module's own frozen weights to a checkpoint, in place, so that it can be loaded strictly.
+
+    Raises:
+        ValueError: the module's frozen weights are not those that the checkpoint was trained with.
+    """
+    if "state_dict" not in checkpoint:  # a sharded strategy has loaded the weights itself, strictly
+        return
+    recorded = checkpoint.get(KEY, {})
+    own = dict(module.named_parameters(remove_duplicate=False))
+    found = _fingerprints({name: own[name] for name in recorded if name in own})
+    different = [name for name, value in recorded.items() if found.get(name) != value]
+    if different:
+        absent = [name for name in different if name not in own]
+        raise ValueError(
+            f"the checkpoint omits {len(recorded)} frozen weights. "
+            + (f"This model lacks {_list_first(absent)}" if absent else f"They differ here: {_list_first(different)}")
+            + ". Build the model from the same pretrained weights, in the same precision, as in training "
+            "(--checkpoints.trainable_only false in training stores them as well)"
+        )
+    for name in recorded:
+        checkpoint["state_dict"][name] = own[name].detach()
+
+
+def _fingerprints(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    if not tensors:
+        return {}
+    hashes = [hash_tensor(tensor) for tensor in tensors.values()]
+    # A single transfer to the host for all hashes, which may be on several devices.
+    device = hashes[0].device
+    return dict(zip(tensors, torch.stack([value.to(device) for value in hashes]).tolist(), strict=True))
+
+
+def _without(state_dict: dict[str, Tensor], names: dict[str, int]) -> dict[str, Tensor]:
+    kept = state_dict.copy()
+    copy_module_versions(state_dict, kept)
+    for name in names:
+        kept.pop(name, None)
+    return kept
+
+
+def _list_first(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

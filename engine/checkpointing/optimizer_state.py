@@ -1,0 +1,89 @@
+"""Rules for the optimizer state of a checkpoint, which depend on the parameters that it is loaded for."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from engine.checkpointing.structure import Rule, fields, kind
+from engine.optim.muon import MOMENTUM
+from engine.optim.optimizers import QUANTIZED
+from engine.optim.row_optimizer import RowOptimizer
+from engine.optim.row_table import RowTable
+from engine.optim.row_updates import state_shapes
+
+_STEP = kind(
+    "a step count",
+    lambda value: isinstance(value, (int, float)) or isinstance(value, Tensor) and value.numel() == 1,
+)
+
+
+def check_optimizer_state(optimizer: Optimizer, saved: Mapping[str, Any], source: str) -> None:
+    """Check that a checkpoint's optimizer state belongs to the parameters of an optimizer, before it is loaded.
+
+    torch loads a state of another shape without complaint and fails in the next step.
+
+    Args:
+        optimizer: optimizer of the run.
+        saved: its saved state; its structure is checked already.
+        source: the checkpoint, for the message.
+
+    Raises:
+        ValueError: names the checkpoint, the key and what it holds.
+    """
+    problem = next(_problems(optimizer, saved), None)
+    if problem is not None:
+        raise ValueError(
+            f"{source} holds another optimizer's state: {problem}. --ckpt_path FILE uses another checkpoint; another "
+            "--run_name starts from scratch"
+        )
+
+
+def _problems(optimizer: Optimizer, saved: Mapping[str, Any]) -> Iterator[str]:
+    groups, own = saved["param_groups"], optimizer.param_groups
+    sizes, expected = [len(group["params"]) for group in groups], [len(group["params"]) for group in own]
+    if sizes != expected:
+        yield f"param_groups of {sizes} parameters, expected {expected}"
+        return
+    parameters = dict(
+        zip(
+            (number for group in groups for number in group["params"]),
+            (parameter for group in own for parameter in group["params"]),
+            strict=True,
+        )
+    )
+    if len(parameters) != sum(sizes):
+        yield "param_groups name a parameter twice"
+    tables = optimizer.tables if isinstance(optimizer, RowOptimizer) else {}
+    for number, state in saved["state"].items():
+        if number not in parameters:
+            yield f"state.{number} is of no parameter in param_groups"
+        elif parameters[number] in tables:
+            yield from _state_of_rows(tables[parameters[number]])(state, f"state.{number}")
+        elif state:
+            yield from _state_of(parameters[number])(state, f"state.{number}")
+
+
+def _state_of(parameter: Tensor) -> Rule:
+    moment = _numbers(list(parameter.shape))
+
+    def check(state: Any, key: str) -> Iterator[str]:
+        if QUANTIZED in state:  # in bitsandbytes' own form, which it checks
+            return
+        required = {MOMENTUM: moment} if MOMENTUM in state else {"exp_avg": moment, "exp_avg_sq": moment}
+        yield from fields({"step": _STEP, **required})(state, key)
+
+    return check
+
+
+def _state_of_rows(table: RowTable) -> Rule:
+    shapes = state_shapes(table.update, table.weight)
+    return fields({"step": _STEP, **{key: _numbers(shape) for key, shape in shapes.items()}})
+
+
+def _numbers(shape: list[int]) -> Rule:
+    def fits(value: Any) -> bool:
+        return isinstance(value, Tensor) and value.is_floating_point() and list(value.shape) == shape
+
+    return kind(f"a tensor of floating-point numbers {shape}", fits)

@@ -1,0 +1,109 @@
+"""Loading without bad samples.
+
+Whether a sample is skipped depends on the sample alone, so a run skips the same samples on any number of ranks. All
+loss terms have the same weight (`engine.optim.global_loss_mean`), so the training is exactly that of the data without
+them.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.data.errors import BadSampleError
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
+from engine.data.worker_process import report_position
+
+Item = TypeVar("Item")
+
+OnBadSample = Literal["stop", "skip"]
+"""Policy for a bad sample: end the run with its name, or skip it, up to a limit."""
+
+
+class SkippedSample(NamedTuple):
+    """A sample that was drawn and is in no batch."""
+
+    reason: Literal["unusable", "too_long", "accepted"]  # "accepted": the user accepted it before the run
+    what: str  # names the sample, with file and row if there are any, and states the defect
+    sample: int  # its index
+
+
+def load_samples(
+    indices: NDArray[np.int64], load: Callable[[int], Item | SkippedSample], skip_bad: bool
+) -> tuple[list[Item], NDArray[np.int64], tuple[SkippedSample, ...]]:
+    """Load samples one by one.
+
+    For data sets whose batches list their skipped samples. Other data sets raise BadSampleError, see
+    `load_batch_skipping_bad`.
+
+    Args:
+        indices: [b] samples to load.
+        load: returns the sample of an index, or why it is skipped.
+        skip_bad: skip a sample if `load` raises BadSampleError.
+
+    Returns:
+        (samples, [samples] their indices, skipped samples).
+
+    Raises:
+        BadSampleError: `load` raised it and `skip_bad` is False.
+    """
+    items, kept, skipped = [], [], []
+    for index in indices.tolist():
+        report_position(index)
+        try:
+            item = load(index)
+        except BadSampleError as error:
+            if not skip_bad:
+                raise
+            item = SkippedSample("unusable", str(error), index)
+        if isinstance(item, SkippedSample):
+            skipped.append(item)
+        else:
+            items.append(item)
+            kept.append(index)
+    return items, np.array(kept, np.int64), tuple(skipped)
+
+
+def load_batch_skipping_bad(
+    load: Callable[[MicroBatchRequest], Any], request: MicroBatchRequest
+) -> tuple[Any, tuple[SkippedSample, ...]]:
+    """Load a micro-batch without its bad samples.
+
+    Args:
+        load: assembles a micro-batch; raises BadSampleError for a bad sample in it.
+        request: the micro-batch. If all its samples are bad, it is loaded with one padding row.
+
+    Returns:
+        (micro-batch, skipped samples).
+
+    Raises:
+        BadSampleError: of a batch whose samples can all be loaded alone.
+    """
+    skipped: list[SkippedSample] = []
+    while True:
+        try:
+            return load(request), tuple(skipped)
+        except BadSampleError as error:
+            bad = _find_bad(load, request, error)
+            if not bad:
+                raise
+            skipped += bad
+            kept = request.indices[~np.isin(request.indices, [skip.sample for skip in bad])]
+            request = request._replace(indices=kept if len(kept) else np.array([PADDING_INDEX]))
+
+
+def _find_bad(
+    load: Callable[[MicroBatchRequest], Any], request: MicroBatchRequest, error: BadSampleError
+) -> list[SkippedSample]:
+    if error.sample is not None and error.sample in request.indices:
+        return [SkippedSample("unusable", str(error), error.sample)]
+    # The error does not name its sample: load each one alone.
+    bad = []
+    for index in request.indices[request.indices != PADDING_INDEX].tolist():
+        report_position(index)
+        try:
+            load(request._replace(indices=np.array([index])))
+        except BadSampleError as reason:
+            bad.append(SkippedSample("unusable", str(reason), index))
+    return bad

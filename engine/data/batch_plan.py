@@ -1,0 +1,95 @@
+"""Split of a global batch over ranks and micro-batches."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """``batch_size = world_size x micro_batch_size x accumulation``, all of them integers.
+
+    Attributes:
+        batch_size: samples of one optimizer step, over all ranks.
+        world_size: number of ranks.
+        micro_batch_size: samples that one rank computes at once.
+        accumulation: micro-batches of one rank in an optimizer step.
+    """
+
+    batch_size: int
+    world_size: int
+    micro_batch_size: int
+    accumulation: int
+
+    @classmethod
+    def derive(
+        cls,
+        *,
+        world_size: int,
+        batch_size: int | None = None,
+        batch_size_per_device: int | None = None,
+        micro_batch_size: int | None = None,
+    ) -> "BatchPlan":
+        """Derive the plan from the settings.
+
+        Args:
+            world_size: number of ranks.
+            batch_size: global batch size. Give exactly one of this and `batch_size_per_device`.
+            batch_size_per_device: samples of one optimizer step on each rank.
+            micro_batch_size: upper limit for a micro-batch. None: the whole share of a rank.
+
+        Raises:
+            ValueError: both or neither batch size is given, a size is below 1, or a split has a remainder.
+        """
+        if (batch_size is None) == (batch_size_per_device is None):
+            raise ValueError(
+                "give exactly one of data.batch_size (samples of an optimizer step over all ranks) and "
+                f"data.batch_size_per_device; got batch_size={batch_size} and "
+                f"batch_size_per_device={batch_size_per_device}"
+            )
+        if batch_size is None:
+            assert batch_size_per_device is not None
+            _require_positive("data.batch_size_per_device", batch_size_per_device)
+            batch_size = batch_size_per_device * world_size
+        _require_positive("data.batch_size", batch_size)
+        if batch_size % world_size:
+            raise ValueError(
+                f"data.batch_size {batch_size} does not split evenly over {world_size} ranks; "
+                f"the nearest that do are {_nearest_multiples(batch_size, world_size)}"
+            )
+        share = batch_size // world_size
+        micro = share if micro_batch_size is None else micro_batch_size
+        _require_positive("data.micro_batch_size", micro)
+        micro = min(micro, share)
+        if share % micro:
+            divisors = [size for size in range(1, share + 1) if share % size == 0]
+            nearest = sorted(divisors, key=lambda size: abs(size - micro))[:2]
+            raise ValueError(
+                f"data.micro_batch_size {micro} does not divide the {share} samples of one rank "
+                f"(batch size {batch_size} / {world_size} ranks); the nearest that do are "
+                + " and ".join(map(str, sorted(nearest)))
+            )
+        return cls(batch_size, world_size, micro, share // micro)
+
+    def halved(self) -> "BatchPlan | None":
+        """Return the same global batch with micro-batches of half the size, or None if they have one sample.
+
+        If the half is not a divisor of a rank's share, the next smaller divisor is taken.
+        """
+        share = self.micro_batch_size * self.accumulation
+        smaller = [size for size in range(1, self.micro_batch_size // 2 + 1) if share % size == 0]
+        return BatchPlan(self.batch_size, self.world_size, smaller[-1], share // smaller[-1]) if smaller else None
+
+    def __str__(self) -> str:
+        return (
+            f"global batch {self.batch_size} = {self.world_size} rank{'s' * (self.world_size != 1)} "
+            f"x {self.micro_batch_size} samples x {self.accumulation} accumulation step{'s' * (self.accumulation != 1)}"
+        )
+
+
+def _require_positive(key: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{key} must be at least 1, got {value}")
+
+
+def _nearest_multiples(number: int, factor: int) -> str:
+    below = number // factor * factor
+    return f"{below} and {below + factor}" if below else str(factor)

@@ -1,0 +1,37 @@
+"""Where a training resumes in the order of its samples, from the position that a checkpoint has."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def resume_point(
+    state: Mapping[str, Any], identity: Callable[[], Mapping[str, Any]], steps_in_epoch: int | None
+) -> tuple[int, int]:
+    """Return (epoch, global batches of it that are trained).
+
+    Args:
+        state: state of the DataModule in the checkpoint; empty without a checkpoint.
+        identity: returns the settings of this run on which the order of an epoch depends.
+        steps_in_epoch: global batches of an epoch; None for a stream.
+
+    Raises:
+        ValueError: the checkpoint is from the middle of an epoch with another order.
+    """
+    if not state:
+        return 0, 0
+    epoch, batches = state["epoch"], state["batches"]
+    if batches:
+        for key, value in identity().items():
+            if state.get(key) != value:
+                written = f"{key} {state[key]}" if key in state else f"no {key}"
+                raise ValueError(
+                    f"the checkpoint was written {batches} batches into epoch {epoch} with {written}, this run has "
+                    f"{key} {value}: the remaining samples of the epoch are unknown. Resume with {written}, or from a "
+                    "checkpoint at the end of an epoch"
+                )
+    if steps_in_epoch is not None and batches > steps_in_epoch:
+        raise ValueError(
+            f"the checkpoint was written {batches} batches into epoch {epoch}, but an epoch has {steps_in_epoch}: the "
+            "checkpoint is not of these data, or was changed"
+        )
+    return epoch, batches

@@ -1,0 +1,239 @@
+"""Order of the samples: a pure function of (seed, epoch, position), independent of the number of ranks.
+
+An epoch is a list of *global batches*. Each is split into ``world_size x accumulation`` micro-batches. The content of a
+global batch does not depend on the world size; only the share of a rank does. A run can thus resume from any position
+on any number of ranks and see exactly the remaining samples, in the same global batches.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from engine.determinism.stateless_rng import hash_bits, hash_permutation
+
+PADDING_INDEX = -1
+"""Index of a row without a sample. It gives a rank the same number of batches as the others and has weight zero."""
+
+_SAMPLE_ORDER = 1  # separates these random numbers from those that data sets derive from the same seed
+_BLOCK_ORDER = 0xB10C
+
+
+class Blocks(NamedTuple):
+    """Blocks of samples that are cheap to read together. A block ends where the next one starts."""
+
+    starts: NDArray[np.int64]  # [blocks] first sample of each block, ascending from 0
+    sizes: NDArray[np.int64]  # [blocks] memory to keep each block, in any unit; 0 for none
+    window: int  # size, in the same unit, of the blocks that are shuffled together
+    groups: NDArray[np.int64] | None = None
+    """[blocks] group of each block. Every rank gets the same number of samples of each group. None: one group."""
+
+
+class MicroBatchRequest(NamedTuple):
+    """A sampler's request for one micro-batch. It contains the epoch, so that loader workers need no state."""
+
+    epoch: int
+    indices: NDArray[np.int64]  # [b] samples or PADDING_INDEX; for a stream: positions, possibly beyond its end
+    number: int = 0  # of the global batch in the epoch, from 0
+
+
+def global_batches(
+    num_samples: int, batch_size: int, seed: int, epoch: int, blocks: Blocks | None = None
+) -> list[NDArray[np.int64]]:
+    """Return the global batches of an epoch: every sample once, in random order. The last batch may be smaller.
+
+    With `blocks`, the order is random in two steps: the blocks are shuffled, then the samples within each window of
+    consecutive blocks. All samples of a block thus come within one window, whose blocks can be kept in memory. Within a
+    batch, samples of a block are adjacent, in the order of the blocks in the window.
+
+    Args:
+        num_samples: samples of the data set.
+        batch_size: samples of a global batch.
+        seed: seed of the run.
+        epoch: the epoch.
+        blocks: samples that are cheap to read together; None if all samples are independent.
+    """
+    starts = range(0, num_samples, batch_size)
+    if blocks is None:
+        order = hash_permutation(num_samples, seed, epoch, _SAMPLE_ORDER)
+        return [order[start : start + batch_size] for start in starts]
+    block_order = hash_permutation(len(blocks.starts), seed, epoch, _BLOCK_ORDER)
+    sizes, lengths = blocks.sizes[block_order], np.diff(blocks.starts, append=num_samples)[block_order]
+    windows, offsets = np.divmod(np.cumsum(sizes) - sizes, blocks.window)
+    ranks = np.argsort(np.argsort(offsets, kind="stable"))
+    windows, ranks = np.repeat(windows, lengths), np.repeat(ranks, lengths)  # from blocks to samples
+    samples = np.repeat(blocks.starts[block_order] - np.cumsum(lengths) + lengths, lengths) + np.arange(num_samples)
+    order = np.lexsort((hash_bits(seed, epoch, _SAMPLE_ORDER, samples), windows))
+    batches = (order[start : start + batch_size] for start in starts)
+    return [samples[batch[np.argsort(ranks[batch], kind="stable")]] for batch in batches]
+
+
+class TrainSampler(Sampler[MicroBatchRequest]):
+    """The micro-batches of one rank. Each iteration is the next epoch.
+
+    It counts the epochs itself. Lightning's `set_epoch` is also called for an epoch without batches, when a run that is
+    limited by steps is resumed at the end of an epoch.
+
+    Args:
+        num_samples: samples of an epoch; None for a stream, whose order is fixed and whose length is unknown.
+        batch_size: samples of a global batch, i.e. of one optimizer step.
+        seed: seed of the run.
+        rank: global rank.
+        world_size: number of ranks.
+        accumulation: micro-batches of a rank in an optimizer step.
+        resume: (epoch, global batches of it that are trained) to resume from.
+        same_epoch: repeat the same epoch, to check whether a model can overfit a few batches.
+        sample_costs: [num_samples] cost of each sample, in any unit. Ranks then get shares of a global batch with about
+            equal cost. The content of the global batch does not change.
+        blocks: returns the blocks of an epoch, or None. The order follows `global_batches`, and the shares of a global
+            batch are split by block, so that a rank mostly reads blocks of its own. With `sample_costs`, the shares
+            are split by cost instead.
+        trained: returns the number of micro-batches trained so far. Lightning begins iterations that it drops; an
+            iteration of which nothing was trained is repeated.
+
+    Raises:
+        ValueError: there is no sample.
+    """
+
+    def __init__(
+        self,
+        num_samples: int | None,
+        batch_size: int,
+        *,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+        accumulation: int = 1,
+        resume: tuple[int, int] = (0, 0),
+        same_epoch: bool = False,
+        sample_costs: NDArray[np.integer] | None = None,
+        blocks: Callable[[int], Blocks | None] = lambda epoch: None,
+        trained: Callable[[], int] | None = None,
+    ) -> None:
+        if num_samples is not None and num_samples < 1:
+            raise ValueError("the training set is empty: no sample to draw")
+        self.num_samples, self.batch_size, self.seed = num_samples, batch_size, seed
+        self.rank, self.world_size, self.accumulation = rank, world_size, accumulation
+        self.epoch, self.batches_done = resume
+        self._epoch_stride = 0 if same_epoch else 1
+        self.sample_costs, self.blocks = sample_costs, blocks
+        self._trained = trained or count().__next__
+        self._trained_at_start: int | None = None
+
+    @property
+    def no_steps_since_resume(self) -> bool:
+        """Whether nothing was trained since the position (`epoch`, `batches_done`)."""
+        return self._trained_at_start is None or self._trained() == self._trained_at_start
+
+    def __len__(self) -> int:
+        """Return the micro-batches of a whole epoch, also if this one is resumed in its middle."""
+        if self.num_samples is None:
+            raise TypeError("a stream has no length")
+        return -(-self.num_samples // self.batch_size) * self.accumulation
+
+    def __iter__(self) -> Iterator[MicroBatchRequest]:
+        trained = self._trained()
+        if self._trained_at_start is not None and trained != self._trained_at_start:
+            self.epoch, self.batches_done = self.epoch + self._epoch_stride, 0
+        self._trained_at_start = trained
+        epoch = self.epoch
+        for number, batch in self._global_batches(epoch, self.batches_done):
+            yield from self._micro_batches(epoch, number, batch, self.rank)
+
+    def requests_of(self, epoch: int, number: int, rank: int) -> list[MicroBatchRequest]:
+        """Return the micro-batches of a rank in a global batch."""
+        _, batch = next(self._global_batches(epoch, number))
+        return list(self._micro_batches(epoch, number, batch, rank))
+
+    def _micro_batches(
+        self, epoch: int, number: int, batch: NDArray[np.int64], rank: int
+    ) -> Iterator[MicroBatchRequest]:
+        shares = self.world_size * self.accumulation
+        blocks = self.blocks(epoch) if self.sample_costs is None else None
+        if blocks is not None:
+            share_of_sample = _split_by_block(_groups_of(batch, blocks), shares)
+            first = rank * self.accumulation
+            parts = [batch[share_of_sample == share] for share in range(first, first + self.accumulation)]
+        else:
+            if self.sample_costs is not None and shares > 1:
+                batch = _snake_order(batch[np.argsort(-self.sample_costs[batch], kind="stable")], shares)
+            # Strided, so that the shares of a smaller last batch also differ by at most one sample.
+            parts = [batch[micro * self.world_size + rank :: shares] for micro in range(self.accumulation)]
+        for part in parts:
+            yield MicroBatchRequest(epoch, _or_padding(part), number)
+
+    def _global_batches(self, epoch: int, batches_done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        if self.num_samples is None:
+            size = self.batch_size
+            return ((number, np.arange(number * size, (number + 1) * size)) for number in count(batches_done))
+        batches = global_batches(self.num_samples, self.batch_size, self.seed, epoch, self.blocks(epoch))
+        return zip(count(batches_done), batches[batches_done:], strict=False)
+
+
+class EvaluationSampler(Sampler[MicroBatchRequest]):
+    """Every sample once over all ranks, in batches that do not depend on the number of ranks.
+
+    Whole batches are assigned round-robin (batch ``i`` to rank ``i mod world_size``). A sample has the same neighbours
+    and the same padding on any number of ranks, so its scores are bit-identical. Ranks without a batch in the last
+    round get a padding row. For a stream, the rounds continue until the loader finds its end.
+
+    Args:
+        num_samples: samples to evaluate; None for a stream.
+        batch_size: samples of a batch on one rank.
+        rank: global rank.
+        world_size: number of ranks.
+    """
+
+    def __init__(self, num_samples: int | None, batch_size: int, *, rank: int = 0, world_size: int = 1) -> None:
+        self.num_samples, self.batch_size = num_samples, batch_size
+        self.rank, self.world_size = rank, world_size
+
+    def __len__(self) -> int:
+        if self.num_samples is None:
+            raise TypeError("a stream has no length")
+        return -(-self.num_samples // (self.batch_size * self.world_size))
+
+    def __iter__(self) -> Iterator[MicroBatchRequest]:
+        for number in count() if self.num_samples is None else range(len(self)):
+            start = (number * self.world_size + self.rank) * self.batch_size
+            end = start + self.batch_size
+            indices = np.arange(start, end if self.num_samples is None else min(end, self.num_samples))
+            yield MicroBatchRequest(0, _or_padding(indices), number)
+
+
+def _snake_order(batch: NDArray[np.int64], shares: int) -> NDArray[np.int64]:
+    """Reverse every second round of `shares` samples, so that no share gets the costliest sample of every round."""
+    rounds = [batch[start : start + shares] for start in range(0, len(batch), shares)]
+    return np.concatenate(
+        [part[::-1] if number % 2 and len(part) == shares else part for number, part in enumerate(rounds)]
+    )
+
+
+def _groups_of(batch: NDArray[np.int64], blocks: Blocks) -> NDArray[np.int64]:
+    """Return [b], the group of each sample."""
+    if blocks.groups is None:
+        return np.zeros(len(batch), np.int64)
+    return blocks.groups[np.searchsorted(blocks.starts, batch, side="right") - 1]
+
+
+def _split_by_block(groups: NDArray[np.int64], shares: int) -> NDArray[np.int64]:
+    """Return [b], the share of each sample.
+
+    A share is a contiguous part of each group. The sizes of the parts differ by at most one sample. The shares with one
+    sample more rotate from group to group, so the total sizes differ by at most one too.
+    """
+    share_of_sample, next_share = np.empty(len(groups), np.int64), 0
+    for group in np.unique(groups):
+        positions = np.flatnonzero(groups == group)
+        quotient, remainder = divmod(len(positions), shares)
+        lengths = quotient + ((np.arange(shares) - next_share) % shares < remainder)
+        share_of_sample[positions] = np.repeat(np.arange(shares), lengths)
+        next_share += remainder
+    return share_of_sample
+
+
+def _or_padding(indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    return indices if len(indices) else np.array([PADDING_INDEX])

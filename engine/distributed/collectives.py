@@ -1,0 +1,105 @@
+"""All-gathers of tensors, of objects, and of rows, also with their gradients.
+
+Every rank must make each call. Without a process group, a call returns the rank's own values.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class GatheredRows(NamedTuple):
+    """Rows of all ranks, in the order of the ranks."""
+
+    rows: Tensor  # [N, ...]
+    start: int  # index of this rank's first row
+
+
+def all_gather_tensor(values: Tensor) -> Tensor:
+    """Return [world_size, ...], the values of all ranks. Shape and dtype must be the same on every rank."""
+    if not _is_distributed():
+        return values[None]
+    gathered = [torch.empty_like(values) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(gathered, values)
+    return torch.stack(gathered)
+
+
+def all_gather_objects(content: Any) -> list[Any]:
+    """Return the object of each rank. Objects are pickled, so this is slower than `all_gather_tensor`."""
+    if not _is_distributed():
+        return [content]
+    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, content)
+    return gathered
+
+
+def all_gather_rows(*columns: Tensor) -> list[tuple[Tensor, ...]]:
+    """Return the rows of each rank, in the order of the ranks; their number may differ between ranks and may be 0.
+
+    Args:
+        columns: [n, ...] each, the same n on a rank. The other sizes and the dtypes must be equal on all ranks.
+
+    Returns:
+        For each rank its columns.
+    """
+    if not _is_distributed():
+        return [columns]
+    counts = all_gather_tensor(torch.tensor(len(columns[0]), device=columns[0].device)).tolist()
+    return list(zip(*(_gather_padded(column, counts) for column in columns), strict=True))
+
+
+def all_gather_rows_with_grad(rows: Tensor) -> GatheredRows:
+    """Gather a different number of rows from each rank, differentiably.
+
+    A contrastive loss compares a sample with the samples of all ranks. Each rank computes the loss terms of its own
+    samples. The backward pass sums, for each row, the gradients of all ranks, and continues with the result on the rank
+    that owns the row. The gradients of all ranks together are thus those of the sum of all terms.
+
+    Every rank must run the backward pass too, also a rank without rows.
+
+    Args:
+        rows: [n, ...]. `n` may differ between ranks and may be 0; the other sizes must be equal.
+    """
+    if not _is_distributed():
+        return GatheredRows(rows, 0)
+    counts = all_gather_tensor(torch.tensor(len(rows), device=rows.device)).tolist()
+    return GatheredRows(_AllGatherRows.apply(rows, counts), sum(counts[: torch.distributed.get_rank()]))
+
+
+def gloo_group() -> Any:
+    """Return a process group of all ranks for collectives on the CPU, or None without a process group."""
+    if not _is_distributed():
+        return None
+    if "gloo" in str(torch.distributed.get_backend()):
+        return torch.distributed.group.WORLD
+    return torch.distributed.new_group(backend="gloo")
+
+
+class _AllGatherRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, counts: list[int]) -> Tensor:
+        ctx.counts = counts
+        return torch.cat(_gather_padded(rows, counts))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        if not sum(ctx.counts):
+            return gradient, None
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        torch.distributed.all_reduce(total)
+        return total.split(ctx.counts)[torch.distributed.get_rank()], None
+
+
+def _gather_padded(rows: Tensor, counts: list[int]) -> list[Tensor]:
+    """Return the rows of each rank, given their numbers."""
+    if not sum(counts):
+        return [rows] * len(counts)
+    # all_gather needs equal shapes.
+    padded = rows.new_zeros((max(counts), *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    return [part[:count] for part, count in zip(all_gather_tensor(padded), counts, strict=True)]
+
+
+def _is_distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()

@@ -1,0 +1,25 @@
+"""Exit codes of a run. docs/reliability.md lists them for users.
+
+`python train.py doctor` has codes of its own (commands/doctor/output.py).
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How a run ended, for launchers and scripts."""
+
+    OK = 0
+    """The run is done."""
+
+    FAILED = 1
+    """The run failed after it started."""
+
+    USER_ERROR = 2
+    """The run was refused: the config, the command line or the data are wrong. argparse uses this code as well."""
+
+    SIGINT = 130
+    """The run was stopped by Ctrl-C and has saved a checkpoint. A shell's code: 128 + the signal's number."""
+
+    SIGTERM = 143
+    """The run was stopped by SIGTERM or SIGUSR1 and has saved a checkpoint."""

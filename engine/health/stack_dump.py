@@ -1,0 +1,53 @@
+"""Stack dumps of all threads, written when a process fails or stalls."""
+
+import sys
+import threading
+import traceback
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType
+
+_LIBRARY = str(Path(threading.__file__).parent)
+
+
+def dump_all_stacks() -> str:
+    """Return the stacks of all threads of this process, the main thread first."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    frames = sorted(sys._current_frames().items(), key=lambda item: item[0] != main)
+    return "\n".join(
+        f"thread {names.get(number, number)}\n" + "".join(traceback.format_stack(frame)) for number, frame in frames
+    )
+
+
+def main_thread_at() -> str:
+    """Return where the main thread is: innermost project frame > innermost frame.
+
+    For example "data.py:12 read > threading.py:320 wait".
+    """
+    innermost = frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and _is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    frames = [frame] if frame is innermost else [frame, innermost]
+    return " > ".join(_describe(frame) for frame in frames if frame is not None) or "no Python code"
+
+
+def _describe(frame: FrameType) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+
+
+def _is_library(file: str) -> bool:
+    return "site-packages" in file or file.startswith((_LIBRARY, "<"))
+
+
+def append_stack_dump(folder: Path, rank: int, title: str, text: str) -> Path:
+    """Append a stack dump to `faults/process-RANK.txt` in a run's folder, and return the file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = folder / "faults" / f"process-{rank}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{datetime.now(timezone.utc).isoformat(timespec='seconds')} {title}\n\n{text}\n")
+    return path

@@ -1,0 +1,54 @@
+"""Types of the arguments that Lightning passes to hooks.
+
+Hooks declare a `Trainer` and a `LightningModule`. `train.py` accepts only a LockstepModule and a LockstepDataModule.
+Lightning's connectors set attributes of a trainer that its class does not declare.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from engine.data.dataloader import TimedDataLoader
+    from engine.datamodule import LockstepDataModule
+    from engine.module import LockstepModule
+
+
+class RunTrainer(Trainer):
+    """Lightning's Trainer with declarations of the attributes that its connectors set."""
+
+    callbacks: list[Callback]
+    datamodule: "LockstepDataModule"
+    fast_dev_run: bool | int
+    log_every_n_steps: int
+    overfit_batches: int | float
+    reload_dataloaders_every_n_epochs: int
+
+    if TYPE_CHECKING:  # Lightning declares these properties with Any
+
+        @property
+        @override
+        def train_dataloader(self) -> TimedDataLoader: ...
+
+        @property
+        @override
+        def val_dataloaders(self) -> TimedDataLoader: ...
+
+        @property
+        @override
+        def test_dataloaders(self) -> TimedDataLoader: ...
+
+        @property
+        @override
+        def predict_dataloaders(self) -> TimedDataLoader: ...
+
+
+def run_trainer(trainer: Trainer) -> RunTrainer:
+    """Return the trainer of a hook with all attributes declared. Nothing is checked: tests pass substitutes."""
+    return cast(RunTrainer, trainer)
+
+
+def run_module(pl_module: LightningModule) -> "LockstepModule":
+    """Return the module of a hook; see `run_trainer`."""
+    return cast("LockstepModule", pl_module)

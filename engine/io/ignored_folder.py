@@ -1,0 +1,27 @@
+"""Folders that the program creates beside a user's files, with a `.gitignore` that keeps them out of repositories."""
+
+from pathlib import Path
+
+
+def ignore_in_git(folder: Path) -> None:
+    """Write a `.gitignore` that ignores everything in a folder. An existing `.gitignore` is left unchanged.
+
+    Raises:
+        OSError: the folder does not exist or is not writable.
+    """
+    try:
+        with (folder / ".gitignore").open("x", encoding="utf-8") as file:
+            file.write("*\n")
+    except FileExistsError:
+        pass  # the user's own, or that of another process
+
+
+def make_ignored_folder(folder: Path) -> None:
+    """Create a folder, with its parents, that git ignores. An existing folder is left unchanged.
+
+    Raises:
+        OSError: the folder cannot be created.
+    """
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        ignore_in_git(folder)

@@ -1,0 +1,24 @@
+"""Checksum of a JSON object in the object itself: a value that is changed later does not go unnoticed."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+CHECKSUM = "checksum"
+"""Key of the CRC-32 of all other entries."""
+
+
+def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object with its checksum. All keys must be strings."""
+    return {**content, CHECKSUM: _crc32(content)}
+
+
+def has_wrong_checksum(content: Mapping[str, Any]) -> bool:
+    """Return whether a loaded object has another checksum than that of its entries; one without a checksum has not."""
+    return CHECKSUM in content and content[CHECKSUM] != _crc32(content)
+
+
+def _crc32(content: Mapping[str, Any]) -> int:
+    entries = {key: value for key, value in content.items() if key != CHECKSUM}
+    return zlib.crc32(json.dumps(entries, sort_keys=True).encode())

@@ -1,0 +1,4 @@
+"""Optimizers, learning rate schedules, gradient norms, and the mean of the loss over the global batch.
+
+Imports `engine.distributed` and `engine.number_check`.
+"""

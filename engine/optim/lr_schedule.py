@@ -1,0 +1,77 @@
+"""Learning rate schedules, in optimizer steps, and scaling of the learning rate with the batch size."""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+Schedule = Literal["constant", "cosine", "stable_decay", "exponential"]
+Scaling = Literal["none", "linear", "sqrt"]
+
+
+def lr_lambda(
+    schedule: Schedule,
+    *,
+    warmup_steps: int = 0,
+    total_steps: int | None = None,
+    final_fraction: float = 0.0,
+    decay_share: float = 0.3,
+    decay_rate: float = 1.0,
+    decay_steps: int = 1000,
+) -> Callable[[int], float]:
+    """Return a function from the number of finished steps to the factor on the learning rate.
+
+    A linear warm-up (its first factor is ``1 / warmup_steps``), then
+
+    - ``constant``: 1;
+    - ``cosine``: half a cosine from 1 down to ``final_fraction`` at ``total_steps``;
+    - ``stable_decay``: 1, and in the last ``decay_share`` of the steps linearly down to ``final_fraction`` (Hu et al.,
+      "MiniCPM", 2024, arXiv 2404.06395);
+    - ``exponential``: ``decay_rate ** (steps after the warm-up / decay_steps)``.
+
+    Raises:
+        ValueError: ``cosine`` or ``stable_decay`` without ``total_steps``.
+    """
+    if schedule in ("cosine", "stable_decay") and (total_steps is None or total_steps < 1):
+        raise ValueError(
+            f"the {schedule} schedule needs an end: set trainer.max_epochs or trainer.max_steps (for a stream, whose "
+            "length is unknown, trainer.max_steps)"
+        )
+
+    def factor(step: int) -> float:
+        if step < warmup_steps:
+            return (step + 1) / warmup_steps
+        decayed = step - warmup_steps
+        if schedule == "exponential":
+            return decay_rate ** (decayed / decay_steps)
+        if schedule == "cosine":
+            assert total_steps is not None
+            progress = min(1.0, decayed / max(1, total_steps - warmup_steps))
+            return final_fraction + (1 - final_fraction) * 0.5 * (1 + math.cos(math.pi * progress))
+        if schedule == "stable_decay":
+            assert total_steps is not None
+            remaining = max(0, total_steps - step) / max(1.0, decay_share * total_steps)
+            return final_fraction + (1 - final_fraction) * min(1.0, remaining)
+        return 1.0
+
+    return factor
+
+
+def scale_lr(learning_rate: float, scaling: Scaling, batch_size: int, base_batch_size: int | None) -> float:
+    """Return the learning rate for ``batch_size``, given the one that was chosen for ``base_batch_size``.
+
+    ``linear``: Goyal et al. 2017 (arXiv 1706.02677); ``sqrt``: Krizhevsky 2014 (arXiv 1404.5997), usual with Adam.
+
+    Raises:
+        ValueError: ``base_batch_size`` is needed and missing, or below 1.
+    """
+    if scaling == "none":
+        return learning_rate
+    if base_batch_size is None:
+        raise ValueError(
+            f"model.init_args.lr_scaling is {scaling}: set model.init_args.base_batch_size to the global batch size "
+            "that model.init_args.learning_rate was chosen for"
+        )
+    if base_batch_size < 1:
+        raise ValueError(f"model.init_args.base_batch_size must be at least 1, got {base_batch_size}")
+    ratio = batch_size / base_batch_size
+    return learning_rate * (ratio if scaling == "linear" else math.sqrt(ratio))

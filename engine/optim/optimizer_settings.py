@@ -1,0 +1,95 @@
+"""The options of the optimizer and of its learning rate, which all families share."""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from engine.number_check import check_number, check_numbers
+from engine.optim.lr_schedule import Scaling, Schedule, lr_lambda, scale_lr
+from engine.optim.optimizers import OptimizerName, build_optimizer
+from engine.optim.row_table import RowTable
+
+log = logging.getLogger("lockstep")
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Options of LockstepModule, which describes them and has their default values.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    learning_rate: float
+    optimizer: OptimizerName
+    betas: tuple[float, float]
+    weight_decay: float
+    schedule: Schedule
+    warmup_steps: int
+    final_fraction: float
+    decay_share: float
+    decay_rate: float
+    decay_steps: int
+    lr_scaling: Scaling
+    base_batch_size: int | None
+
+    def __post_init__(self) -> None:
+        key = "model.init_args."
+        check_number(f"{key}learning_rate", self.learning_rate, at_least=0)
+        check_number(f"{key}weight_decay", self.weight_decay, at_least=0)
+        check_numbers(f"{key}betas", {f"[{place}]": beta for place, beta in enumerate(self.betas)}, at_least=0, below=1)
+        check_number(f"{key}warmup_steps", self.warmup_steps, at_least=0)
+        shares = {"final_fraction": self.final_fraction, "decay_share": self.decay_share}
+        check_numbers(key, shares, at_least=0, at_most=1)
+        check_number(f"{key}decay_rate", self.decay_rate, above=0)
+        sizes = {"decay_steps": self.decay_steps, "base_batch_size": self.base_batch_size}
+        check_numbers(key, sizes, at_least=1)
+
+    def build(
+        self,
+        groups: list[dict[str, Any]],
+        batch_size: int,
+        total_steps: Callable[[], int | None],
+        embeddings: Collection[Tensor],
+        hidden: Collection[Tensor],
+        tables: Sequence[RowTable],
+    ) -> tuple[Optimizer, Callable[[int], float]]:
+        """Return the optimizer with its peak rates, and the function from the finished steps to the factor on them.
+
+        Args:
+            groups: parameter groups; one without `lr` gets `learning_rate`. All rates are scaled in place.
+            batch_size: global batch size.
+            total_steps: returns the optimizer steps of the training, None if unknown. Called only if the schedule has
+                an end.
+            embeddings: see `build_optimizer`.
+            hidden: see `build_optimizer`.
+            tables: tables that are trained by rows, which add groups of their own.
+        """
+        scale = scale_lr(1.0, self.lr_scaling, batch_size, self.base_batch_size)
+        rate = self.learning_rate * scale
+        if self.lr_scaling != "none":
+            log.info(
+                "learning rate %g = %g for batch %s, scaled (%s) to batch %d",
+                rate, self.learning_rate, self.base_batch_size, self.lr_scaling, batch_size,
+            )  # fmt: skip
+            for table in tables:
+                if table.learning_rate is not None:
+                    log.info("learning rate %g of %s, scaled alike", table.learning_rate * scale, table.name)
+        groups = [*groups, *(table.optimizer_group(self.weight_decay) for table in tables)]
+        for group in groups:
+            group["lr"] = group.get("lr", self.learning_rate) * scale
+        optimizer = build_optimizer(self.optimizer, groups, rate, self.betas, embeddings, hidden, tables)
+        factor = lr_lambda(
+            self.schedule,
+            warmup_steps=self.warmup_steps,
+            total_steps=total_steps() if self.schedule in ("cosine", "stable_decay") else None,
+            final_fraction=self.final_fraction,
+            decay_share=self.decay_share,
+            decay_rate=self.decay_rate,
+            decay_steps=self.decay_steps,
+        )
+        return optimizer, factor

@@ -1,0 +1,166 @@
+"""Optimizers by name, and checks that an optimizer suits the strategy and the checkpoint."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
+from torch import Tensor
+from torch.optim import Optimizer
+
+from engine.distributed.unsharded_shape import unsharded_numel
+from engine.optim.muon import MOMENTUM, Muon
+from engine.optim.row_optimizer import RowAdam, RowAdamW
+from engine.optim.row_table import RowTable
+
+log = logging.getLogger("lockstep")
+
+OptimizerName = Literal["adamw", "adam", "adamw_8bit", "muon"]
+
+QUANTIZED = "__bnb_optimizer_quant_state__"
+"""Key of a parameter's quantized state in a checkpoint of bitsandbytes."""
+
+
+def build_optimizer(
+    name: OptimizerName,
+    groups: list[dict[str, Any]],
+    learning_rate: float,
+    betas: tuple[float, float],
+    embeddings: Collection[Tensor] = (),
+    hidden: Collection[Tensor] = (),
+    tables: Sequence[RowTable] = (),
+) -> Optimizer:
+    """Build the optimizer of a module.
+
+    Args:
+        name: see LockstepModule.
+        groups: parameter groups, with options of their own.
+        learning_rate: for groups without one of their own.
+        betas: decay rates of the running means.
+        embeddings: parameters whose state `adamw_8bit` keeps in 32 bits. In a step few of their rows have a gradient,
+            and these are large (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022, section 2.3).
+        hidden: matrices that `muon` orthogonalizes; it trains all other parameters as `adamw` does.
+        tables: tables that are trained by rows; their groups are among `groups`.
+
+    Raises:
+        ValueError: the name is unknown, `muon` has no matrix to train, or the optimizer cannot train tables by rows.
+    """
+    if tables:
+        return _by_rows(name, groups, learning_rate, betas, tables)
+    if name == "adamw":
+        return torch.optim.AdamW(groups, lr=learning_rate, betas=betas)
+    if name == "adam":
+        return torch.optim.Adam(groups, lr=learning_rate, betas=betas)
+    if name == "adamw_8bit":
+        return _eight_bit(groups, learning_rate, betas, embeddings)
+    if name == "muon":
+        return _muon(groups, learning_rate, betas, hidden)
+    raise ValueError(f"model.init_args.optimizer is {name!r}, expected one of {', '.join(get_args(OptimizerName))}")
+
+
+def _by_rows(
+    name: OptimizerName,
+    groups: list[dict[str, Any]],
+    learning_rate: float,
+    betas: tuple[float, float],
+    tables: Sequence[RowTable],
+) -> Optimizer:
+    if name == "adamw":
+        return RowAdamW(tables, groups, lr=learning_rate, betas=betas)
+    if name == "adam":
+        return RowAdam(tables, groups, lr=learning_rate, betas=betas)
+    table = f"{tables[0].name} by rows ({tables[0].update})"
+    raise ValueError(f"model.init_args.optimizer {name} cannot train {table}: use adamw or adam")
+
+
+def _muon(
+    groups: list[dict[str, Any]], learning_rate: float, betas: tuple[float, float], hidden: Collection[Tensor]
+) -> Optimizer:
+    trained = [parameter for group in groups for parameter in group["params"]]
+    matrices = [parameter for parameter in trained if parameter in set(hidden)]
+    if not matrices:
+        raise ValueError(
+            "model.init_args.optimizer muon: no trained parameter is a hidden matrix, which muon is for. Use adamw"
+        )
+    log.info(
+        "muon: %d matrices with %s of %s trained parameters; AdamW trains the rest", len(matrices),
+        f"{sum(map(unsharded_numel, matrices)):,}", f"{sum(map(unsharded_numel, trained)):,}",
+    )  # fmt: skip
+    return Muon(groups, matrices, learning_rate, betas)
+
+
+def _eight_bit(
+    groups: list[dict[str, Any]], learning_rate: float, betas: tuple[float, float], embeddings: Collection[Tensor]
+) -> Optimizer:
+    # The first import logs an error about a missing kernel for 4-bit weights, which are not used here.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    import bitsandbytes
+
+    full_precision = set(embeddings)
+
+    class EightBitAdamW(bitsandbytes.optim.AdamW8bit):
+        def get_config(self, gindex: int, pindex: int, group: dict[str, Any]) -> dict[str, Any]:
+            # bitsandbytes' own registry of exceptions is global and would outlive the model.
+            config = super().get_config(gindex, pindex, group)
+            return {**config, "optim_bits": 32} if group["params"][pindex] in full_precision else config
+
+    optimizer = EightBitAdamW(groups, lr=learning_rate, betas=betas)
+    smallest = optimizer.args.min_8bit_size  # type: ignore[attr-defined]  # bitsandbytes builds it from a dict
+    trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    quantized = sum(unsharded_numel(p) for p in trained if p not in full_precision and unsharded_numel(p) >= smallest)
+    log.info(
+        "adamw_8bit: the state of %s of %s trained parameters in 8 bits; embeddings and tensors of fewer than %s "
+        "elements keep 32", f"{quantized:,}", f"{sum(map(unsharded_numel, trained)):,}", f"{smallest:,}",
+    )  # fmt: skip
+    return optimizer
+
+
+def check_strategy(name: OptimizerName, strategy: Strategy) -> None:
+    """Check that an optimizer that needs whole weights is not used with a sharded strategy.
+
+    Raises:
+        ValueError: `adamw_8bit` or `muon` where ranks hold shards of the weights.
+    """
+    reasons = {
+        "adamw_8bit": (
+            "its state is quantized in blocks of 256 elements, whose borders depend on the number of GPUs, so a "
+            "checkpoint would not fit another number"
+        ),
+        "muon": "it orthogonalizes whole matrices, of which each GPU would hold a part",
+    }
+    if name in reasons and isinstance(strategy, (FSDPStrategy, ModelParallelStrategy)):
+        raise ValueError(
+            f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: {reasons[name]}. Use "
+            "strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw, whose state FSDP shards "
+            "(and --trainer.strategy.init_args.cpu_offload true keeps in CPU memory)"
+        )
+
+
+def check_state(name: OptimizerName, saved: Mapping[str, Any]) -> None:
+    """Check that a checkpoint's optimizer state belongs to the config's optimizer.
+
+    Args:
+        name: optimizer of the config, see LockstepModule.
+        saved: optimizer state of a checkpoint.
+
+    Raises:
+        ValueError: the state is of another optimizer.
+    """
+    kinds = {_optimizer_of(state) for state in saved["state"].values()}
+    for kind in ("adamw_8bit", "muon", "adamw or adam"):  # most specific first: muon's state includes AdamW's
+        if kind in kinds:
+            break
+    else:
+        return  # saved before the first step
+    if name not in kind.split(" or "):
+        raise ValueError(
+            f"the checkpoint's optimizer state is of {kind}, and {name} cannot resume from it: use "
+            f"--model.init_args.optimizer {kind.partition(' ')[0]}, or start from scratch with another --run_name"
+        )
+
+
+def _optimizer_of(state: Mapping[str, Any]) -> str:
+    if QUANTIZED in state:
+        return "adamw_8bit"
+    return "muon" if MOMENTUM in state else "adamw or adam"

@@ -1,0 +1,121 @@
+"""Tables of vectors that are trained by rows: a step reads, differentiates and updates only the rows that it uses.
+
+Autograd builds a gradient of the size of the whole table, which DDP reduces and the optimizer reads in every step.
+Here the rows that a micro-batch uses are a tensor of their own, and their sums over micro-batches and ranks are the
+gradient of a small parameter. The optimizer, clipping, the loss scaler and guards treat it like any other parameter.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from engine.distributed.collectives import all_gather_rows
+from engine.optim.row_updates import RowUpdateName
+
+_TRAINED_BY_ROWS = "trained_by_rows"
+
+
+def is_trained(parameter: nn.Parameter) -> bool:
+    """Return whether a training changes the parameter: by its gradient, or by rows (see `RowTable`)."""
+    return parameter.requires_grad or getattr(parameter, _TRAINED_BY_ROWS, False)
+
+
+class Rows(NamedTuple):
+    """Some rows of a table."""
+
+    indices: Tensor  # [U] int64, each at most once
+    values: Tensor  # [U, C]
+
+
+class RowTable:
+    """A weight [V, C] that is trained by rows.
+
+    The weight does not require a gradient, so a gradient of its size can never arise, and DDP copies the weight to all
+    ranks at the start without reducing it later. `read` returns rows that require a gradient. After the last backward
+    pass of a step `collect_gradients` sums their gradients over micro-batches and ranks.
+
+    A row is *touched* by a step if its gradient in the step has an element other than 0. This definition depends on the
+    gradient alone, and not on which rows the padding of a batch happens to read.
+
+    Args:
+        weight: parameter of the module.
+        name: name of the parameter, for messages.
+        update: how touched rows are updated, see `engine.optim.row_updates`.
+        learning_rate: peak rate of the rows; None is that of the module.
+
+    Attributes:
+        touched: [U, C], parameter that stands for the touched rows of the current step in the optimizer.
+        indices: [U] int64, these rows in the weight, ascending.
+    """
+
+    def __init__(
+        self, weight: nn.Parameter, name: str, update: RowUpdateName, learning_rate: float | None = None
+    ) -> None:
+        weight.requires_grad_(False)
+        setattr(weight, _TRAINED_BY_ROWS, True)
+        self.weight, self.name, self.update, self.learning_rate = weight, name, update, learning_rate
+        self.touched = nn.Parameter(weight.new_empty(0, weight.shape[1]))
+        self.indices = torch.empty(0, dtype=torch.int64, device=weight.device)
+        self._read: list[Rows] = []
+
+    def optimizer_group(self, weight_decay: float) -> dict[str, Any]:
+        """Return the parameter group of the touched rows. Call it when the weight is on its device."""
+        self.touched.data = self.weight.new_empty(0, self.weight.shape[1])
+        rate = {} if self.learning_rate is None else {"lr": self.learning_rate}
+        decay = {"weight_decay": weight_decay}
+        return {"params": [self.touched], "name": "rows", "row_update": self.update, **decay, **rate}
+
+    def read(self, indices: Tensor) -> Tensor:
+        """Return rows [U, C] that require a gradient.
+
+        Args:
+            indices: [U] int64, each at most once.
+        """
+        rows = self.weight.detach().index_select(0, indices).requires_grad_()
+        self._read.append(Rows(indices, rows))
+        return rows
+
+    def forget(self) -> None:
+        """Forget which rows were read. Call it before the first micro-batch of a step: trial passes read rows too."""
+        self._read = []
+
+    @torch.no_grad()
+    def collect_gradients(self) -> None:
+        """Set the gradient of `touched` to the mean over the ranks of the gradients of all rows read. A collective.
+
+        The mean, because DDP gives the mean of all other gradients. The sums have a fixed order: that of the
+        micro-batches on each rank, then that of the ranks. So all ranks have the same gradient to the bit.
+        """
+        own = _sum([Rows(indices, _gradient(rows)) for indices, rows in self._read] or [self._no_rows()])
+        self._read = []
+        of_ranks = [Rows(*part) for part in all_gather_rows(own.indices, own.values)]
+        indices, gradient = _sum(of_ranks)
+        if len(of_ranks) > 1:
+            gradient = gradient / len(of_ranks)
+        changes = (gradient != 0).any(1)  # NaN is not 0
+        self.indices, gradient = indices[changes], gradient[changes]
+        self.touched.grad = None  # of another shape
+        self.touched.data = self.weight.detach().index_select(0, self.indices)
+        self.touched.grad = gradient
+
+    def _no_rows(self) -> Rows:
+        return Rows(self.indices.new_empty(0), self.weight.new_empty(0, self.weight.shape[1]))
+
+
+def _gradient(rows: Tensor) -> Tensor:
+    return torch.zeros_like(rows) if rows.grad is None else rows.grad
+
+
+def _sum(parts: list[Rows]) -> Rows:
+    """Add rows in the order of the parts. Indices are ascending in the result, and at most once in each part.
+
+    Within a part no index occurs twice, so `index_add_` is deterministic on a GPU as well.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    indices, places = torch.unique(torch.cat([part.indices for part in parts]), return_inverse=True)
+    total = parts[0].values.new_zeros(len(indices), parts[0].values.shape[1])
+    for part, place in zip(parts, places.split([len(part.indices) for part in parts]), strict=True):
+        total.index_add_(0, place, part.values)
+    return Rows(indices, total)

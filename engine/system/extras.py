@@ -1,0 +1,129 @@
+"""Extras of setup.cfg: missing packages, and the command that installs them."""
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from typing_extensions import override
+
+from engine.system.installation import PROJECT, SETUP
+
+_LANGUAGE = ("transformers", "peft", "safetensors", "pyarrow", "PIL")
+
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "recommender": ("polars",),
+    "language": _LANGUAGE,
+    "documents": (*_LANGUAGE, "pypdfium2", "pdfplumber", "bm25s", "reportlab"),
+    "images": ("sklearn", "matplotlib", "PIL"),
+    "onnx": ("onnx", "onnxruntime", "onnxscript", "safetensors"),
+    "faiss": ("faiss",),
+    "monitoring": ("prometheus_client",),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow", "sqlalchemy", "alembic"),
+    "bits": ("bitsandbytes",),
+}
+"""{extra of setup.cfg: modules of its packages}"""
+
+_PACKAGES = {
+    "faiss": "faiss-cpu",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "prometheus_client": "prometheus-client",
+    "mlflow": "mlflow-skinny",
+}
+"""{module: package}, if the names differ."""
+
+
+class MissingPackages(ValueError):
+    """Packages that a run needs are not installed.
+
+    Args:
+        lacking: the missing packages and what needs them.
+        command: the command that installs them.
+    """
+
+    def __init__(self, lacking: str, command: str) -> None:
+        super().__init__(lacking, command)
+        self.lacking, self.command = lacking, command
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.lacking}:\n{self.command}"
+
+
+def require_extras(needs: Mapping[str, str]) -> None:
+    """Check that the packages of extras are installed.
+
+    Args:
+        needs: {extra: what needs it, as written in the config}.
+
+    Raises:
+        MissingPackages: a package is missing.
+    """
+    missing = {extra: modules for extra in needs if (modules := missing_modules(extra))}
+    if missing:
+        users = list(dict.fromkeys(needs[extra] for extra in missing))
+        packages = sorted({_package(module) for modules in missing.values() for module in modules})
+        verb = "need" if users[1:] else "needs"
+        lacking = f"{_joined(users)} {verb} {_joined(packages)}, not installed here"
+        raise MissingPackages(lacking, install_command(missing))
+
+
+def explain_import_error(error: BaseException) -> BaseException:
+    """Return MissingPackages if `error` is a failed import of an extra's module, otherwise `error` itself."""
+    module = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
+    extra = next((name for name, modules in MODULES.items() if module in modules), None)
+    if extra is None or find_spec(module) is not None:
+        return error
+    return MissingPackages(f"{_package(module)} is not installed here", install_command([extra]))
+
+
+def missing_modules(extra: str) -> list[str]:
+    """Return the modules of an extra that cannot be imported."""
+    return [module for module in MODULES[extra] if find_spec(module) is None]
+
+
+def install_command(extras: Collection[str]) -> str:
+    """Return the shell command that installs the packages of some extras, for the current folder.
+
+    Outside of a checkout the packages are listed one by one, because PyPI has another project of this name.
+    """
+    pip, names = _pip(), ",".join(extras)
+    if SETUP.is_file():
+        place = "." if Path.cwd() == PROJECT else str(PROJECT)
+        return f"{pip} install '{place}[{names}]'"
+    return f"{pip} install {shlex.join(_requirements(extras))}"
+
+
+def _pip() -> str:
+    """Return the pip of this environment, as a path if another one comes first on the PATH."""
+    own = Path(sys.executable).with_name("pip")
+    found = shutil.which("pip")
+    if not own.is_file() or (found and Path(found).parent == own.parent):
+        return "pip"
+    return str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own)
+
+
+def _requirements(extras: Collection[str]) -> list[str]:
+    """Return the missing requirements, with the versions of the installed package's metadata."""
+    wanted = {_package(module) for extra in extras for module in missing_modules(extra)}
+    found = dict.fromkeys(
+        line.partition(";")[0].strip()
+        for line in metadata.requires("lockstep") or []
+        if (name := re.match(r"[\w.-]+", line)) and name[0].lower() in wanted
+    )
+    return list(found)
+
+
+def _package(module: str) -> str:
+    return _PACKAGES.get(module, module)
+
+
+def _joined(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,4 @@
+"""Log events, their JSON lines, and previews of samples.
+
+Imports `engine.determinism` and `engine.distributed`.
+"""

@@ -1,0 +1,33 @@
+"""Settings of Lightning's Trainer that contradict the batch plan, the order of samples or the schedule."""
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
+
+_CALLBACKS = {
+    GradientAccumulationScheduler: (
+        "accumulation follows from the batch size; set data.init_args.micro_batch_size to what fits one device"
+    ),
+    StochasticWeightAveraging: "it replaces the learning rate of each step by one of each epoch",
+}
+
+
+def check_trainer_settings(trainer: Trainer) -> None:
+    """Refuse settings that would train something else than the config states.
+
+    Raises:
+        ValueError: names the setting, the reason and the setting to use instead.
+    """
+    if trainer.accumulate_grad_batches != 1:
+        raise ValueError(
+            f"trainer.accumulate_grad_batches is {trainer.accumulate_grad_batches}: accumulation follows from the "
+            "batch size; set data.init_args.micro_batch_size to what fits one device instead"
+        )
+    if trainer.reload_dataloaders_every_n_epochs:  # type: ignore[attr-defined]  # A connector sets it.
+        raise ValueError(
+            "trainer.reload_dataloaders_every_n_epochs would restart the order of the samples; remove the key: the "
+            "order differs in every epoch without it"
+        )
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]  # A connector sets it.
+        for refused, reason in _CALLBACKS.items():
+            if isinstance(callback, refused):
+                raise ValueError(f"trainer.callbacks has {refused.__name__}: {reason}. Remove the callback")

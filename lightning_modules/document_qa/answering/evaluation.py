@@ -1,0 +1,74 @@
+"""Evaluation of answers to questions about documents."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from typing_extensions import override
+
+from datamodules.document_qa.batch import AnswerRecord, EvaluationBatch
+from datamodules.document_qa.interface import DocumentData
+from engine.distributed.collectives import all_gather_objects
+from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview, select_preview_ids
+from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
+from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
+
+
+class AnsweringModule(Protocol):
+    """What an DocumentEvaluation needs of the module. DocumentReader provides it."""
+
+    preview_reservoir: PreviewReservoir[Any]
+    trainer: Any
+
+    @property
+    def data(self) -> DocumentData:
+        """The run's data."""
+
+    @property
+    def answering(self) -> QuestionAnswerer:
+        """Answers the questions of a batch."""
+
+
+class DocumentEvaluation(Evaluator[AnsweringModule]):
+    """Collects the records of all answers; the data compute the metrics from them."""
+
+    main_metric = "accuracy"
+
+    def __init__(self) -> None:
+        self._records: list[AnswerRecord] = []
+        self._all_records: list[AnswerRecord] = []  # of all ranks, after `finish`
+
+    @override
+    def begin(self) -> None:
+        self._records, self._all_records = [], []
+
+    @override
+    def update(self, module: AnsweringModule, batch: EvaluationBatch) -> None:
+        self._records += module.answering.records(batch)
+
+    @override
+    def finish(self, module: AnsweringModule) -> dict[str, float]:
+        # A sample that two ranks evaluated counts once.
+        by_sample = {record.sample: record for of_rank in all_gather_objects(self._records) for record in of_rank}
+        self._records = []
+        self._all_records = [by_sample[sample] for sample in sorted(by_sample)]
+        return module.data.summary(self._all_records)
+
+    @override
+    def previews(self, module: AnsweringModule) -> list[Callable[[], SamplePreview]]:
+        by_sample = {record.sample: record for record in self._all_records}
+        samples = select_preview_ids(by_sample, module.preview_reservoir.number)
+        return [partial(module.data.example, by_sample[sample]) for sample in samples]
+
+    @override
+    def report(self, module: AnsweringModule) -> None:
+        if module.trainer.is_global_zero:
+            module.data.write_test_report(Path(module.trainer.default_root_dir), self._all_records)
+
+    @override
+    def predict(self, module: AnsweringModule, batch: EvaluationBatch) -> list[Line]:
+        answered = [(record.sample, module.data.predicted(record)) for record in module.answering.records(batch)]
+        # A skipped question has a line of its own, so that each line is known by its place in the file.
+        skipped = ((row, {**module.data.describe(row), "answer": None, "why": why}) for _, why, row in batch.skipped)
+        return sorted([*answered, *skipped], key=lambda line: line[0])

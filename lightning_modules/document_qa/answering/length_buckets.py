@@ -1,0 +1,111 @@
+"""Splits prompts and rows into buckets of similar length, so that little padding is computed."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from datamodules.multimodal.batch import Images, Prompts, Rows
+
+_MAX_POSITIONS = 16384
+"""Largest number of positions in a bucket of prompts, padding included."""
+
+
+class PromptBucket(NamedTuple):
+    """Some of the prompts, as wide as the longest of them."""
+
+    indices: Tensor  # [p] int64, indices among all prompts; [0] of a dummy
+    prompts: Prompts
+    images: Images
+
+
+class RowBucket(NamedTuple):
+    """Some of the rows, as wide as the longest of them."""
+
+    indices: Tensor  # [R] int64, indices among all rows
+    rows: Rows
+    images: Images | None
+
+
+def bucket_prompts(prompts: Prompts, images: Images, indices: list[int]) -> list[PromptBucket]:
+    """Return these prompts, from the shortest to the longest, in buckets of a bounded number of positions.
+
+    Args:
+        prompts: P prompts, padded on the left.
+        images: images of the P prompts.
+        indices: which of the prompts to return.
+    """
+    lengths = prompts.mask.sum(dim=1).tolist()
+    ordered = sorted(indices, key=lambda index: lengths[index])
+    return [_bucket(prompts, images, chosen, lengths[chosen[-1]]) for chosen in _split(ordered, lengths)]
+
+
+def dummy_bucket(prompts: Prompts, images: Images) -> PromptBucket:
+    """Return one prompt of one token without images, for a rank that must run a forward pass with no prompt left."""
+    device = prompts.mask.device
+    zero, mask = torch.zeros(1, dtype=torch.int64, device=device), torch.ones(1, 1, dtype=torch.bool, device=device)
+    prompt = Prompts(prompts.tokens[:1, -1:], mask, zero - 1, zero)
+    return PromptBucket(zero[:0], prompt, Images(images.pixels[:0], images.places[:0], zero))
+
+
+def bucket_rows(rows: Rows, images: Images | None, size: int | None) -> Iterator[RowBucket]:
+    """Yield the rows in buckets of at most `size` rows of similar length.
+
+    Args:
+        rows: R rows with one chat each.
+        images: images of the chats, or None if there are none.
+        size: None: all rows in one bucket, in their order.
+    """
+    if size is None or len(rows.samples) <= size:
+        yield RowBucket(torch.arange(len(rows.samples), device=rows.tokens.device), rows, images)
+        return
+    lengths = row_lengths(rows)
+    for indices in lengths.argsort(stable=True).split(size):
+        width = int(lengths[indices].max())
+        cut = Rows(
+            rows.tokens[indices, :width],
+            rows.labels[indices, :width],
+            rows.positions[indices, :width],
+            rows.samples[indices],
+            rows.placeholders[indices],
+        )
+        yield RowBucket(indices, cut, None if images is None else _select_images(images, indices))
+
+
+def row_lengths(rows: Rows) -> Tensor:
+    """Return the number of tokens [R] int64 of each row's only chat.
+
+    Padding counts its positions from 0 again, as a second chat would.
+    """
+    begins = rows.positions[:, 1:] == 0
+    return torch.where(begins.any(dim=1), begins.int().argmax(dim=1) + 1, rows.positions.shape[1])
+
+
+def _split(indices: list[int], lengths: list[int]) -> Iterator[list[int]]:
+    chosen: list[int] = []
+    for index in indices:
+        if chosen and (len(chosen) + 1) * lengths[index] > _MAX_POSITIONS:
+            yield chosen
+            chosen = []
+        chosen.append(index)
+    if chosen:
+        yield chosen
+
+
+def _bucket(prompts: Prompts, images: Images, chosen: list[int], width: int) -> PromptBucket:
+    indices = torch.tensor(chosen, device=prompts.mask.device)
+    tokens, mask = (matrix[indices][:, -width:] for matrix in (prompts.tokens, prompts.mask))
+    selected = Prompts(tokens, mask, prompts.samples[indices], prompts.placeholders[indices])
+    return PromptBucket(indices, selected, _select_images(images, indices))
+
+
+def _select_images(images: Images, samples: Tensor) -> Images:
+    """Return the views of some of the samples, in the order of `samples`."""
+    first, counts = images.views.cumsum(0) - images.views, images.views[samples]
+    # The views of a sample are consecutive: the index of its first view, plus 0, 1, ...
+    offsets = torch.arange(int(counts.sum()), device=counts.device) - (counts.cumsum(0) - counts).repeat_interleave(
+        counts
+    )
+    views = first[samples].repeat_interleave(counts) + offsets
+    return Images(images.pixels[views], images.places[views], counts)

@@ -1,0 +1,140 @@
+"""LightningModule of the document-QA family: a language model that answers questions about pages."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from datamodules.document_qa.batch import OptionExamples
+from datamodules.document_qa.interface import DocumentData
+from datamodules.multimodal.batch import IGNORE, Examples, ImageLayout
+from engine.distributed.collectives import all_gather_tensor
+from engine.export.artifacts import ExportedModel
+from lightning_modules.document_qa import losses
+from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
+from lightning_modules.document_qa.answering.evaluation import DocumentEvaluation
+from lightning_modules.document_qa.answering.length_buckets import PromptBucket
+from lightning_modules.document_qa.losses import Loss
+from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.connector.projector import ProjectorSettings
+from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
+from lightning_modules.multimodal.export.llava import export_llava
+from lightning_modules.multimodal.image_features import ImageFeatures
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.language_model import Criterion, cross_entropy
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
+
+PREDICTIONS = "predictions.jsonl"
+"""File that the callback PredictionWriter writes."""
+
+
+class DocumentReader(MultimodalModule[DocumentData]):
+    """Answers questions about documents: ranks options by their likelihood, and generates answers to open questions.
+
+    Args:
+        language_model: the language model that reads the features.
+        vision_tower: computes features of an image's patches.
+        projector: maps the tower's features to the language model's embeddings.
+        loss: training loss: `answer` (cross-entropy of the right answers' tokens), `label_smoothing`, `focal`, or
+            `contrastive_options` (`answer` plus the cross-entropy of the right option among the question's options).
+        smoothing: share of each target that label smoothing spreads over all tokens.
+        focal_gamma: exponent of the focal loss; 0 is cross-entropy.
+        contrast_weight: weight of the choice among options in `contrastive_options`.
+        evidence_questions: number of test questions whose evidence is searched. Each is answered again without each
+            chunk of its context, at most data.context.evidence_chunks times.
+        predict_evidence: whether `predict` searches the evidence of its questions. Each question is read once more for
+            every chunk of its context.
+        blind: train and evaluate on black images, as a baseline.
+        max_new_tokens: maximum length of an answer that an evaluation generates.
+        training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector and
+            language_model.
+    """
+
+    extra = "documents"
+    modality: ImageFeatures
+
+    def __init__(
+        self,
+        language_model: LanguageModelSettings,
+        vision_tower: VisionTowerSettings,
+        projector: ProjectorSettings | None = None,
+        loss: Loss = "answer",
+        smoothing: float = 0.1,
+        focal_gamma: float = 2.0,
+        contrast_weight: float = 1.0,
+        evidence_questions: int = 0,
+        predict_evidence: bool = True,
+        blind: bool = False,
+        max_new_tokens: int = 64,
+        **training: Any,
+    ) -> None:
+        super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
+        if not 0 <= smoothing < 1:
+            raise ValueError(f"model.init_args.smoothing is a share, from 0 to below 1; got {smoothing}")
+        not_negative = {"focal_gamma": focal_gamma, "contrast_weight": contrast_weight}
+        not_negative["evidence_questions"] = evidence_questions
+        for name, value in not_negative.items():
+            if value < 0:
+                raise ValueError(f"model.init_args.{name} must not be negative, got {value}")
+        self.max_new_tokens = check_max_new_tokens(max_new_tokens)
+        self.loss: Loss = loss
+        self.contrast_weight = contrast_weight
+        self.evidence_questions, self.predict_evidence = evidence_questions, predict_evidence
+        criteria = {"label_smoothing": losses.label_smoothing(smoothing), "focal": losses.focal(focal_gamma)}
+        self.criterion: Criterion = criteria.get(loss, cross_entropy)
+
+    @cached_property
+    def image_layout(self) -> ImageLayout:
+        """Sizes that tower, projector and data share."""
+        return self.modality.layout(self.projector_settings, self.data)
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    @override
+    def part_loss(self, part: Examples | OptionExamples) -> tuple[Tensor, Tensor]:
+        states, labels = self.states(part.rows, self.features(part.modality)), part.rows.labels
+        if not isinstance(part, OptionExamples):
+            return self.language_model.loss(states, labels, self.criterion)
+        # The data make OptionExamples if the loss is contrastive_options.
+        terms = self.language_model.terms(states, labels)
+        sums, lengths = losses.sum_per_chat(terms, labels, part.rows.positions, IGNORE)
+        total = losses.contrastive_options(-sums, lengths, part.questions, part.right, self.contrast_weight)
+        return total, lengths[part.right].sum()
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    @override
+    def build_evaluation(self) -> DocumentEvaluation:
+        return DocumentEvaluation()
+
+    @cached_property
+    def answering(self) -> QuestionAnswerer:
+        """Answers the questions of a batch."""
+        tokenizer, data = self.data.tokenizer, self.data
+        return QuestionAnswerer(
+            self._read_prompts, tokenizer.decode, tokenizer.end_of_turn, self.max_new_tokens,
+            lambda sample: data.question(sample).right, self._largest_of_ranks if self.sharded else None,
+        )  # fmt: skip
+
+    def _read_prompts(self, bucket: PromptBucket) -> PrefixCache:
+        embeddings = self.embed(bucket.prompts, self.features(bucket.images))
+        return PrefixCache(self.language_model, embeddings, bucket.prompts.mask)
+
+    def _largest_of_ranks(self, number: int) -> int:
+        return int(all_gather_tensor(torch.tensor(number, device=self.device)).max())
+
+    @override
+    def on_predict_end(self) -> None:
+        # PredictionWriter has merged the files of all ranks by now.
+        if self.trainer.is_global_zero:
+            folder = Path(self.trainer.default_root_dir)
+            self.data.write_prediction_report(folder, folder / PREDICTIONS)
+
+    @override
+    def export(self, folder: Path, merge: bool) -> ExportedModel:
+        """Write a LlavaForConditionalGeneration of transformers if there is one for these parts, else the parts."""
+        return export_llava(self, folder, merge) or super().export(folder, merge)

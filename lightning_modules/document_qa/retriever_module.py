@@ -1,0 +1,218 @@
+"""LightningModule that finds the pages a question is about: it maps both to vectors that lie close together.
+
+    chat -> tower, projector, language model -> state of the last token -> projection head -> vector
+
+A page becomes a single vector, as in E5 (Wang et al., "Improving Text Embeddings with Large Language Models", ACL
+2024), so the index of a document stays small. The networks that read a page are of the same classes as the reader's.
+"""
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.checkpoint import checkpoint
+from typing_extensions import override
+
+from datamodules.document_qa.batch import RetrievalPairs
+from datamodules.document_qa.interface import RetrievalData
+from datamodules.multimodal.batch import ImageLayout, Images, Rows
+from engine.optim.global_loss_mean import LossSum
+from lightning_modules.document_qa.answering.length_buckets import bucket_rows, row_lengths
+from lightning_modules.document_qa.contrastive import ProjectionHead, Temperature, info_nce
+from lightning_modules.document_qa.ranking_evaluation import RankingEvaluation
+from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.connector.merge_embeddings import Features
+from lightning_modules.multimodal.connector.projector import ProjectorSettings
+from lightning_modules.multimodal.image_features import ImageFeatures
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
+
+
+class PageRetriever(MultimodalModule[RetrievalData]):
+    """Learns to rank the pages of a document for a question, by InfoNCE among the pages of the global batch.
+
+    Args:
+        language_model: reads questions and pages.
+        vision_tower: computes features of pages' images.
+        projector: maps the tower's features to the language model's embeddings.
+        size: width D of the vectors of questions and pages.
+        symmetric: also learn to find the question of each page among the questions of the batch.
+        encode_at_once: number of questions or pages in a forward pass. Training keeps only the vectors of the others
+            and computes them again in the backward pass (GradCache, Gao et al., 2021), so the global batch, and with
+            it the number of negatives, may exceed the memory of a device. null: all in one pass.
+        blind: train and evaluate on black images, as a baseline.
+        training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector,
+            language_model and head.
+    """
+
+    extra = "documents"
+    terms_per_sample = 1
+    predicts_at_the_end = True
+    supports_grad_accumulation = False
+
+    modality: ImageFeatures
+    evaluation: RankingEvaluation
+    head: ProjectionHead
+    temperature: Temperature
+
+    def __init__(
+        self,
+        language_model: LanguageModelSettings,
+        vision_tower: VisionTowerSettings,
+        projector: ProjectorSettings | None = None,
+        size: int = 128,
+        symmetric: bool = False,
+        encode_at_once: int | None = None,
+        blind: bool = False,
+        **training: Any,
+    ) -> None:
+        super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
+        for name, value in (("size", size), ("encode_at_once", encode_at_once)):
+            if value is not None and value < 1:
+                raise ValueError(f"model.init_args.{name} must be at least 1, got {value}")
+        self.size, self.symmetric, self.encode_at_once = size, symmetric, encode_at_once
+        self.optional_weights += ("head.", "temperature.")
+
+    @override
+    def memory_saving_options(self) -> list[tuple[str, str]]:
+        if self.sharded:  # `setup` refuses encode_at_once
+            return super().memory_saving_options()
+        pieces = self.encode_at_once or self.data.plan.micro_batch_size
+        smaller = (f"--model.init_args.encode_at_once {pieces // 2}", "the same training, with every vector made twice")
+        return [smaller, *super().memory_saving_options()] if pieces > 1 else super().memory_saving_options()
+
+    # -- building ----------------------------------------------------------------------------------------------------
+
+    @override
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if self.data.task != "retrieve":
+            raise ValueError(
+                f"data.init_args.task is {self.data.task}, but {type(self).__name__} ranks pages for questions: set "
+                "data.init_args.task retrieve"
+            )
+        if stage == "fit" and self.data.plan.accumulation > 1:
+            raise ValueError(
+                f"{self.data.plan}: the loss compares a question with the pages of the whole global batch, so each "
+                "rank must compute its share at once. Remove data.init_args.micro_batch_size and set "
+                f"model.init_args.encode_at_once, {self.data.plan.micro_batch_size} or more: it saves the same memory"
+            )
+        if self.encode_at_once is not None and self.sharded:
+            raise ValueError(
+                "model.init_args.encode_at_once gives ranks different numbers of forward passes, but with sharded "
+                "weights (FSDP) all need the same number. Remove it, and save memory by "
+                "model.init_args.language_model.activation_checkpointing instead"
+            )
+
+    @cached_property
+    def image_layout(self) -> ImageLayout:
+        """Sizes that tower, projector and data share."""
+        return self.modality.layout(self.projector_settings, self.data)
+
+    @override
+    def build(self) -> None:
+        super().build()
+        self.head, self.temperature = ProjectionHead(self.language_model.hidden_size, self.size), Temperature()
+        causal = self.language_model.causal_lm
+        output = causal.get_output_embeddings()
+        if output.weight is not causal.get_input_embeddings().weight:
+            output.requires_grad_(False)  # no token is predicted here, so it would get no gradient
+
+    @property
+    @override
+    def parts(self) -> dict[str, nn.Module]:
+        return {**super().parts, "head": nn.ModuleList([self.head, self.temperature])}
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    @override
+    def training_loss(self, batch: RetrievalPairs) -> LossSum:
+        questions, pages = self.encode(batch.questions), self.encode(batch.pages, batch.images)
+        scale = self.temperature()
+        self._scale = scale.detach()
+        total = info_nce(questions, pages, batch.evidence, batch.keys, scale, self.symmetric)
+        return LossSum(total, len(questions))
+
+    @override
+    def throughput_counts(self, batch: RetrievalPairs) -> dict[str, float]:
+        rows = (batch.questions, batch.pages)
+        return {
+            "tokens": sum(each.counts.real for each in rows),
+            "positions": sum(each.tokens.numel() for each in rows),
+            "image_tokens": batch.pages.counts.features,
+        }
+
+    @override
+    def optimizer_step(self, *step: Any, **options: Any) -> None:
+        super().optimizer_step(*step, **options)
+        self.temperature.clamp()
+
+    @override
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        super().on_before_optimizer_step(optimizer)
+        if self.is_log_step:
+            self.log("train/temperature", 1 / self._scale.squeeze(), on_step=True, on_epoch=False, batch_size=1)
+
+    # -- vectors -----------------------------------------------------------------------------------------------------
+
+    def encode(self, rows: Rows, images: Images | None = None) -> Tensor:
+        """Return unit vectors [S, D] float32, one for each chat of the rows.
+
+        Args:
+            rows: questions or pages, one chat in a row.
+            images: images of the pages; None for questions.
+        """
+        vectors, indices = [], []
+        recompute = self.encode_at_once is not None and torch.is_grad_enabled()
+        for bucket in bucket_rows(rows, images, self._bucket_size(len(rows.samples))):
+            if recompute:
+                vectors.append(checkpoint(self._encode_bucket, bucket.rows, bucket.images, use_reentrant=False))
+            else:
+                vectors.append(self._encode_bucket(bucket.rows, bucket.images))
+            indices.append(bucket.indices)
+        return torch.cat(vectors)[torch.cat(indices).argsort()]
+
+    def _bucket_size(self, chats: int) -> int | None:
+        if self.sharded:  # all ranks need the same number of forward passes
+            return None
+        size = -(-chats // self.data.length_groups)
+        return size if self.encode_at_once is None else min(size, self.encode_at_once)
+
+    def _encode_bucket(self, rows: Rows, images: Images | None) -> Tensor:
+        states = self.states(rows, self._no_features(rows) if images is None else self.features(images))
+        every = torch.arange(len(states), device=states.device)
+        # A rank without a chat has a row of padding, so that every weight takes part; its vector is cut off here.
+        return self.head(states[every, row_lengths(rows) - 1])[: len(rows.samples)]
+
+    def _no_features(self, rows: Rows) -> Features:
+        vectors = torch.zeros(0, self.language_model.hidden_size, device=rows.tokens.device)
+        return Features(vectors, torch.zeros_like(rows.placeholders))
+
+    # -- evaluation and prediction -----------------------------------------------------------------------------------
+
+    @override
+    def build_evaluation(self) -> RankingEvaluation:
+        return RankingEvaluation()
+
+    @override
+    def on_predict_epoch_start(self) -> None:
+        super().on_predict_epoch_start()
+        self.evaluation.begin()
+
+    @override
+    def on_predict_epoch_end(self) -> None:
+        super().on_predict_epoch_end()
+        self.evaluation.write_rankings(self)
+
+    # -- exports -----------------------------------------------------------------------------------------------------
+
+    @override
+    def export_networks(self) -> dict[str, nn.Module]:
+        return {**super().export_networks(), "head": self.head}
+
+    @override
+    def export_settings(self) -> dict[str, Any]:
+        head = {"size": self.size, "reads": "the state of a prompt's last token", "normalised": True}
+        return {**super().export_settings(), "head": head}

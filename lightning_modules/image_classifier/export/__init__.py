@@ -1,0 +1,1 @@
+"""The classifier as an ONNX graph with its model card."""

@@ -1,0 +1,1 @@
+"""Which base model a checkpoint belongs to, and weights from an earlier stage."""

@@ -1,0 +1,174 @@
+"""Initializes a training stage with the weights of an earlier stage.
+
+Every weight of the checkpoint and of the model must match by name, but for new adapters and optional weights. Frozen
+weights, which the checkpoint omits, must be equal to those that this model is built from.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from engine.checkpointing.content_rules import require_structure
+from engine.checkpointing.frozen_weights import KEY
+from engine.checkpointing.verification import load_lazily
+from engine.determinism.tensor_hash import hash_tensor
+from engine.system.installation import PROGRAM
+from lightning_modules.multimodal.checkpoints.base_model_id import differences
+
+log = logging.getLogger("lockstep")
+
+_MAX_NAMES = 3  # in a message, of each kind
+_ADAPTER = ".lora_"
+
+
+class Origin(NamedTuple):
+    """Source of a part of a model, in the checkpoint and here."""
+
+    saved: Mapping[str, Any]  # identity in the checkpoint
+    own: Mapping[str, Any]  # identity in this model
+    alike: tuple[str, ...]  # keys whose values must be equal
+    weights: Callable[[], str | None]  # hash of this model's files, computed only if needed
+
+
+class LoadedWeights(NamedTuple):
+    """Names of the model's weights."""
+
+    taken: list[str]  # loaded from the checkpoint
+    new: list[str]  # initialized here; one name stands for all adapters
+
+
+def read_stage(path: Path) -> dict[str, Any]:
+    """Read the checkpoint of an earlier stage.
+
+    Raises:
+        ValueError: the checkpoint is sharded, or a key of it holds the wrong kind of value.
+    """
+    if path.is_dir():
+        raise ValueError(
+            f"model.init_args.init_from: {path} is a sharded checkpoint, expected a single file: train "
+            "the earlier stage with trainer.strategy.init_args.state_dict_type full"
+        )
+    checkpoint = load_lazily(path)
+    require_structure(checkpoint, path)
+    return checkpoint
+
+
+def load_stage(
+    module: nn.Module,
+    path: Path,
+    checkpoint: Mapping[str, Any],
+    origins: Mapping[str, Origin],
+    optional: tuple[str, ...],
+) -> None:
+    """Load the weights of an earlier stage, and log what was loaded.
+
+    Args:
+        module: module whose weights are replaced.
+        path: path of the checkpoint.
+        checkpoint: content of the checkpoint.
+        origins: see `load_stage_weights`.
+        optional: see `load_stage_weights`.
+
+    Raises:
+        ValueError: the checkpoint does not fit; the module is unchanged.
+    """
+    try:
+        weights = load_stage_weights(module, checkpoint, origins, optional)
+    except ValueError as error:
+        raise ValueError(f"model.init_args.init_from: {path} does not fit this model: {error}") from error
+    log.info("initialized %d weights from %s (step %s)", len(weights.taken), path, checkpoint.get("global_step"))
+    if weights.new:
+        log.info("newly initialized, not in it: %s", ", ".join(weights.new))
+
+
+def base_was_trained(module: nn.Module, checkpoint: Mapping[str, Any]) -> bool:
+    """Return whether an earlier stage trained language-model weights that are frozen now.
+
+    The files that the language model is loaded from do not contain such weights.
+    """
+    frozen = (name for name, weight in module.named_parameters() if not weight.requires_grad)
+    saved, own = checkpoint.get("state_dict", {}), module.state_dict()
+    names = [name for name in frozen if name in saved and name.startswith("language_model.")]
+    return any(saved[name].shape == own[name].shape and (saved[name] != own[name]).any() for name in names)
+
+
+def canonical(name: str) -> str:
+    """Return a weight's name without the prefixes that peft adds around adapted models and layers."""
+    return re.sub(r"\bbase_model\.model\.", "", name, count=1).replace(".base_layer.", ".")
+
+
+@torch.no_grad()
+def load_stage_weights(
+    module: nn.Module, checkpoint: Mapping[str, Any], origins: Mapping[str, Origin], optional: tuple[str, ...] = ()
+) -> LoadedWeights:
+    """Load the checkpoint's weights into the module.
+
+    Args:
+        module: module whose weights are replaced.
+        checkpoint: checkpoint of the earlier stage.
+        origins: {name prefix of a part: its source}.
+        optional: name prefixes of weights that the checkpoint may lack, beside adapters.
+
+    Raises:
+        ValueError: weights do not match; the message names them, and the module is unchanged.
+    """
+    if not isinstance(checkpoint.get("state_dict"), Mapping):
+        raise ValueError("it is no checkpoint of a run: it has no state_dict")
+    own = {canonical(name): weight for name, weight in module.state_dict().items()}
+    saved = {canonical(name): weight for name, weight in checkpoint["state_dict"].items()}
+    frozen = {canonical(name): fingerprint for name, fingerprint in checkpoint.get(KEY, {}).items()}
+    for part, origin in origins.items():
+        if problem := differences(origin.saved, origin.own, origin.alike):
+            raise ValueError(f"its {part} differs ({origin.saved.get('name')}): {problem}")
+    new = [name for name in own if name not in saved and name not in frozen]
+    allowed = [name for name in new if _ADAPTER in name or name.startswith(optional)]
+    problems = {
+        "it lacks": [name for name in new if name not in allowed],
+        "this model lacks": [name for name in (*saved, *frozen) if name not in own],
+        "of another shape are": [
+            f"{name} ({tuple(weight.shape)}, here {tuple(own[name].shape)})"
+            for name, weight in saved.items()
+            if name in own and weight.shape != own[name].shape
+        ],
+        "omitted as frozen, and different from this model's, are": _changed_frozen(own, frozen, origins),
+    }
+    messages = [f"{kind} {_few(names)}" for kind, names in problems.items() if names]
+    if any(_ADAPTER in name for name in problems["this model lacks"]):
+        messages.append(
+            "to train the adapters further, set the same language_model.lora; to merge them into the model, run "
+            f"{PROGRAM} export --merge and set language_model.path to its output"
+        )
+    if messages:
+        raise ValueError("; ".join(messages))
+    for name, weight in saved.items():
+        own[name].copy_(weight)
+    return LoadedWeights(list(saved), sorted({"adapters" if _ADAPTER in name else name for name in allowed}))
+
+
+def _changed_frozen(own: Mapping[str, Tensor], frozen: Mapping[str, int], origins: Mapping[str, Origin]) -> list[str]:
+    """Return the frozen weights whose values differ.
+
+    A part from the same files is equal, whatever number format it is loaded in. Other parts are compared by value.
+    """
+    differ = []
+    for part in (*origins, ""):
+        names = [
+            name
+            for name in frozen
+            if name in own and (name.startswith(part) if part else not name.startswith(tuple(origins)))
+        ]
+        hashed = origins[part].saved.get("weights") if part else None
+        if not names or hashed is not None and hashed == origins[part].weights():
+            continue
+        differ += [name for name in names if int(hash_tensor(own[name])) != frozen[name]]
+    return differ
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

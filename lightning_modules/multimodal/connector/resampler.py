@@ -1,0 +1,80 @@
+"""Perceiver resampler: any number of features becomes a fixed number."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from typing_extensions import override
+
+from lightning_modules.multimodal.flops import attention, products
+
+
+class Resampler(nn.Module):
+    """Learnt queries that attend to the features: [S, N, input_size] -> [S, Q, width].
+
+    The Perceiver resampler of Flamingo (Alayrac et al., NeurIPS 2022): in each layer the queries attend to the features
+    and to each other, then pass through a feed-forward network. It adds no position embeddings, because the features of
+    vision towers already encode positions.
+
+    Args:
+        input_size: width of the features.
+        width: width of the queries.
+        queries: number of queries, Q.
+        depth: number of layers.
+        heads: attention heads; their number divides the width.
+    """
+
+    def __init__(self, input_size: int, width: int, queries: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.empty(queries, width).normal_(std=width**-0.5))
+        self.enter = nn.Linear(input_size, width)
+        self.layers = nn.ModuleList(ResamplerLayer(width, heads) for _ in range(depth))
+
+    @override
+    def forward(self, features: Tensor) -> Tensor:
+        features = self.enter(features)
+        queries = self.queries.to(features.dtype).expand(len(features), -1, -1)
+        for layer in self.layers:
+            queries = layer(queries, features)
+        return queries
+
+    def flops(self, features: int, behind_trained: bool) -> int:
+        """Return the FLOPs for the features of a view, forward and backward; see flops.py."""
+        queries, back = len(self.queries), behind_trained or self.queries.requires_grad
+        layers: Iterable[Any] = self.layers  # ResamplerLayer, or its wrapper
+        of_layers = sum(layer.flops(features, queries, back) for layer in layers)
+        return features * products(self.enter, behind_trained) + of_layers
+
+
+class ResamplerLayer(nn.Module):
+    """Attention of queries [S, Q, C] to features [S, N, C] and queries, then a feed-forward network; both residual."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"projector.heads is {heads}, which does not divide the resampler's width of {width}")
+        self.heads = heads
+        self.query_norm, self.feature_norm, self.norm = (nn.LayerNorm(width) for _ in range(3))
+        self.ask = nn.Linear(width, width)
+        self.answer = nn.Linear(width, 2 * width)
+        self.leave = nn.Linear(width, width)
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    @override
+    def forward(self, queries: Tensor, features: Tensor) -> Tensor:
+        normed = self.query_norm(queries)
+        context = torch.cat((self.feature_norm(features), normed), dim=1)
+        keys, values = self.answer(context).chunk(2, dim=-1)
+        heads = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.ask(normed), keys, values))
+        attended = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        queries = queries + self.leave(attended)
+        return queries + self.feed_forward(self.norm(queries))
+
+    def flops(self, features: int, queries: int, back: bool) -> int:
+        """Return the FLOPs of the layer; see flops.py. `back`: whether gradients pass to its inputs."""
+        of_queries = sum(products(part, back) for part in (self.ask, self.leave, self.feed_forward))
+        context = features + queries
+        pairs = queries * context * attention(self.ask.in_features, back)
+        return queries * of_queries + context * products(self.answer, back) + pairs

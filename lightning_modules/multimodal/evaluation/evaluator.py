@@ -1,0 +1,40 @@
+"""Interface between a MultimodalModule and its evaluation."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from engine.telemetry.sample_previews import SamplePreview
+
+ModuleT = TypeVar("ModuleT", contravariant=True)
+Line = tuple[int, dict[str, Any]]
+"""A row of `predict_set` and the fields of its line of predictions."""
+
+
+class Evaluator(Generic[ModuleT]):
+    """Evaluates a module: a component of a MultimodalModule. The module passes itself to each call."""
+
+    main_metric: str
+    """Metric that the progress bar shows after a validation."""
+
+    def begin(self) -> None:
+        """Start an evaluation and discard the previous evaluation."""
+        raise NotImplementedError
+
+    def update(self, module: ModuleT, batch: Any) -> None:
+        """Evaluate one batch of this rank."""
+        raise NotImplementedError
+
+    def finish(self, module: ModuleT) -> dict[str, float]:
+        """Return the metrics over the samples of all ranks. Collective: every rank must call it."""
+        raise NotImplementedError
+
+    def previews(self, module: ModuleT) -> list[Callable[[], SamplePreview]]:
+        """Return functions that render a few samples of the last evaluation. Collective."""
+        return []
+
+    def report(self, module: ModuleT) -> None:
+        """Write the reports on a test into the run's folder, on rank 0. Collective; called after `finish`."""
+
+    def predict(self, module: ModuleT, batch: Any) -> list[Line]:
+        """Return the lines of predictions for a batch, ordered by row."""
+        raise NotImplementedError

@@ -1,0 +1,130 @@
+"""Evaluation of generated answers, with the modality and without it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from datamodules.multimodal.batch import Prompts, Questions, Rows
+from datamodules.multimodal.interface import GradedData
+from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
+from lightning_modules.multimodal.connector.merge_embeddings import Features
+from lightning_modules.multimodal.evaluation.answer_evaluation import BLIND, MODEL, Answer, AnswerMetrics
+from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
+from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.modality import ModalityFeatures
+
+
+class GenerativeModel(Protocol):
+    """What a GenerativeEvaluation needs of the module. MultimodalModule provides it."""
+
+    language_model: LanguageModel
+    modality: ModalityFeatures[Any]
+    preview_reservoir: PreviewReservoir[Any]
+    trainer: Any
+
+    @property
+    def data(self) -> GradedData:
+        """The run's data."""
+
+    def features(self, modality: Any) -> Features:
+        """See MultimodalModule."""
+
+    def states(self, rows: Rows, features: Features) -> Tensor:
+        """See MultimodalModule."""
+
+    def generate(self, prompts: Prompts, features: Features, max_new_tokens: int) -> list[str]:
+        """See MultimodalModule."""
+
+
+class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
+    """Grades the answers that a model generates.
+
+    Each question is answered twice: with the modality, and blind, without its content. A model often guesses right and
+    reaches a good perplexity without it, so the metrics mean little unless both are known.
+
+    Args:
+        data: names of the outcomes, kinds of questions and baselines.
+        dtype: format in which the metrics are summed, see OutcomeRate.
+        max_new_tokens: maximum length of an answer.
+        baseline_answers: returns {name: answer} of the baselines to a sample; they are graded beside the model's.
+    """
+
+    def __init__(
+        self,
+        data: GradedData,
+        dtype: torch.dtype,
+        max_new_tokens: int,
+        baseline_answers: Callable[[int], dict[str, str]] = lambda sample: {},
+    ) -> None:
+        super().__init__()
+        self.metrics = AnswerMetrics(data.outcomes, data.kinds, data.baselines, dtype)
+        self.main_metric = data.outcomes[0]
+        self.max_new_tokens = max_new_tokens
+        self._baseline_answers = baseline_answers
+
+    @override
+    def begin(self) -> None:
+        self.metrics.begin()
+
+    @override
+    def update(self, module: GenerativeModel, batch: Questions) -> None:
+        rows_by_kind: dict[str, list[int]] = {}
+        for row, sample in enumerate(batch.rows.samples.tolist()):
+            rows_by_kind.setdefault(module.data.kind(sample), []).append(row)
+        texts = {}
+        for system, modality in ((MODEL, batch.modality), (BLIND, module.modality.blinded(batch.modality))):
+            features = module.features(modality)
+            states = module.states(batch.rows, features)
+            for kind, rows in rows_by_kind.items():
+                loss, count = module.language_model.loss(states[rows], batch.rows.labels[rows])
+                self.metrics.add_loss(system, kind, float(loss), float(count))
+            texts[system] = module.generate(batch.prompts, features, self.max_new_tokens)
+        for sample, text, blind in zip(batch.prompts.samples.tolist(), texts[MODEL], texts[BLIND], strict=True):
+            if sample < 0:  # padding of the batch
+                continue
+            for system, answer in {MODEL: text, BLIND: blind, **self._baseline_answers(sample)}.items():
+                self.metrics.add_outcomes(system, module.data.grade(sample, answer))
+            self.metrics.add_answer(Answer(sample, text, blind))
+
+    @override
+    def finish(self, module: GenerativeModel) -> dict[str, float]:
+        metrics = {}
+        for system, values in self.metrics.compute():
+            prefix = "" if system == MODEL else f"baseline/{system}/"
+            metrics.update({prefix + name: value for name, value in values.items()})
+        return metrics
+
+    @override
+    def previews(self, module: GenerativeModel) -> list[Callable[[], SamplePreview]]:
+        answers = self.metrics.answers(module.preview_reservoir.number)
+        return [partial(module.data.example, *answer) for answer in answers]
+
+    @override
+    def report(self, module: GenerativeModel) -> None:
+        answers = self.metrics.answers()
+        if module.trainer.is_global_zero:
+            module.data.write_prediction_report(module.trainer.default_root_dir, answers)
+
+    @override
+    def predict(self, module: GenerativeModel, batch: Questions) -> list[Line]:
+        texts = module.generate(batch.prompts, module.features(batch.modality), self.max_new_tokens)
+        rows = zip(batch.prompts.samples.tolist(), texts, strict=True)
+        answered = [(row, {**module.data.describe(row), "answer": text}) for row, text in rows if row >= 0]
+        # A skipped sample has a line of its own, so that each line is known by its place in the file.
+        skipped = ((row, {**module.data.describe(row), "answer": None, "why": why}) for _, why, row in batch.skipped)
+        return sorted([*answered, *skipped], key=lambda line: line[0])
+
+
+def check_max_new_tokens(max_new_tokens: int) -> int:
+    """Return the argument.
+
+    Raises:
+        ValueError: it is below 1.
+    """
+    if max_new_tokens < 1:
+        raise ValueError(f"model.init_args.max_new_tokens must be at least 1, got {max_new_tokens}")
+    return max_new_tokens

@@ -1,0 +1,151 @@
+"""Model cards of exported models that read another modality."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.export.artifacts import ExportedModel
+from engine.io.yaml_file import YamlFileError, parse_yaml
+from lightning_modules.multimodal.checkpoints.base_model_id import folder_of
+
+_LONGEST_FRONT_MATTER = 1 << 16  # characters of a README that are searched
+
+_LLAVA = """With `pip install transformers pillow`, in this directory:
+
+```python
+from PIL import Image, ImageOps
+from transformers import AutoProcessor, LlavaForConditionalGeneration
+
+
+def read_image(path):
+    \"\"\"Read an image as in training: upright, 16 bits scaled to 8, transparency on white.\"\"\"
+    with Image.open(path) as file:
+        file.draft(None, (EDGE, EDGE))  # decodes a large JPEG at a smaller scale
+        image = ImageOps.exif_transpose(file)
+    if image.mode.startswith("I"):
+        image = image.convert("I").point(lambda value: value / 256).convert("L")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")
+
+
+model = LlavaForConditionalGeneration.from_pretrained(".")
+processor = AutoProcessor.from_pretrained(".")
+chat = [{"role": "user", "content": "<image>\\nWhat is shown here?"}]
+text = processor.apply_chat_template(chat, add_generation_prompt=True)
+inputs = processor(images=[read_image("picture.png")], text=text, return_tensors="pt")
+answer = model.generate(**inputs)[0, inputs["input_ids"].shape[1] :]
+print(processor.decode(answer, skip_special_tokens=True))
+```"""
+_WHOLE = """The language model, with `pip install transformers`, in this directory:
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")
+```"""
+_ADAPTERS = """Adapters to {base}, with `pip install peft transformers`, in this directory:
+
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+base = AutoModelForCausalLM.from_pretrained({base!r})
+model, tokenizer = PeftModel.from_pretrained(base, "."), AutoTokenizer.from_pretrained(".")
+```"""
+_FROZEN = "The language model is {base} as its own files have it; here are its tokenizer and what reads for it."
+_PARTS = """
+
+The networks that compute the embeddings of the other modality are in `modality/`: `settings.json` describes them and
+the token at which their outputs are inserted; `modality/*.safetensors` has their weights. Lockstep's classes of the
+same names read them; transformers has no class for them."""
+
+
+def described_llava(module: str, image_size: int, pretrained: Mapping[str, str | None]) -> ExportedModel:
+    """Return the model card's content for a LlavaForConditionalGeneration.
+
+    Args:
+        module: name of the class that trained it.
+        image_size: edge of the square that the vision tower reads, in pixels.
+        pretrained: see ExportedModel.
+    """
+    content = (
+        f"Answers in words to chats with images; trained by Lockstep's {module}. As every language model it may "
+        "state what is not so; what it was evaluated on is below, and it has been examined for nothing else."
+    )
+    usage = _LLAVA.replace("EDGE", str(2 * image_size))  # as `decode` of the DataModules
+    return ExportedModel(
+        "a LlavaForConditionalGeneration", content, _LLAVA_FILES, usage, "transformers", ("llava",),
+        "image-text-to-text", dict(pretrained),
+    )  # fmt: skip
+
+
+_LLAVA_FILES = {
+    "config.json": "how the model is built",
+    "model.safetensors": "its weights",
+    "generation_config.json": "how answers are written",
+    "processor_config.json": "how images are prepared and where their tokens go",
+    "chat_template.jinja": "how a chat becomes text",
+}
+
+
+def described_parts(
+    module: str, trainable: str, merged: bool, settings: Mapping[str, Any], pretrained: Mapping[str, str | None]
+) -> ExportedModel:
+    """Return the model card's content for a language model, or its adapters, and the networks of its modality.
+
+    Args:
+        module: name of the class that trained it.
+        trainable: `trainable` of the language model's settings.
+        merged: whether the whole language model was written, with its adapters merged.
+        settings: content of modality/settings.json.
+        pretrained: see ExportedModel.
+    """
+    base = str(settings["language_model"]["name"])
+    whole = merged or trainable not in ("lora", "none")
+    usage = _WHOLE if whole else (_ADAPTERS if trainable == "lora" else _FROZEN).format(base=base)
+    content = (
+        f"A language model that also reads what a {settings['encoder']['class']} makes of another modality; trained by "
+        f"Lockstep's {module}. As every language model it may state what is not so; what it was evaluated on is below, "
+        "and it has been examined for nothing else."
+    )
+    files = {
+        "modality/settings.json": "how the networks are built, where their outputs go, and on which language model",
+        "modality/encoder.safetensors": "what reads the other modality",
+        "modality/projector.safetensors": "what makes embeddings of it",
+        "adapter_model.safetensors": "the adapters' weights",
+        "model.safetensors": "the language model's weights",
+    }
+    library = "transformers" if whole or trainable == "none" else "peft"
+    return ExportedModel(
+        f"{module}, in parts", content, files, usage + _PARTS, library, ("multimodal",), None, dict(pretrained)
+    )
+
+
+def licences(paths: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return {name of a pretrained model: the licence in its files, or None}.
+
+    Args:
+        paths: {part: directory or name on the hub of its pretrained weights, or None}.
+    """
+    return {path: _licence(folder_of(path)) for path in dict.fromkeys(paths.values()) if path is not None}
+
+
+def _licence(folder: Path) -> str | None:
+    """Return `license` of the front matter of a model's README."""
+    readme = folder / "README.md"
+    if not readme.is_file():
+        return None
+    with readme.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(_LONGEST_FRONT_MATTER)
+    if not text.startswith("---\n") or "\n---" not in text[4:]:
+        return None
+    try:
+        front = parse_yaml(text[4 : text.index("\n---", 3) + 1], str(readme))
+    except YamlFileError:
+        return None
+    if not isinstance(front, dict):
+        return None
+    name = front.get("license_name") or front.get("license")
+    return None if name is None else str(name)

@@ -1,0 +1,141 @@
+"""Image features for a language model."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from datamodules.multimodal.batch import Examples, ImageLayout, Images
+from datamodules.multimodal.interface import ImageData
+from lightning_modules.multimodal.checkpoints.base_model_id import differences, tower_identity, weights_identity
+from lightning_modules.multimodal.checkpoints.stage_init import Origin
+from lightning_modules.multimodal.connector.merge_embeddings import Features
+from lightning_modules.multimodal.connector.projector import ProjectorSettings
+from lightning_modules.multimodal.language.precision import Precision
+from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatures
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.vision_tower import VisionTower, tower_background, tower_shape
+
+_PLACE_STD = 0.02  # the initial standard deviation of most language models' embeddings
+
+
+class ImageFeatures(ModalityFeatures[ImageData]):
+    """Features of Images, any number of them in a chat.
+
+    Where the data split images (`max_tiles` above 1), a learnt embedding of the view's position in its image precedes
+    the features of each view. It trains at the projector's rate.
+
+    Args:
+        settings: vision tower.
+        blind: compute all features from black images, as a baseline.
+    """
+
+    encoder_part = "vision_tower"
+    token_metric = "image_tokens"
+    optional_weights = ("places.",)
+
+    def __init__(self, settings: VisionTowerSettings, blind: bool = False) -> None:
+        super().__init__(blind)
+        self.settings = settings
+
+    def layout(self, projector: ProjectorSettings, data: ImageData) -> ImageLayout:
+        """Return the sizes that tower, projector and data share.
+
+        They follow from the settings alone, so that data can be prepared on a machine without the weights.
+        """
+        shape = tower_shape(self.settings)
+        background = tower_background(self.settings)
+        return ImageLayout(shape.image_size, projector.count(shape.patches), data.max_tiles, background)
+
+    # -- networks ----------------------------------------------------------------------------------------------------
+
+    @override
+    def build_encoder(self, data: ImageData, precision: Precision) -> VisionTower:
+        return VisionTower(self.settings, precision)
+
+    @override
+    def build_places(self, data: ImageData, hidden_size: int) -> nn.Embedding | None:
+        if data.max_tiles == 1:
+            return None
+        places = nn.Embedding(1 + data.max_tiles**2, hidden_size)  # the whole image, and each tile
+        nn.init.normal_(places.weight, std=_PLACE_STD)
+        return places
+
+    @override
+    def compute(self, networks: FeatureNetworks, modality: Images) -> Features:
+        views = self.blinded(modality) if self.blind else modality
+        empty = len(views.pixels) == 0
+        if empty:
+            # Every weight takes part even without an image, because the other ranks wait for its gradient.
+            views = _black_view(views)
+        vectors = networks.projector(networks.encoder(views))  # [V, N, C]
+        if networks.places is not None:
+            places = networks.places(views.places).unsqueeze(1).to(vectors.dtype)
+            vectors = torch.cat((places, vectors), dim=1)
+        counts = modality.views * vectors.shape[1]
+        vectors = vectors.flatten(0, 1)
+        return Features(vectors[:0] if empty else vectors, counts)
+
+    @override
+    def blinded(self, modality: Images) -> Images:
+        """Return as many black images."""
+        return modality._replace(pixels=torch.zeros_like(modality.pixels))
+
+    @override
+    def flops(self, networks: FeatureNetworks, examples: Examples) -> int:
+        return len(examples.modality.pixels) * self.flops_of_view(networks)
+
+    def flops_of_view(self, networks: FeatureNetworks) -> int:
+        """Return the FLOPs of tower and projector for one view, forward and backward (see flops.py)."""
+        if self._flops_of_view is None:
+            encoder = networks.encoder
+            projected = networks.projector.flops(encoder.shape.patches, behind_trained=not encoder.frozen)
+            self._flops_of_view = encoder.flops() + projected
+        return self._flops_of_view
+
+    _flops_of_view: int | None = None  # `throughput_counts` reads it in every step
+
+    # -- exports and checkpoints -------------------------------------------------------------------------------------
+
+    @override
+    def description(self, encoder: Any, data: ImageData) -> dict[str, Any]:
+        shape, normalisation = encoder.shape._asdict(), encoder.normalisation._asdict()
+        return {**asdict(self.settings), **shape, **normalisation, "max_tiles": data.max_tiles}
+
+    @property
+    @override
+    def pretrained(self) -> dict[str, str | None]:
+        return {"vision_tower": self.settings.path}
+
+    @cached_property
+    def _tower(self) -> dict[str, Any]:
+        return tower_identity(self.settings)  # hashes the files of a pretrained tower
+
+    @override
+    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
+        weights = partial(weights_identity, self.settings.path)
+        return {"encoder": Origin(checkpoint.get("vision_tower") or {}, self._tower, ("architecture",), weights)}
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return {"vision_tower": self._tower}
+
+    @override
+    def check_identity(self, checkpoint: Mapping[str, Any]) -> None:
+        saved = checkpoint.get("vision_tower") or {}
+        if problem := differences(saved, self._tower, ("architecture", "weights")):
+            raise ValueError(
+                f"the checkpoint was trained with the vision tower {saved.get('name')}, the config has "
+                f"{self._tower['name']}, and these differ: {problem}. Set model.init_args.vision_tower to what the "
+                "checkpoint was trained with, or train anew under another --run_name"
+            )
+
+
+def _black_view(images: Images) -> Images:
+    """Return one black view in place of none."""
+    pixels: Tensor = images.pixels
+    return images._replace(pixels=pixels.new_zeros((1, *pixels.shape[1:])), places=images.places.new_zeros(1))

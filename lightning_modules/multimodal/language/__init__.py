@@ -1,0 +1,1 @@
+"""Language models: loading, precision, adapters, prefix cache and logits. No Lightning."""

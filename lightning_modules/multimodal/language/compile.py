@@ -1,0 +1,24 @@
+"""Compilation of a transformer's layers with torch.compile."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def compile_layers(layers: Iterable[nn.Module]) -> None:
+    """Compile each layer in place, at its first call. The names of weights do not change.
+
+    Layers of the same class share the compiled code, so twenty take as long as one, while a whole model takes minutes.
+    Code between the layers (masks, the cross-entropy of a varying number of tokens) is not compiled.
+    """
+    for layer in layers:
+        # The width of the rows differs from batch to batch.
+        layer.compile(dynamic=True)
+
+
+def uncompiled(compiled: bool) -> AbstractContextManager[Any]:
+    """Run layers uncompiled inside the context: a cache that grows token by token would recompile them each time."""
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()

@@ -1,0 +1,170 @@
+"""A causal language model whose inputs are vectors: embeddings of tokens and features of another modality."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from datamodules.multimodal.batch import IGNORE
+from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters
+from lightning_modules.multimodal.language.compile import compile_layers, uncompiled
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.loading import load_language_model
+from lightning_modules.multimodal.language.logit_processing import final_scores
+from lightning_modules.multimodal.language.precision import Precision
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+
+_MAX_SCORED = 1024  # positions at once; their logits over 150,000 tokens take 0.6 GB
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""Loss terms [n] of logits [n, V] in float32 and target tokens [n]."""
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the negative log-probability [n] of each target [n], given logits [n, V]."""
+    return F.cross_entropy(logits, targets, reduction="none")
+
+
+class LanguageModel(nn.Module):
+    """A causal language model of transformers. Shapes: R rows of L tokens, states of width C, a vocabulary of V.
+
+    Gradients pass through it to the embeddings even if it is frozen. It computes in `precision.autocast`, also inside
+    an fp16 autocast.
+
+    Args:
+        settings: settings of the model.
+        vocabulary: number of the tokenizer's tokens. The model may have more, which are never generated.
+        precision: number formats of weights and computations.
+    """
+
+    widened: int
+    """Number of the tokenizer's tokens that the pretrained model does not have."""
+
+    def __init__(self, settings: LanguageModelSettings, vocabulary: int, precision: Precision) -> None:
+        super().__init__()
+        settings.check()
+        self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
+        network, self.widened = load_language_model(settings, vocabulary, precision)
+        self.network = freeze_and_add_adapters(network, settings, precision)
+        if settings.compile:
+            compile_layers(self.causal_lm.get_decoder().layers)
+
+    @property
+    def causal_lm(self) -> "PreTrainedModel":
+        """The model of transformers, with the adapters inside it."""
+        lora = self.settings.trainable == "lora"
+        return cast("PreTrainedModel", self.adapted.get_base_model() if lora else self.network)
+
+    @property
+    def adapted(self) -> "PeftModel":
+        """The model of peft, with its adapters; only if `trainable` is `lora`."""
+        return cast("PeftModel", self.network)  # `freeze_and_add_adapters` adds the adapters
+
+    @property
+    def hidden_size(self) -> int:
+        """Width C of the states."""
+        embeddings: Any = self.causal_lm.get_input_embeddings()  # of another class in each model
+        return embeddings.embedding_dim
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Return the embeddings [..., C] of tokens [...]."""
+        return self.causal_lm.get_input_embeddings()(tokens)
+
+    def hidden_states(self, embeddings: Tensor, positions: Tensor) -> Tensor:
+        """Return the states [R, L, C] after the last norm. A chat attends to no other chat and not to padding.
+
+        transformers derives the attention mask from `positions`: causal and block-diagonal, a block for each chat (a
+        document mask).
+
+        Args:
+            embeddings: [R, L, C].
+            positions: [R, L], counted from 0 in each chat; a 0 marks the start of a chat.
+        """
+        rows = embeddings.shape[:2]
+        if self.settings.attention == "flash_attention_2":  # it separates chats within one row only
+            embeddings, positions = embeddings.reshape(1, -1, embeddings.shape[-1]), positions.reshape(1, -1)
+        with self._autocast(embeddings.device):
+            # With a cache, transformers ignores the positions and would not separate the chats.
+            states = self.decode(embeddings, positions, use_cache=False).last_hidden_state
+        return states.reshape(*rows, -1)
+
+    def loss(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> tuple[Tensor, Tensor]:
+        """Return the sum of the loss terms of the supervised tokens, and their number; see `terms`."""
+        return self.terms(states, labels, criterion).sum(), (labels[:, 1:] != IGNORE).sum()
+
+    def terms(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> Tensor:
+        """Return the loss terms [N] float32 of the supervised tokens, row by row.
+
+        Args:
+            states: [R, L, C]; state i predicts token i + 1.
+            labels: [R, L], not shifted, IGNORE at unsupervised tokens and at the first token of each chat.
+            criterion: computes terms [n] from logits [n, V] and tokens [n].
+        """
+        targets = labels[:, 1:]
+        supervised = targets != IGNORE
+        # Logits of all positions would be the peak of memory, and only those of supervised tokens are needed.
+        states, targets = states[:, :-1][supervised], targets[supervised]
+        parts = zip(states.split(_MAX_SCORED), targets.split(_MAX_SCORED), strict=True)
+        if not torch.is_grad_enabled():
+            return torch.cat([self._terms(*part, criterion) for part in parts])
+        if self.settings.activation_checkpointing:
+            return torch.cat([checkpoint(self._terms, *part, criterion, use_reentrant=False) for part in parts])
+        return self._terms(states, targets, criterion)
+
+    def generate(
+        self,
+        embeddings: Tensor,
+        mask: Tensor,
+        max_new_tokens: int,
+        end_ids: list[int],
+        all_steps: bool = False,
+    ) -> list[list[int]]:
+        """Return the most likely continuation of each prompt, without its end token.
+
+        Args:
+            embeddings: [B, L, C] of the prompts, padded on the left.
+            mask: [B, L] bool, false in the padding.
+            max_new_tokens: see PrefixCache.generate.
+            end_ids: see PrefixCache.generate.
+            all_steps: see PrefixCache.generate.
+        """
+        prompts = torch.arange(len(mask), device=mask.device)
+        answers = PrefixCache(self, embeddings, mask).generate(prompts, max_new_tokens, end_ids, all_steps)
+        return [answer.tokens for answer in answers]
+
+    @contextmanager
+    def evaluation_mode(self, device: torch.device) -> Iterator[None]:
+        """Compute without gradients, dropout and compiled layers inside the context."""
+        training = self.training
+        self.eval()  # with activation checkpointing, transformers drops the cache in training mode
+        try:
+            with torch.no_grad(), self._autocast(device), uncompiled(self.settings.compile):
+                yield
+        finally:
+            self.train(training)
+
+    def decode(self, embeddings: Tensor, positions: Tensor, **options: Any) -> Any:
+        """Run the decoder layers of transformers on embeddings [R, L, C]; `options` are those of its forward."""
+        return self.causal_lm.get_decoder()(inputs_embeds=embeddings, position_ids=positions, **options)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return the logits [N, V] of states [N, C]."""
+        return final_scores(self.causal_lm.get_output_embeddings()(states), self.causal_lm.config)
+
+    def _terms(self, states: Tensor, targets: Tensor, criterion: Criterion) -> Tensor:
+        with self._autocast(states.device):
+            logits = self.logits(states)
+        with torch.autocast(states.device.type, enabled=False):
+            return criterion(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)
+
+    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        dtype = self.precision.autocast
+        return nullcontext() if dtype is None else torch.autocast(device.type, dtype)

@@ -1,0 +1,124 @@
+"""Construction of a causal language model of transformers from its settings.
+
+transformers takes seconds to import, so it is imported when a model is built.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lightning_modules.multimodal.language.config import AttentionKind, LanguageModelSettings
+from lightning_modules.multimodal.language.logit_processing import require_known_scores
+from lightning_modules.multimodal.language.precision import Precision
+from lightning_modules.multimodal.language.pretrained import (
+    build,
+    config_of,
+    few,
+    read_pretrained,
+    require_local_files,
+    switch_off_dropout,
+)
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+log = logging.getLogger("lockstep")
+
+_SECTION = "language_model"
+
+
+def load_language_model(
+    settings: LanguageModelSettings, vocabulary: int, precision: Precision
+) -> tuple["PreTrainedModel", int]:
+    """Load or build the model, in training mode, with all weights trainable.
+
+    Weights are read in the format they are used in. If only some layers train, all weights are read in the format of
+    trainable ones, and `adapters.freeze_and_add_adapters` narrows the frozen ones.
+
+    Returns:
+        The model, and the number of the tokenizer's tokens that it does not have.
+
+    Raises:
+        ValueError: the config has unknown settings, there is no such model, it has no attention of the chosen kind, or
+            it processes logits in an unknown way.
+    """
+    from transformers import AutoModelForCausalLM
+
+    config = _config(settings, vocabulary)
+    if settings.trainable == "none":
+        switch_off_dropout(config)
+    _require_attention(config, settings.attention)
+    dtype = precision.frozen if settings.trainable in ("none", "lora") else precision.trained
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": settings.attention}
+    if settings.path is None:
+        network = build(_SECTION, AutoModelForCausalLM.from_config, config, **options)
+        _scale_embeddings(network, settings.embedding_scale)
+    else:
+        options.update(config=config, output_loading_info=True)
+        network, found = read_pretrained(_SECTION, AutoModelForCausalLM, settings.path, **options)
+        if found["missing_keys"]:  # transformers gives them random values
+            raise ValueError(f"language_model.path: {settings.path} lacks {few(found['missing_keys'])}: is it whole?")
+    require_known_scores(network)
+    widened = _widen_vocabulary(network, vocabulary)
+    # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.
+    return network.train(), widened
+
+
+def _config(settings: LanguageModelSettings, vocabulary: int) -> "PretrainedConfig":
+    from transformers import AutoConfig
+
+    if settings.path is not None:
+        require_local_files(_SECTION, settings.path)
+        return read_pretrained(_SECTION, AutoConfig, settings.path)
+    given = settings.config or {}
+    if "vocab_size" in given:
+        raise ValueError("language_model.config has a vocab_size; remove it, it follows from the tokenizer")
+    return config_of(_SECTION, given, "qwen2, qwen3 or llama", vocab_size=vocabulary)
+
+
+def _require_attention(config: "PretrainedConfig", chosen: AttentionKind) -> None:
+    """Raise ValueError if transformers has no such attention for this model, as no sdpa for Gemma 2."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    network = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    if network is None:  # transformers names the models that it knows
+        return
+    flags: dict[AttentionKind, str] = {"sdpa": "_supports_sdpa", "flash_attention_2": "_supports_flash_attn"}
+    supported = ["eager", *(kind for kind, flag in flags.items() if getattr(network, flag, False))]
+    if chosen not in supported:
+        raise ValueError(
+            f"language_model.attention is {chosen}, but transformers computes a {config.model_type} with "
+            f"{' or '.join(supported)} only. Set language_model.attention {supported[0]}"
+        )
+
+
+@torch.no_grad()
+def _scale_embeddings(network: "PreTrainedModel", scale: float) -> None:
+    if scale == 1:
+        return
+    embeddings = network.get_input_embeddings().get_parameter("weight")
+    if network.get_output_embeddings().weight is embeddings:
+        raise ValueError(
+            f"language_model.embedding_scale is {scale}, but the model shares its embeddings with the output "
+            "layer, whose logits would grow by the same factor; set tie_word_embeddings: false in language_model.config"
+        )
+    embeddings.mul_(scale)
+
+
+@torch.no_grad()
+def _widen_vocabulary(network: "PreTrainedModel", vocabulary: int) -> int:
+    embeddings: Any = network.get_input_embeddings()
+    old: int = embeddings.num_embeddings
+    if vocabulary <= old:  # many models have spare rows
+        return 0
+    network.resize_token_embeddings(vocabulary, mean_resizing=False)
+    for layer in (network.get_input_embeddings(), network.get_output_embeddings()):
+        # The mean of the other rows needs no random numbers, and as an output it is never the most likely token.
+        weight = layer.get_parameter("weight")
+        weight[old:] = weight[:old].double().mean(dim=0).to(weight.dtype)
+    log.info(
+        "language model: %d tokens of the tokenizer are new to it, initialized with the mean embedding",
+        vocabulary - old,
+    )
+    return vocabulary - old

@@ -1,0 +1,75 @@
+"""Number formats of a language model for each `trainer.precision` of Lightning."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+_MIXED_BF16 = (torch.bfloat16, torch.float32, torch.bfloat16)
+_FORMATS: dict[str, tuple[torch.dtype, torch.dtype, torch.dtype | None]] = {
+    "32-true": (torch.float32, torch.float32, None),
+    "64-true": (torch.float64, torch.float64, None),
+    "bf16-true": (torch.bfloat16, torch.bfloat16, None),
+    "bf16-mixed": _MIXED_BF16,
+    "16-mixed": _MIXED_BF16,
+}
+_ALIASES = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+
+
+class Precision(NamedTuple):
+    """Formats of a language model's weights and of its computation."""
+
+    frozen: torch.dtype  # frozen weights: the format of the computation, so that no step casts them
+    trained: torch.dtype  # trainable weights: wide enough that small updates do not round to zero
+    autocast: torch.dtype | None  # format of products; None: the format of the weights
+
+
+def precision_of(trainer_precision: str | int, has_bf16: bool, sharded: bool = False) -> Precision:
+    """Return the formats for Lightning's `trainer.precision`.
+
+    Under 16-mixed the language model runs in bf16: Qwen2 and Qwen2.5 overflow in fp16 (QwenLM/Qwen3 issues 761, 868).
+    Under bf16-true Lightning also stores trainable weights in bf16, where most updates of 1e-5 round to zero.
+
+    Args:
+        trainer_precision: `trainer.precision`, or one of Lightning's short forms.
+        has_bf16: whether the device computes in bf16, see `device_has_bf16`.
+        sharded: whether FSDP shards the weights. It flattens frozen and trainable weights of a layer together, so
+            they need one format, and casts them for the computation itself.
+
+    Raises:
+        ValueError: language models do not run in this precision.
+    """
+    name = _ALIASES.get(str(trainer_precision), str(trainer_precision))
+    if name not in _FORMATS:
+        raise ValueError(
+            f"trainer.precision is {trainer_precision}; a language model runs in {', '.join(_FORMATS)}"
+            + (" (fp16 alone overflows)" if name == "16-true" else "")
+        )
+    if torch.bfloat16 in _FORMATS[name] and not has_bf16:
+        reason = " (16-mixed, too, runs language models in bf16: in fp16 Qwen2.5 overflows)" if name[0] == "1" else ""
+        raise ValueError(
+            f"trainer.precision is {trainer_precision}, but this device has no bf16{reason}; set it to 32-true"
+        )
+    precision = Precision(*_FORMATS[name])
+    if not sharded:
+        return precision
+    if name == "16-mixed":
+        raise ValueError(
+            "trainer.precision is 16-mixed, in which FSDP runs language models in fp16, where Qwen2.5 overflows; set "
+            "it to bf16-mixed"
+        )
+    return precision._replace(frozen=precision.trained)
+
+
+def device_has_bf16(device: torch.device) -> bool:
+    """Return whether the device computes in bf16 without emulation (CUDA: since Ampere)."""
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            return torch.cuda.is_bf16_supported(including_emulation=False)
+    return True
+
+
+def set_dtypes(network: nn.Module, precision: Precision) -> None:
+    """Cast frozen and trainable weights to their formats, in place. Tied weights stay tied; buffers do not change."""
+    for parameter in network.parameters():
+        parameter.data = parameter.data.to(precision.trained if parameter.requires_grad else precision.frozen)

@@ -1,0 +1,1 @@
+"""Vision towers: loading and features. Imports `language`. No Lightning."""

@@ -1,0 +1,57 @@
+"""Compatibility of a checkpoint with the run: same items, same architecture. Checked before the weights load."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.checkpointing.content_rules import declare_part
+from engine.checkpointing.structure import COUNT, MAPPING, TEXT, fields, optional
+
+declare_part("items", optional(fields({"count": COUNT, "sha256": TEXT})))
+declare_part("architecture", optional(MAPPING))
+
+_MAY_CHANGE = ("dropout", "activation_checkpointing")
+"""Settings of the encoder that do not change what a trained encoder computes."""
+
+_ADDED: dict[str, object] = {"feed_forward": "relu", "time_buckets": "linear", "request_time": False}
+"""Settings of the encoder that older checkpoints do not name, with the values that these were trained with."""
+
+
+def items_identity(item_ids: Sequence[str]) -> dict[str, Any]:
+    """Return the count of the items and a SHA-256 of their ids."""
+    return {"count": len(item_ids), "sha256": hashlib.sha256("\n".join(item_ids).encode()).hexdigest()}
+
+
+def architecture_identity(settings: Mapping[str, Any], max_length: int) -> dict[str, Any]:
+    """Return the settings of the encoder that a checkpoint requires, as numbers and strings."""
+    bound = {key: value for key, value in settings.items() if key not in _MAY_CHANGE}
+    inner = settings["feed_forward_size"] or settings["hidden_size"]
+    return {**bound, "feed_forward_size": inner, "max_length": max_length}
+
+
+def check_items(saved: Mapping[str, Any] | None, items: Mapping[str, Any]) -> None:
+    """Raise ValueError if the checkpoint's items are not those of the data."""
+    if saved != items:
+        found = "no list of items" if saved is None else f"{saved['count']} items (sha256 {saved['sha256'][:12]})"
+        raise ValueError(
+            f"the checkpoint was trained with {found}, the data have {items['count']} "
+            f"(sha256 {items['sha256'][:12]}): item numbers would have another meaning. "
+            "Use the data and the filters that the checkpoint was trained with"
+        )
+
+
+def check_architecture(saved: Mapping[str, Any] | None, configured: Mapping[str, Any]) -> None:
+    """Raise ValueError if a checkpoint names an architecture that differs from the configured architecture."""
+    if saved is None:
+        return
+    saved = {**_ADDED, **saved}
+    differences = [
+        f"{key} is {saved.get(key)!r} in the checkpoint and {configured.get(key)!r} in the config"
+        for key in sorted({*saved, *configured})
+        if saved.get(key) != configured.get(key)
+    ]
+    if differences:
+        raise ValueError(
+            f"the checkpoint holds another network: {'; '.join(differences)}. Give model.init_args (for max_length "
+            "data.init_args) the checkpoint's values, or train anew under another --run_name"
+        )

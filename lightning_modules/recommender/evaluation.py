@@ -1,0 +1,149 @@
+"""Evaluation of a recommender: ranks of held-out items by the network and, once per run, by the baselines."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from datamodules.recommender.batch import RankingBatch, Scorer
+from datamodules.recommender.interface import RecommenderData
+from lightning_modules.recommender.baselines import LastItemTransition, Popularity
+from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
+from lightning_modules.recommender.metrics import RankingMetrics, candidate_ranks, ranks
+from lightning_modules.recommender.ranks.collected_ranks import CollectedRanks
+from lightning_modules.recommender.recommended_items import RecommendedItems
+
+log = logging.getLogger("lockstep")
+
+Baseline = Literal["popularity", "last-item-transition", "item-knn", "ease"]
+
+_DEFAULT: tuple[Baseline, ...] = ("popularity", "last-item-transition")
+_OF_PAIRS: tuple[Baseline, ...] = ("item-knn", "ease")
+_BASELINE_METRICS = ("hr@1", "hr@10", "ndcg@10", "mrr@10")
+
+REQUEST_TIME = "request_time"
+"""Protocol in which the time of the target is known. Its metrics, those of the baselines included, have this prefix."""
+
+
+class RankingEvaluation:
+    """Metrics of one validation or test after the other.
+
+    Args:
+        remove_seen: exclude the items of a user's history from the ranking.
+        baselines: names of the baselines that are evaluated, too, with the data's optimal scorers; True for popularity
+            and last-item transition, False or no name for none.
+        item_baselines: settings of `item-knn` and `ease`.
+        protocol: name of what the network is given, which begins the names of all metrics; "" for the past alone.
+        beyond_accuracy: number of recommended items of a user for coverage, novelty and popularity; 0 for none of them.
+    """
+
+    def __init__(
+        self,
+        remove_seen: bool,
+        baselines: bool | Sequence[Baseline],
+        item_baselines: ItemBaselines | None = None,
+        protocol: str = "",
+        beyond_accuracy: int = 0,
+    ) -> None:
+        self.remove_seen, self.protocol = remove_seen, protocol
+        self.baselines = (_DEFAULT if baselines else ()) if isinstance(baselines, bool) else tuple(baselines)
+        self.item_baselines = item_baselines or ItemBaselines()
+        self._metrics: dict[tuple[str, str], RankingMetrics] = {}  # by prefix of the name and protocol
+        self._scorers: dict[str, Scorer] = {}
+        self._baselines_done: set[str] = set()
+        self._beyond_accuracy = beyond_accuracy
+        self._recommended: RecommendedItems | None = None
+        self._training_counts: Tensor | None = None
+        self.collected: CollectedRanks | None = None
+        """Rank of each user in the current evaluation; None unless `begin` is asked for it."""
+
+    @property
+    def main_metric(self) -> str:
+        """Name of the metric that stands for the others."""
+        return f"{self.protocol}/ndcg@10" if self.protocol else "ndcg@10"
+
+    def begin(
+        self, stage: str, data: RecommenderData, device: torch.device, sanity_checking: bool, collect: bool = False
+    ) -> None:
+        """Begin an evaluation.
+
+        Args:
+            stage: `val` or `test`.
+            data: items and training events, for the baselines.
+            device: device of the scores.
+            sanity_checking: whether this is Lightning's check before the training, which needs no baselines.
+            collect: keep the rank of each user in `collected`.
+        """
+        self._metrics, self._scorers = {}, {}
+        self.collected = CollectedRanks(data.catalog.num_items, self.remove_seen, device) if collect else None
+        self._recommended = self._recommended_items(data).to(device) if self._beyond_accuracy else None
+        # Baselines do not change while the model trains, so they are evaluated once per run.
+        if self.baselines and not sanity_checking and stage not in self._baselines_done:
+            self._baselines_done.add(stage)
+            self._scorers = {**_scorers(self.baselines, self.item_baselines, data, device), **data.optima}
+
+    def _recommended_items(self, data: RecommenderData) -> RecommendedItems:
+        if self._training_counts is None:
+            self._training_counts = Popularity(*data.training_events, data.catalog.num_items).counts
+        return RecommendedItems(self.protocol, self._beyond_accuracy, self._training_counts)
+
+    def update(self, scores: Tensor, batch: RankingBatch) -> None:
+        """Count the ranks of a batch.
+
+        Args:
+            scores: [B, num_items + 1] by the network; column j is item j, column 0 is ignored.
+            batch: the histories and their held-out items.
+        """
+        found = self._count("", scores, batch)
+        if self.collected:
+            self.collected.add(found, batch)
+        if self._recommended:
+            self._recommended.update(scores, batch.seen if self.remove_seen else None, batch.users)
+        for name, scorer in self._scorers.items():
+            self._count(f"baseline/{name}/", scorer(batch.history), batch)
+
+    def _count(self, prefix: str, scores: Tensor, batch: RankingBatch) -> Tensor:
+        """Count the ranks, and return those among all items."""
+        found = ranks(scores, batch.target, batch.seen if self.remove_seen else None)
+        self._metric(prefix, "", scores.device).update(found)
+        if batch.candidates.shape[1]:
+            sampled = candidate_ranks(scores, batch.target, batch.candidates)
+            self._metric(prefix, "sampled_100", scores.device).update(sampled)
+        return found
+
+    def _metric(self, prefix: str, protocol: str, device: torch.device) -> RankingMetrics:
+        if (prefix, protocol) not in self._metrics:
+            name = "/".join(filter(None, (self.protocol, protocol)))
+            self._metrics[prefix, protocol] = RankingMetrics(name).to(device)
+        return self._metrics[prefix, protocol]
+
+    def results(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield name and value of each metric over all ranks: scalars in float64; of the baselines only a few."""
+        for (prefix, _), metric in self._metrics.items():
+            for name, value in metric.compute().items():
+                if not prefix or name.split("/")[-1] in _BASELINE_METRICS:
+                    yield prefix + name, value
+        if self._recommended:
+            yield from self._recommended.compute().items()
+
+
+def _scorers(
+    names: Sequence[Baseline], settings: ItemBaselines, data: RecommenderData, device: torch.device
+) -> dict[str, Scorer]:
+    """Return {name: scorer} of the baselines, without those that the number of items is too large for."""
+    events, num_items, last = data.training_events, data.catalog.num_items, settings.last_events
+    make: dict[Baseline, Callable[[], Popularity | LastItemTransition | ItemKNN | EASE]] = {
+        "popularity": lambda: Popularity(*events, num_items),
+        "last-item-transition": lambda: LastItemTransition(*events, num_items),
+        "item-knn": lambda: ItemKNN(events, num_items, settings.neighbours, last),
+        "ease": lambda: EASE(events, num_items, settings.l2, last),
+    }
+    skipped = [name for name in names if name in _OF_PAIRS and num_items > settings.max_items]
+    if skipped:
+        log.warning(
+            "baselines %s are skipped: found %d items, expected at most model.init_args.item_baselines.max_items %d",
+            " and ".join(skipped), num_items, settings.max_items,
+        )  # fmt: skip
+    return {name: make[name]().to(device).scores for name in names if name not in skipped}

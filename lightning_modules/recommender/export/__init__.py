@@ -1,0 +1,1 @@
+"""The recommender as an ONNX graph with its model card, and a runtime for it."""

@@ -1,0 +1,201 @@
+"""Export of a trained recommender, as a graph and as weights.
+
+DIR/model.onnx          graph from item numbers to scores and the best items
+DIR/model.safetensors   weights of the encoder
+DIR/config.json         settings of the encoder, inputs and outputs of the graph
+DIR/items.json          ids (and titles) of the items and their numbers of training events; the first is item 1
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datamodules.recommender.batch import Catalog, History, RankingBatch
+from engine.export.onnx import check_close, export_onnx, run_onnx
+from lightning_modules.recommender.export.onnx_graph import ScoringGraph
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+
+FORMAT = 1
+"""Version of config.json; loaders refuse others."""
+
+OUTPUTS = "scores", "top_items", "top_scores"
+
+PAUSE = 5 * 365 * 86_400 + 1
+"""Seconds between the first two events of the histories that `export` adds to those of users."""
+
+LATER = 3
+"""Seconds between the last event of these histories and the request."""
+
+
+class Recommender(NamedTuple):
+    """A recommender to export."""
+
+    encoder: SequenceEncoder
+    architecture: Mapping[str, Any]  # arguments of SequenceEncoder
+    catalog: Catalog
+    top_k: int
+    remove_seen: bool
+    popularity: Sequence[int] | None = None  # [V] training events of each item, for histories without a known item
+
+
+def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
+    """Write the four files, and compare the graph with the encoder.
+
+    Args:
+        recommender: recommender to export.
+        folder: existing, empty directory.
+        batch: histories of real users.
+
+    Returns:
+        A sentence on the comparison, for the model card.
+
+    Raises:
+        ValueError: onnxruntime recommends other items than the encoder.
+    """
+    from safetensors.torch import save_model
+
+    encoder, _, catalog, top_k, remove_seen, popularity = recommender
+    recommender.encoder.eval()
+    graph = ScoringGraph(encoder, min(top_k, catalog.num_items))
+    reads_times = recommender.architecture["attention"] != "standard"
+    inputs = graph_inputs(with_long_pauses(batch) if reads_times else batch, recommender)
+    export_onnx(folder / "model.onnx", graph, inputs, OUTPUTS, _axes(inputs))
+    users = f"{len(batch.users)} users of the data" + (", also after a pause of five years" if reads_times else "")
+    checked = _compared(encoder, folder / "model.onnx", inputs, users)
+    save_model(encoder, str(folder / "model.safetensors"))
+    settings = {
+        "format": FORMAT,
+        "num_items": catalog.num_items,
+        "max_length": catalog.max_length,
+        "architecture": dict(recommender.architecture),
+        "top_k": graph.top_k,
+        "remove_seen": remove_seen,
+        "inputs": list(inputs),
+        "outputs": list(OUTPUTS),
+    }
+    titles = None if catalog.titles is None else list(catalog.titles)
+    _write_json(folder / "config.json", settings, indent=2)
+    items = {"ids": list(catalog.item_ids), "titles": titles, "popularity": popularity}
+    _write_json(folder / "items.json", items, indent=0)
+    return checked
+
+
+def with_long_pauses(batch: RankingBatch) -> RankingBatch:
+    """Return the rows of a batch, and the same rows with other times: years after the first event, seconds apart.
+
+    The times of real users may be close together, and a graph may be right for them alone: one that computes in
+    float32 counts seconds exactly for 194 days. In the added rows a second is the unit, so each second counts.
+    """
+    gaps = 1 + 5 * torch.arange(batch.history.times.shape[1]) % 7
+    gaps[0], gaps[1:2] = 0, PAUSE
+    times = gaps.cumsum(0).expand_as(batch.history.times)
+    spread = batch.history._replace(times=times, time_scale=torch.ones_like(batch.history.time_scale))
+    history = History(*map(torch.cat, zip(batch.history[:4], spread[:4], strict=True)))
+    if batch.history.at is not None:
+        last = times.gather(1, (batch.history.lengths - 1).clamp_min(0).unsqueeze(1)).squeeze(1)
+        history = history._replace(at=torch.cat((batch.history.at, last + LATER)))
+    return RankingBatch(history, *(torch.cat((column, column)) for column in batch[1:]))
+
+
+def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Tensor]:
+    """Return the inputs of the graph for a batch."""
+    inputs = {"items": batch.history.items}
+    if recommender.architecture["attention"] != "standard":
+        inputs["times"] = batch.history.times
+    of_units = recommender.architecture.get("time_buckets") != "log"  # which are of seconds
+    if recommender.architecture["attention"] == "time_interval" and of_units:
+        inputs["time_scale"] = batch.history.time_scale
+    if recommender.architecture.get("request_time"):
+        assert batch.history.at is not None, "`some_histories` have the time of the request"
+        inputs["at"] = batch.history.at
+    if recommender.remove_seen:
+        inputs["seen"] = batch.seen
+    return inputs
+
+
+def _axes(inputs: Mapping[str, Tensor]) -> dict[str, dict[int, Any]]:
+    rows, events = torch.export.Dim("batch"), torch.export.Dim("length")
+    axes = {
+        "items": {0: rows, 1: events},
+        "times": {0: rows, 1: events},
+        "time_scale": {0: rows},
+        "at": {0: rows},
+        "seen": {0: rows, 1: torch.export.Dim("seen")},
+    }
+    return {name: axes[name] for name in inputs}
+
+
+# -- the comparison --------------------------------------------------------------------------------------------------
+
+
+def _compared(encoder: SequenceEncoder, path: Path, inputs: Mapping[str, Tensor], users: str) -> str:
+    """Compare on all histories at once, and on the last alone, because the graph takes any number of rows."""
+    batch = {name: value.numpy() for name, value in inputs.items()}
+    single = {name: value[-1:] for name, value in batch.items()}
+    (scores, items, best), (alone, *_) = run_onnx(path, batch, single)
+    expected = _scores(encoder, inputs)
+    difference = check_close(scores[:, 1:], expected[:, 1:], "scores")
+    check_close(alone[:, 1:], expected[-1:, 1:], "scores of a single history")
+    if "seen" in batch:
+        np.put_along_axis(expected, batch["seen"], -np.inf, axis=1)
+    same = same_best(items, best, expected, allowed=1e-4 * float(np.abs(scores[:, 1:]).max()))
+    return (
+        f"onnxruntime and torch recommend the same {items.shape[1]} items to {users} "
+        f"({same:.1%} of the places hold the very same item, the others one of equal score up to rounding); their "
+        f"scores differ by {difference:.1g} of the largest at most."
+    )
+
+
+def same_best(
+    items: NDArray[np.int64], best: NDArray[np.float32], expected: NDArray[np.float32], allowed: float
+) -> float:
+    """Compare the graph's best items with those by the encoder's scores.
+
+    Items whose scores are equal up to rounding may be exchanged.
+
+    Args:
+        items: [B, K] best items of the graph, from 1.
+        best: [B, K] their scores by the graph.
+        expected: [B, V + 1] scores by the encoder, -inf for excluded items.
+        allowed: largest difference of two scores that counts as rounding.
+
+    Returns:
+        The share of positions with the same item.
+
+    Raises:
+        ValueError: an item's score differs from that of the expected item; the message names the row.
+    """
+    order = np.argsort(-expected, axis=1, kind="stable")[:, : items.shape[1]]
+    should = np.take_along_axis(expected, order, axis=1)
+    for found in (np.take_along_axis(expected, items, axis=1), best):
+        out = (should == -np.inf) | (found == -np.inf)
+        with np.errstate(invalid="ignore"):
+            wrong = np.where(out, should != found, ~(np.abs(found - should) <= allowed))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong.any(1))[0])
+            raise ValueError(
+                f"export: to history {row} onnxruntime recommends items {items[row].tolist()}, torch "
+                f"{order[row].tolist()}: nothing was written. Another version of onnxruntime or torch may agree "
+                "(constraints.txt has those that the tests run with)"
+            )
+    return float((items == order)[should > -np.inf].mean())
+
+
+@torch.no_grad()
+def _scores(encoder: SequenceEncoder, inputs: Mapping[str, Tensor]) -> NDArray[np.float32]:
+    """Return the scores [B, V + 1] that `predict` computes."""
+    items = inputs["items"]
+    lengths = (items > 0).sum(1)
+    times, scale = inputs.get("times", torch.zeros_like(items)), inputs.get("time_scale", torch.ones_like(lengths))
+    states = encoder(History(items, times, lengths, scale, inputs.get("at")))
+    return encoder.scores(states[torch.arange(len(items)), (lengths - 1).clamp_min(0)]).numpy()
+
+
+def _write_json(path: Path, content: object, indent: int) -> None:
+    path.write_text(json.dumps(content, indent=indent, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,119 @@
+"""The encoder as one graph of plain operations, from a user's items to scores and the best items.
+
+Training computes attention and Sinkhorn's iteration tile by tile, with backward passes written by hand. A graph cannot
+loop over sizes that are unknown at export, so this module has untiled versions of both.
+"""
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from datamodules.recommender.batch import History
+from lightning_modules.recommender.networks.attention import TimeIntervalAttention
+from lightning_modules.recommender.networks.fused_causal_attention import Relations
+from lightning_modules.recommender.networks.fused_pointwise_attention import Biases
+from lightning_modules.recommender.networks.fuxi import FuXiAttention
+from lightning_modules.recommender.networks.hstu import HSTUAttention
+from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+
+
+class ScoringGraph(nn.Module):
+    """The computation of `predict`, for an exporter.
+
+    Args:
+        encoder: encoder, which is copied.
+        top_k: number of best items.
+    """
+
+    def __init__(self, encoder: SequenceEncoder, top_k: int) -> None:
+        super().__init__()
+        self.encoder, self.top_k = deepcopy(encoder).eval(), top_k
+        for module in self.encoder.modules():
+            if isinstance(module, TimeIntervalAttention):
+                module.attend = causal_attention
+            elif isinstance(module, HSTUAttention | FuXiAttention):
+                module.attend = pointwise_attention
+            elif isinstance(module, ManifoldHyperConnection):
+                module.balance = sinkhorn
+
+    def forward(
+        self,
+        items: Tensor,
+        times: Tensor | None = None,
+        time_scale: Tensor | None = None,
+        seen: Tensor | None = None,
+        at: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Score all items and select the best.
+
+        Args:
+            items: [B, L] items of a History of any length, padded with 0 on the right. The last max_length events
+                count.
+            times: [B, L] times of the events; None for attention that reads none.
+            time_scale: [B] see History; None without linear time intervals.
+            seen: [B, S] items to exclude from the best, padded with 0; None: exclude none.
+            at: [B] see History; None without request time.
+
+        Returns:
+            Scores [B, V + 1] float32 (column 0 is -inf), and the best items [B, top_k] int64 with their scores.
+        """
+        lengths = (items > 0).sum(1)
+        times = torch.zeros_like(items) if times is None else times
+        time_scale = torch.ones_like(lengths) if time_scale is None else time_scale
+        items, times, lengths = self._last_events(items, times, lengths)
+        states = self.encoder(History(items, times, lengths, time_scale, at))
+        last = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, -1, states.shape[-1])
+        scores = self.encoder.scores(states.gather(1, last).squeeze(1))
+        best = (scores if seen is None else scores.scatter(1, seen, -torch.inf)).topk(self.top_k)
+        return scores, best.indices, best.values
+
+    def _last_events(self, items: Tensor, times: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the last max_length events of each row, because positions count from the end."""
+        longest = self.encoder.max_length
+        indices = (lengths - longest).clamp_min(0).unsqueeze(1) + torch.arange(items.shape[1], device=items.device)
+        indices = indices.clamp_max(items.shape[1] - 1)
+        last = items.gather(1, indices)[:, :longest], times.gather(1, indices)[:, :longest]
+        return *last, lengths.clamp_max(longest)
+
+
+def causal_attention(
+    query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0, relations: Relations | None = None
+) -> Tensor:
+    """Compute the attention of fused_causal_attention.py, without dropout."""
+    query = query * query.shape[-1] ** -0.5
+    scores = query @ key.mT
+    near = None
+    if relations is not None:
+        near = relations.intervals.unsqueeze(1).expand(-1, query.shape[1], -1, -1)
+        scores = scores + (query @ relations.keys.mT).gather(-1, near)
+    length = query.shape[-2]
+    later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
+    weights = scores.masked_fill(later, -torch.inf).softmax(-1)
+    mixed = weights @ value
+    if relations is not None and near is not None:
+        mass = weights.new_zeros(*weights.shape[:-1], relations.values.shape[1]).scatter_add(-1, near, weights)
+        mixed = mixed + mass @ relations.values
+    return mixed
+
+
+def pointwise_attention(query: Tensor, key: Tensor, value: Tensor, biases: Biases | None = None) -> Tensor:
+    """Compute the attention of fused_pointwise_attention.py."""
+    steps = torch.arange(query.shape[-2], device=query.device)
+    between = steps.unsqueeze(1) - steps
+    scores = query @ key.mT
+    if biases is not None:
+        scores = scores + (biases.distances[between.clamp_min(0)] + biases.times[biases.buckets]).unsqueeze(1)
+    return F.silu(scores).masked_fill(between < 0, 0.0) @ value
+
+
+def sinkhorn(logits: Tensor, iterations: int) -> Tensor:
+    """Compute the iteration of sinkhorn.py."""
+    matrices = (logits - logits.amax(0, keepdim=True)).exp()
+    smallest = torch.finfo(matrices.dtype).tiny
+    for _ in range(iterations):
+        for dim in (0, 1):
+            matrices = matrices / matrices.sum(dim, keepdim=True).clamp_min(smallest)
+    return matrices

@@ -1,0 +1,180 @@
+"""Loader of an exported recommender, which needs neither its data nor Lightning."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from datamodules.recommender.batch import History
+from engine.timestamp import EXPECTED_TIME, to_seconds
+from lightning_modules.recommender.baselines import POPULARITY, most_popular
+from lightning_modules.recommender.export.export import FORMAT
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+
+
+class Recommendation(NamedTuple):
+    """A recommended item."""
+
+    item: str  # id in the data
+    score: float
+    title: str | None
+    fallback: str | None = None  # "popularity" if the history has no known item; the score is then a number of events
+
+
+class ExportedRecommender:
+    """Recommends items, which have the ids of the data.
+
+    Attributes:
+        encoder: the network, in evaluation mode.
+        settings: content of config.json.
+        item_ids: [V] ids; that of item i is at i - 1.
+        titles: [V] titles, or None.
+        popularity: [V] training events of each item, or None in exports that have none.
+    """
+
+    def __init__(
+        self,
+        encoder: SequenceEncoder,
+        settings: dict[str, Any],
+        item_ids: list[str],
+        titles: list[str] | None,
+        popularity: list[int] | None = None,
+    ) -> None:
+        self.encoder, self.settings, self.item_ids, self.titles = encoder.eval(), settings, item_ids, titles
+        self.popularity = popularity
+        self._numbers = {item: number for number, item in enumerate(item_ids, start=1)}
+
+    @torch.no_grad()
+    def recommend(
+        self,
+        items: Sequence[str],
+        times: Sequence[float | str],
+        top_k: int | None = None,
+        at: float | str | None = None,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+    ) -> list[Recommendation]:
+        """Return the best items for a history. Unknown items are ignored.
+
+        Without a known item these are the most popular items, whose `fallback` is "popularity".
+
+        Args:
+            items: ids of the events' items, the oldest first.
+            times: times of the events, in seconds since 1970 or as ISO 8601 dates (UTC unless they have an offset).
+            top_k: number of items; None: the run's setting.
+            at: time of the request, in the same form; only models with request time read it, and they need it.
+            allow: ids of the only items to recommend; None: all. Unknown ids are ignored.
+            deny: ids of items not to recommend, likewise.
+
+        Raises:
+            ValueError: the lists do not fit together, a time is invalid (milliseconds, for example) or earlier than
+                the previous time, top_k is below 1, `at` is missing or earlier than the last event, or `allow` has no
+                known item.
+        """
+        top_k = self.settings["top_k"] if top_k is None else top_k
+        if top_k < 1:
+            raise ValueError(f"found top_k {top_k}, expected 1 or more")
+        if len(items) != len(times):
+            raise ValueError(f"found {len(items)} items and {len(times)} times, expected a time for each item")
+        moments = [_seconds(f"times[{index}]", time) for index, time in enumerate(times)]
+        for index, (sooner, later) in enumerate(zip(moments, moments[1:], strict=False), start=1):
+            if later < sooner:
+                raise ValueError(
+                    f"times[{index}]: found {times[index]}, earlier than times[{index - 1}], {times[index - 1]}; "
+                    "expected the oldest event first"
+                )
+        request = self._request_time(moments, at)
+        named = ((self._numbers.get(str(item)), int(time)) for item, time in zip(items, moments, strict=True))
+        known = [(number, time) for number, time in named if number is not None]
+        excluded = self._excluded(allow, deny)
+        if not known:
+            return self._most_popular(top_k, excluded)
+        numbers, seconds = zip(*known, strict=True)
+        scale = min((gap for a, b in zip(seconds, seconds[1:], strict=False) if (gap := b - a) > 0), default=1)
+        last = self.encoder.max_length
+        row = torch.tensor([numbers[-last:]]), torch.tensor([seconds[-last:]])
+        history = History(*row, torch.tensor([len(row[0][0])]), torch.tensor([scale]), request)
+        scores = self.encoder.scores(self.encoder(history)[:, -1])[0]
+        if self.settings["remove_seen"]:
+            scores[list(numbers)] = -torch.inf
+        scores[excluded] = -torch.inf
+        best = scores.topk(min(top_k, len(self.item_ids)))
+        ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [self._recommendation(number, score) for number, score in ranked if score > -torch.inf]
+
+    def _request_time(self, times: Sequence[float], at: float | str | None) -> torch.Tensor | None:
+        """Return the time of the request, [1]; None if the model does not read it."""
+        moment = None if at is None else _seconds("at", at)
+        if not self.encoder.request_time:
+            return None
+        if moment is None:
+            raise ValueError("found no `at`, and this model reads the time of the request; give it in seconds")
+        if len(times) and moment < times[-1]:
+            raise ValueError(f"at: found {at}, earlier than the last of times, {times[-1]}; expected a later time")
+        return torch.tensor([int(moment)])
+
+    def _excluded(self, allow: Iterable[str] | None, deny: Iterable[str]) -> torch.Tensor:
+        """Return the items that are not to be recommended: bool [V + 1]."""
+        excluded = torch.zeros(len(self.item_ids) + 1, dtype=torch.bool)
+        if allow is not None:
+            allowed = self._known(allow)
+            if not allowed:
+                raise ValueError("allow: found no id of an item of the model; expected at least one, or None for all")
+            excluded[:] = True
+            excluded[allowed] = False
+        excluded[self._known(deny)] = True
+        return excluded
+
+    def _known(self, ids: Iterable[str]) -> list[int]:
+        return [self._numbers[item] for item in map(str, ids) if item in self._numbers]
+
+    def _most_popular(self, top_k: int, excluded: torch.Tensor) -> list[Recommendation]:
+        counts = self.popularity or []
+        if counts and excluded.any():
+            counts = torch.tensor(counts).masked_fill(excluded[1:], 0).tolist()
+        best = most_popular(counts, top_k)
+        return [self._recommendation(number, count)._replace(fallback=POPULARITY) for number, count in best]
+
+    def _recommendation(self, number: int, score: float) -> Recommendation:
+        title = None if self.titles is None else self.titles[number - 1]
+        return Recommendation(self.item_ids[number - 1], score, title)
+
+
+def _seconds(name: str, time: float | str) -> float:
+    """Return a time in seconds since 1970; raise ValueError if it is invalid."""
+    seconds = to_seconds(time)
+    if seconds is None:
+        raise ValueError(f"{name}: found {time!r}, expected {EXPECTED_TIME}")
+    return seconds
+
+
+def load_recommender(folder: str | Path) -> ExportedRecommender:
+    """Load a recommender from the folder of an export.
+
+    Raises:
+        FileNotFoundError: a file is missing, or the folder is no export.
+        ValueError: config.json is of another format, or the files do not belong together.
+    """
+    from safetensors.torch import load_file
+
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder} has no config.json: expected the folder that `train.py export` wrote")
+    settings, items = (json.loads((folder / name).read_text("utf-8")) for name in ("config.json", "items.json"))
+    if settings.get("format") != FORMAT:
+        raise ValueError(
+            f"{folder / 'config.json'}: found format {settings.get('format')!r}, expected {FORMAT}: export it again"
+        )
+    if len(items["ids"]) != settings["num_items"]:
+        raise ValueError(
+            f"{folder / 'items.json'}: found {len(items['ids'])} ids, expected {settings['num_items']} as in "
+            "config.json: the files of two exports?"
+        )
+    encoder = SequenceEncoder(settings["num_items"], settings["max_length"], **settings["architecture"])
+    try:
+        encoder.load_state_dict(load_file(folder / "model.safetensors"))
+    except RuntimeError as error:
+        raise ValueError(f"{folder / 'model.safetensors'} does not fit config.json: {error}") from error
+    return ExportedRecommender(encoder, settings, items["ids"], items["titles"], items.get("popularity"))

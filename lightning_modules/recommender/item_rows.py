@@ -1,0 +1,116 @@
+"""Training of the item vectors by rows, for catalogues of which a step uses a small part."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.recommender.batch import TrainBatch
+from engine.optim.row_table import RowTable
+from engine.strategies.fsdp import has_sharded_weights
+from lightning_modules.recommender.losses.next_item import LossName
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+
+ItemOptimizer = Literal["dense", "rowwise_adagrad", "lazy_adamw"]
+
+_OPTION = "model.init_args.item_optimizer"
+
+
+def check_item_optimizer(
+    item_optimizer: ItemOptimizer, item_learning_rate: float | None, loss: LossName, tie_output: bool, optimizer: str
+) -> None:
+    """Check that the other options suit the item optimizer.
+
+    Raises:
+        ValueError: each step would need the whole table, no optimizer updates it by rows, or the rate has no effect.
+    """
+    if item_optimizer == "dense":
+        if item_learning_rate is not None:
+            raise ValueError(
+                f"model.init_args.item_learning_rate {item_learning_rate:g} with item_optimizer dense, which trains all"
+                " weights at learning_rate: remove it, or set item_optimizer rowwise_adagrad or lazy_adamw"
+            )
+        return
+    refused = f"{_OPTION} {item_optimizer}"
+    if loss == "cross_entropy":
+        raise ValueError(
+            f"{refused} with model.init_args.loss cross_entropy, whose gradient has every item's row in each step: use "
+            "item_optimizer dense, or sampled_softmax or gbce with data.init_args.num_negatives"
+        )
+    if not tie_output:
+        raise ValueError(
+            f"{refused} with model.init_args.tie_output false: the separate vectors of the scores would be trained "
+            "densely. Use tie_output true or item_optimizer dense"
+        )
+    if optimizer not in ("adamw", "adam"):
+        raise ValueError(f"{refused} with model.init_args.optimizer {optimizer}: use optimizer adamw or adam")
+
+
+def check_strategy_of_rows(item_optimizer: ItemOptimizer, strategy: object) -> None:
+    """Check that a table that is trained by rows is whole on each rank.
+
+    Raises:
+        ValueError: the strategy shards the weights.
+    """
+    if item_optimizer != "dense" and has_sharded_weights(strategy):
+        raise ValueError(
+            f"{_OPTION} {item_optimizer} with trainer.strategy {type(strategy).__name__}: each rank updates rows of a "
+            "whole table, of which it would hold a shard. Use strategy ddp or item_optimizer dense"
+        )
+
+
+def check_saved_item_optimizer(checkpoint: Mapping[str, Any], item_optimizer: ItemOptimizer) -> None:
+    """Check that a checkpoint's optimizer state belongs to the item optimizer of the config.
+
+    Raises:
+        ValueError: the state is of another item optimizer.
+    """
+    for state in checkpoint.get("optimizer_states", []):
+        names = [group["row_update"] for group in state["param_groups"] if "row_update" in group]
+        saved = names[0] if names else "dense"
+        if saved != item_optimizer:
+            raise ValueError(
+                f"the checkpoint's optimizer state is of {_OPTION} {saved}, and {item_optimizer} cannot resume from "
+                f"it: use --{_OPTION} {saved}, or start from scratch with another --run_name"
+            )
+
+
+def read_item_rows(table: RowTable, batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
+    """Read the item vectors that a micro-batch uses, and renumber its items accordingly.
+
+    Args:
+        table: item vectors [V + 1, C].
+        batch: parts of the micro-batch.
+
+    Returns:
+        The parts with places among the rows instead of items, and the rows [U, C]. Row 0 is that of padding, as in the
+        table, and there is at least one other row.
+    """
+    columns = [column for part in batch for column in (part.history.items, part.targets, part.negatives)]
+    # Item 1, because losses look up some item where there is none; its gradient is 0 there, which touches nothing.
+    always = torch.tensor([0, 1], device=columns[0].device)
+    numbers = torch.cat([always, *(column.flatten() for column in columns)])
+    items, places = torch.unique(numbers, return_inverse=True)
+    parts = iter(places[len(always) :].split([column.numel() for column in columns]))
+    renumbered = []
+    for part in batch:
+        history = part.history._replace(items=next(parts).view_as(part.history.items))
+        targets, negatives = next(parts).view_as(part.targets), next(parts).view_as(part.negatives)
+        renumbered.append(part._replace(history=history, targets=targets, negatives=negatives))
+    return renumbered, table.read(items)
+
+
+def item_tables(encoder: SequenceEncoder, item_optimizer: ItemOptimizer, learning_rate: float | None) -> list[RowTable]:
+    """Return the tables of an encoder that are trained by rows: its item vectors, or none for `dense`.
+
+    Args:
+        encoder: scores with the input's item vectors.
+        item_optimizer: see SequentialRecommender.
+        learning_rate: peak rate of the item vectors; None is that of the module.
+    """
+    if item_optimizer == "dense":
+        return []
+    weight = encoder.items.weight
+    assert isinstance(weight, nn.Parameter), "an embedding has one"
+    return [RowTable(weight, "encoder.items.weight", item_optimizer, learning_rate)]

@@ -1,0 +1,110 @@
+"""Losses of next-item prediction.
+
+Each returns the *sum* over the real positions as a float32 scalar. The caller divides by their number over all ranks
+and micro-batches. Logits and losses are computed in float32, also under autocast: half-precision negatives beside an
+exact positive would bias the loss.
+
+Shapes: states [B, L, C] or [N, C]; weight [V, C], whose row ``i - 1`` belongs to item ``i``; targets [B, L] or [N],
+with 0 for no target; negatives [B, L, K], [B, 1, K] (shared along the row) or [N, K], items from 1 to V, 0 in padding.
+"""
+
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lightning_modules.recommender.losses.linear_cross_entropy import linear_cross_entropy
+
+LossName = Literal["cross_entropy", "sampled_softmax", "bce", "gbce"]
+
+
+class Loss(Protocol):
+    """Function that computes a sum of loss terms."""
+
+    def __call__(self, states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None = None) -> Tensor:
+        """Return a float32 scalar; see the module's docstring for shapes."""
+
+
+def cross_entropy(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None = None) -> Tensor:
+    """Return the softmax cross-entropy over all V items; negatives are not used.
+
+    Padding is omitted before any product is computed, and no [N, V] tensor is kept. Each call keeps a gradient of the
+    size of the weight until the backward pass, so pass all positions of a micro-batch at once.
+    """
+    real = targets > 0
+    return linear_cross_entropy(states[real], weight, targets[real] - 1)
+
+
+def sampled_softmax(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None = None) -> Tensor:
+    """Return the softmax cross-entropy of the target and its negatives, without negatives that equal the target."""
+    positive, negative, real = _logits(states, weight, targets, negatives, "sampled_softmax")
+    assert negatives is not None, "`_logits` raises otherwise"
+    negative = negative.masked_fill(negatives == targets.unsqueeze(-1), -torch.inf)
+    losses = torch.cat((positive.unsqueeze(-1), negative), -1).logsumexp(-1) - positive
+    return _sum(losses, real)
+
+
+def bce(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None = None) -> Tensor:
+    """Return the binary cross-entropy of target and negatives, as in SASRec (Kang and McAuley, ICDM 2018, eq. 11).
+
+    The paper uses one negative. The mean over several gives both classes the same weight.
+    """
+    positive, negative, real = _logits(states, weight, targets, negatives, "bce")
+    return _sum(F.softplus(-positive) + F.softplus(negative).mean(-1), real)
+
+
+def gbce(
+    states: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    negatives: Tensor | None = None,
+    calibration: float = 0.75,
+    num_items: int | None = None,
+) -> Tensor:
+    """Return the generalised binary cross-entropy of gSASRec (Petrov and Macdonald, RecSys 2023, eqs. 7, 8).
+
+    -(log sigmoid(positive)^beta + sum_k log(1 - sigmoid(negative_k))) / (K + 1), with beta = alpha (t (1 - 1/alpha) +
+    1/alpha) and the sampling rate alpha = K / (V - 1). ``calibration`` is the paper's t: 0 gives the mean of the K + 1
+    plain binary cross-entropies, 1 makes the scores estimates of the softmax's logits.
+
+    The mean keeps the gradient in the range of the other losses whatever K is, so that one clipping threshold fits all.
+    ``num_items`` is V where the weight holds some of the items only.
+    """
+    if not 0 <= calibration <= 1:
+        raise ValueError(f"gbce's calibration t must lie in [0, 1], got {calibration}")
+    positive, negative, real = _logits(states, weight, targets, negatives, "gbce")
+    alpha = negative.shape[-1] / ((num_items or weight.shape[0]) - 1)
+    beta = alpha * (calibration * (1 - 1 / alpha) + 1 / alpha)
+    terms = beta * F.softplus(-positive) + F.softplus(negative).sum(-1)
+    return _sum(terms / (negative.shape[-1] + 1), real)
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "sampled_softmax": sampled_softmax,
+    "bce": bce,
+    "gbce": gbce,
+}
+
+
+def _logits(
+    states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None, loss: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return float32 logits of the targets [...] and negatives [..., K], and a mask of real positions [...]."""
+    if negatives is None or negatives.shape[-1] == 0:
+        raise ValueError(f"the loss {loss} needs negatives, and the batch has none: set data's number of negatives")
+    with torch.autocast(states.device.type, enabled=False):
+        states, weight = states.float(), weight.float()
+        positive = (states * F.embedding((targets - 1).clamp_min(0), weight)).sum(-1)
+        rows = F.embedding((negatives - 1).clamp_min(0), weight)
+        if states.dim() == 3 and negatives.shape[1] == 1:
+            negative = states @ rows.squeeze(1).transpose(1, 2)  # shared along the row, so no [B, L, K, C] tensor
+        else:
+            negative = (rows @ states.unsqueeze(-1)).squeeze(-1)
+    return positive, negative, targets > 0
+
+
+def _sum(losses: Tensor, real: Tensor) -> Tensor:
+    """Return the sum over real positions. torch.where keeps out non-finite values of padding; a product would not."""
+    return torch.where(real, losses, 0.0).sum()

@@ -1,0 +1,89 @@
+"""Ranking metrics of held-out items: HR, NDCG and MRR at cutoffs.
+
+The state of a metric is the number of users at each rank. Sums of integers do not depend on their order, so the metrics
+are bit-identical for every world size.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+
+def ranks(scores: Tensor, target: Tensor, seen: Tensor | None = None) -> Tensor:
+    """Return the rank of each row's target among all items that the row has not seen; 1 is best.
+
+    The rank is the number of items that do not score below the target. Ties and NaN therefore count against the model,
+    and a model with constant or invalid scores ranks last.
+
+    Args:
+        scores: [B, V + 1]; column j is item j, column 0 is ignored.
+        target: [B] int64, 0 for no target.
+        seen: [B, S] int64 items to exclude, padded with 0, or None. The target is never excluded.
+
+    Returns:
+        [B] int64, from 1 to V; 0 in rows without a target.
+    """
+    ahead = ~(scores < scores.gather(1, target[:, None]))
+    if seen is not None:
+        ahead.scatter_(1, seen, False)
+    ahead[:, 0] = False
+    ahead.scatter_(1, target[:, None], True)
+    return ahead.sum(1) * (target > 0)
+
+
+def candidate_ranks(scores: Tensor, target: Tensor, candidates: Tensor) -> Tensor:
+    """Return the rank of each row's target among its candidates (protocol `sampled_100`); ties and NaN as in `ranks`.
+
+    Args:
+        scores: [B, V + 1]; column j is item j.
+        target: [B] int64, 0 for no target.
+        candidates: [B, C] int64 items.
+
+    Returns:
+        [B] int64, from 1 to C + 1; 0 in rows without a target.
+    """
+    ahead = ~(scores.gather(1, candidates) < scores.gather(1, target[:, None]))
+    return (ahead.sum(1) + 1) * (target > 0)
+
+
+class RankingMetrics(Metric):
+    """HR@k, NDCG@k and MRR@k of held-out items, one per user.
+
+    With one relevant item at rank r: HR@k = [r <= k], NDCG@k = [r <= k] / log2(r + 1), MRR@k = [r <= k] / r.
+
+    Args:
+        protocol: "" for full ranking. The name of a sampled protocol becomes a prefix (``sampled_100/hr@10``), so that
+            its metrics are never confused with those of full ranking.
+        cutoffs: the values of k.
+    """
+
+    full_state_update = False
+    at_rank: Tensor
+    count: Tensor
+
+    def __init__(self, protocol: str = "", cutoffs: Sequence[int] = (1, 5, 10, 20)) -> None:
+        super().__init__()
+        self.prefix = f"{protocol}/" if protocol else ""
+        self.cutoffs = tuple(cutoffs)
+        self.add_state("at_rank", torch.zeros(max(cutoffs), dtype=torch.int64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, ranks: Tensor) -> None:
+        """Count ``ranks``, [B] int64. Rank 0 (no target) does not count."""
+        counted = torch.arange(1, len(self.at_rank) + 1, device=ranks.device)
+        self.at_rank += (ranks[:, None] == counted).sum(0)
+        self.count += (ranks > 0).sum()
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return ``hr@k``, ``ndcg@k``, ``mrr@k`` (after the protocol's name), float64 scalars; NaN without a user."""
+        # On the CPU, because some devices have no float64, and because the order of the additions is fixed there.
+        at_rank, count = self.at_rank.cpu().double(), self.count.cpu().double()
+        rank = torch.arange(1, len(at_rank) + 1, dtype=torch.float64)
+        gains = {"hr": torch.ones_like(rank), "ndcg": 1 / torch.log2(rank + 1), "mrr": 1 / rank}
+        return {
+            f"{self.prefix}{name}@{k}": (at_rank[:k] * gain[:k]).sum() / count
+            for name, gain in gains.items()
+            for k in self.cutoffs
+        }

@@ -1,0 +1,1 @@
+"""Sequence encoders and their layers. No Lightning."""

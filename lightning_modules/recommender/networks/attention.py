@@ -1,0 +1,194 @@
+"""Self-attention of the sequence encoder: standard (SASRec) or aware of the time between events (TiSASRec).
+
+Both are causal and need no mask for padding: rows are padded on the right, so no real position attends to padding.
+The outputs at padded positions are meaningless.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lightning_modules.recommender.networks.counter_dropout import Dropout
+from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
+from lightning_modules.recommender.networks.last_position import last_attention, select_position
+from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, TimeBuckets, time_buckets
+
+
+class StandardAttention(nn.Module):
+    """Multi-head attention (Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018)."""
+
+    def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.projection = nn.Linear(hidden_size, 3 * hidden_size)
+        self.output = nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, x: Tensor, context: None = None, last: Tensor | None = None) -> Tensor:
+        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
+        query, key, value = (split_heads(part, self.num_heads) for part in _projected(self.projection, x, last))
+        dropout = self.dropout if self.training else 0.0
+        if last is not None:
+            mixed = last_attention(query, key, value, last, dropout)
+        elif dropout and x.device.type == "cpu":
+            # torch has no fused CPU kernel with dropout; its fallback writes the whole matrix several times.
+            mixed = causal_attention(query, key, value, dropout)
+        else:
+            mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+        return self.output(join_heads(mixed))
+
+
+class TimeContext(NamedTuple):
+    """Positions and times of a batch, shared by all blocks."""
+
+    position_keys: Tensor  # [B, L, C]
+    position_values: Tensor  # [B, L, C]
+    relations: Relations  # intervals [B, L, L], keys and values [H, T + 1, C / H]
+
+
+class TimeIntervalAttention(nn.Module):
+    """Multi-head attention with positions and time intervals (Li, Wang and McAuley, WSDM 2020, eqs. 6 to 8).
+
+    e_ij = q_i . (k_j + p^K_j + r^K_ij) / sqrt(D),  z_i = sum_j softmax_j(e_ij) (v_j + p^V_j + r^V_ij)
+
+    The position terms are added to keys and values, and the interval terms are computed without a [B, L, L, D] tensor
+    (see fused_causal_attention.py). Unlike in the paper's code, keys and values come from the same normed input as the
+    queries, and there is an output projection, so that the only difference to StandardAttention is time.
+    """
+
+    attend = staticmethod(causal_attention)  # an exported graph replaces it
+
+    def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.projection = nn.Linear(hidden_size, 3 * hidden_size)
+        self.output = nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, x: Tensor, context: TimeContext, last: Tensor | None = None) -> Tensor:
+        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
+        query, key, value = _projected(self.projection, x, last)
+        key = key + context.position_keys.to(key.dtype)
+        value = value + context.position_values.to(value.dtype)
+        query, key, value = (split_heads(part, self.num_heads) for part in (query, key, value))
+        dropout = self.dropout if self.training else 0.0
+        if last is not None:
+            mixed = last_attention(query, key, value, last, dropout, context.relations)
+        else:
+            mixed = self.attend(query, key, value, dropout, context.relations)
+        return self.output(join_heads(mixed))
+
+
+class TimeTables(nn.Module):
+    """The four tables of TiSASRec, shared by all blocks: positions and intervals, for keys and values.
+
+    In training, dropout applies to each looked-up position, as in the paper's code. There it also applies to each of
+    the L x L looked-up intervals. Here it applies to the interval tables once per batch, which allows the form without
+    a [B, L, L, D] tensor; attention weights have a mask for every pair in any case.
+
+    Args:
+        max_length: number of positions.
+        time_span: T, the largest distinct interval, in units of the user's time scale; the tables have T + 1 rows.
+        hidden_size: width C of the tables.
+        num_heads: number of attention heads.
+        dropout: dropout rate.
+        buckets: `linear`, or `log` for logarithmic buckets of seconds, of which time_span is the last.
+    """
+
+    def __init__(
+        self,
+        max_length: int,
+        time_span: int,
+        hidden_size: int,
+        num_heads: int,
+        dropout: float,
+        buckets: TimeBuckets = "linear",
+    ) -> None:
+        super().__init__()
+        time_span = LAST_BUCKET if buckets == "log" else time_span
+        self.num_heads, self.time_span, self.buckets = num_heads, time_span, buckets
+        self.position_keys = nn.Embedding(max_length, hidden_size)
+        self.position_values = nn.Embedding(max_length, hidden_size)
+        self.interval_keys = nn.Embedding(time_span + 1, hidden_size)
+        self.interval_values = nn.Embedding(time_span + 1, hidden_size)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, places: Tensor, times: Tensor, time_scale: Tensor, query_times: Tensor | None = None
+    ) -> TimeContext:
+        """Look up places [B, L] in [0, max_length) and the intervals of times.
+
+        Args:
+            places: [B, L] int64.
+            times: [B, L] int64 seconds.
+            time_scale: [B] int64 seconds.
+            query_times: see `time_intervals`.
+        """
+        keys, values = (
+            self.dropout(table.weight).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            for table in (self.interval_keys, self.interval_values)
+        )
+        return TimeContext(
+            self.dropout(self.position_keys(places)),
+            self.dropout(self.position_values(places)),
+            Relations(self.intervals(times, time_scale, query_times), keys, values),
+        )
+
+    def intervals(self, times: Tensor, time_scale: Tensor, query_times: Tensor | None = None) -> Tensor:
+        """Return the rows of the interval tables for all pairs of events: [B, L, L] int64 in [0, time_span]."""
+        if self.buckets == "log":
+            return time_buckets((times if query_times is None else query_times).unsqueeze(2) - times.unsqueeze(1))
+        return time_intervals(times, time_scale, self.time_span, query_times)
+
+
+def time_intervals(times: Tensor, time_scale: Tensor, time_span: int, query_times: Tensor | None = None) -> Tensor:
+    """Return personalised, clipped time intervals of all pairs of events (Li, Wang and McAuley, WSDM 2020, sec. 3.2).
+
+    Times are converted to whole units of the user's scale, counted from the row's first event and rounded half up.
+    The interval of two events is the distance of their units, at most ``time_span``. As in the paper's code, counting
+    starts at the row's first event, so an interval may differ by one unit in another window of the same history.
+
+    Args:
+        times: [B, L] int64 seconds, oldest first.
+        time_scale: [B] int64 seconds per unit, at least 1.
+        time_span: the largest interval, in units.
+        query_times: [B, L] int64 seconds, from which the intervals of a position are counted; None: its own time.
+
+    Returns:
+        [B, L, L] int64 in [0, time_span].
+    """
+    units = _units(times - times[:, :1], time_scale)
+    query_times = times if query_times is None else query_times
+    query_units = units if query_times is times else _units(query_times - times[:, :1], time_scale)
+    return (query_units.unsqueeze(2) - units.unsqueeze(1)).abs_().clamp_(max=time_span)
+
+
+def _units(elapsed: Tensor, time_scale: Tensor) -> Tensor:
+    """Convert seconds [B, L] to units of the scale [B], rounded half up."""
+    scale = time_scale.unsqueeze(1)
+    # Integers, because float32 counts seconds exactly for half a year only. `torch.div` with a rounding mode would be
+    # exported to ONNX as a division of float32; `//` is exported as one of integers.
+    units = elapsed // scale
+    rest = elapsed - units * scale
+    units += rest >= scale - rest
+    return units
+
+
+def _projected(projection: nn.Linear, x: Tensor, last: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return query, key and value [B, L, C]; with ``last`` the query is [B, 1, C], of those positions."""
+    if last is None:
+        query, key, value = projection(x).chunk(3, -1)
+        return query, key, value
+    width = x.shape[-1]
+    query = F.linear(select_position(x, last), projection.weight[:width], projection.bias[:width])
+    key, value = F.linear(x, projection.weight[width:], projection.bias[width:]).chunk(2, -1)
+    return query, key, value
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """Map [B, L, H * D] to [B, H, L, D] without a copy."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """Map [B, H, L, D] to [B, L, H * D]."""
+    return x.transpose(1, 2).flatten(2)

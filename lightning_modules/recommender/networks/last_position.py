@@ -1,0 +1,111 @@
+"""The state at a history's last event, which is all that ranking needs, without computing the other states."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from datamodules.recommender.batch import History
+from lightning_modules.recommender.networks.fused_causal_attention import Relations
+from lightning_modules.recommender.networks.fused_pointwise_attention import Biases
+
+_MAX_GROUPS = 8
+_POSITIONS_PER_GROUP = 1024
+"""A forward pass has a fixed cost of about 200 positions; a group pays off from about this many, padding included."""
+
+
+class LastPositionEncoder(Protocol):
+    """An encoder that can compute the last states only, such as SequenceEncoder."""
+
+    def __call__(self, history: History, last_only: bool = False) -> Tensor:
+        """Return states [B, L, C], or [B, 1, C] with `last_only`."""
+
+
+def encode_last_position(encoder: LastPositionEncoder, history: History) -> Tensor:
+    """Return the state [B, C] at each row's last event. It is finite but meaningless for a row without events.
+
+    On a CPU, padding costs time, so rows of similar length are computed in groups. Elsewhere one pass is faster. Ranks
+    that share the weights need the same number of passes; sharding is for GPUs only.
+    """
+    batch_size, length = history.items.shape
+    on_cpu = history.items.device.type == "cpu"
+    groups = min(_MAX_GROUPS, batch_size, batch_size * length // _POSITIONS_PER_GROUP) if on_cpu else 1
+    if groups <= 1:
+        return encoder(history, last_only=True)[:, 0]
+    order = history.lengths.argsort()
+    states = []
+    for rows in order.tensor_split(groups):
+        longest = max(int(history.lengths[rows[-1]]), 1)
+        group = History(
+            history.items[rows, :longest],
+            history.times[rows, :longest],
+            history.lengths[rows],
+            history.time_scale[rows],
+            None if history.at is None else history.at[rows],
+        )
+        states.append(encoder(group, last_only=True)[:, 0])
+    return torch.cat(states)[order.argsort()]
+
+
+def last_attention(
+    query: Tensor, key: Tensor, value: Tensor, last: Tensor, dropout: float = 0.0, relations: Relations | None = None
+) -> Tensor:
+    """Compute ``causal_attention`` of one query per row, which attends to the positions up to its own.
+
+    Args:
+        query: [B, H, 1, D] of the positions ``last``.
+        key: [B, H, L, D] of all positions.
+        value: [B, H, L, D] of all positions.
+        last: [B] int64, position of each row's query.
+        dropout: see ``causal_attention``.
+        relations: see ``causal_attention``.
+
+    Returns:
+        [B, H, 1, D]
+    """
+    query = query * query.shape[-1] ** -0.5
+    scores = query @ key.mT
+    intervals = None
+    if relations is not None:
+        intervals = select_position(relations.intervals, last).unsqueeze(1).expand(-1, query.shape[1], -1, -1)
+        scores = scores + (query @ relations.keys.to(query.dtype).mT).gather(-1, intervals)
+    later = torch.arange(key.shape[-2], device=last.device) > last[:, None, None, None]
+    exact = torch.promote_types(scores.dtype, torch.float32)
+    weights = scores.masked_fill(later, -torch.inf).softmax(-1, dtype=exact)
+    if dropout:
+        weights = F.dropout(weights, dropout)
+    mixed = weights.to(value.dtype) @ value
+    if relations is not None and intervals is not None:
+        mass = weights.new_zeros(*weights.shape[:-1], relations.values.shape[1]).scatter_add_(-1, intervals, weights)
+        mixed = mixed + mass.to(value.dtype) @ relations.values.to(value.dtype)
+    return mixed
+
+
+def last_pointwise_attention(
+    query: Tensor, key: Tensor, value: Tensor, last: Tensor, biases: Biases | None = None
+) -> Tensor:
+    """Compute ``pointwise_attention`` of one query per row, which attends to the positions up to its own.
+
+    Args:
+        query: [B, H, 1, D] of the positions ``last``.
+        key: [B, H, L, D] of all positions.
+        value: [B, H, L, D] of all positions.
+        last: [B] int64, position of each row's query.
+        biases: see ``pointwise_attention``.
+
+    Returns:
+        [B, H, 1, D]
+    """
+    scores = query @ key.mT
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    between = (last.unsqueeze(1) - torch.arange(key.shape[-2], device=last.device))[:, None, None]
+    if biases is not None:
+        scores = scores + biases.distances.to(scores.dtype)[between.clamp_min(0)]
+        scores = scores + biases.times.to(scores.dtype)[select_position(biases.buckets, last).unsqueeze(1)]
+    return F.silu(scores).masked_fill(between < 0, 0.0).to(value.dtype) @ value
+
+
+def select_position(states: Tensor, last: Tensor) -> Tensor:
+    """Select one position of each row: [B, L, ...] and [B] -> [B, 1, ...]."""
+    return states[torch.arange(len(last), device=last.device), last].unsqueeze(1)

@@ -1,0 +1,235 @@
+"""Sequence encoder: SASRec, TiSASRec and HSTU, with LiGR layers and hyper-connections as options."""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from datamodules.recommender.batch import History
+from lightning_modules.recommender.networks.attention import (
+    StandardAttention,
+    TimeIntervalAttention,
+    TimeTables,
+)
+from lightning_modules.recommender.networks.blocks import Block, Context, FeedForward, Sublayer, SwiGLU
+from lightning_modules.recommender.networks.counter_dropout import Dropout
+from lightning_modules.recommender.networks.fuxi import FuXiAttention
+from lightning_modules.recommender.networks.hstu import HSTUAttention
+from lightning_modules.recommender.networks.hyper_connections import (
+    ManifoldHyperConnection,
+    PlainResidual,
+    diagnose,
+)
+from lightning_modules.recommender.networks.request_time import request_times
+from lightning_modules.recommender.networks.time_buckets import TimeBuckets, time_buckets
+
+Attention = Literal["standard", "time_interval", "hstu", "fuxi"]
+Residual = Literal["plain", "gated", "mhc", "gated_mhc"]
+FeedForwardKind = Literal["relu", "swiglu", "none"]
+Norm = Literal["pre", "post"]
+
+
+class SequenceEncoder(nn.Module):
+    """Encodes each position of a history from the events up to it. Scores are products with item vectors.
+
+    SASRec (Kang and McAuley, ICDM 2018) with ``attention="standard"``, TiSASRec (Li, Wang and McAuley, WSDM 2020) with
+    ``"time_interval"``, where positions enter keys and values instead of the input, HSTU (Zhai et al., ICML 2024) with
+    ``"hstu"`` and no feed-forward networks, FuXi-alpha (Ye et al., arXiv 2502.03036) with ``"fuxi"`` and SwiGLU.
+    Residuals are plain, gated as in LiGR (Borisyuk et al., arXiv 2502.03417) or those of mHC (Xie et al., arXiv
+    2512.24880).
+
+    Args:
+        num_items: number of items V; ids are 1 to V, 0 is padding.
+        max_length: longest history. Positions are counted from its end, so trimming a batch changes nothing.
+        hidden_size: width C, a multiple of num_heads.
+        num_blocks: number of blocks.
+        num_heads: number of attention heads.
+        feed_forward: ``relu`` as in SASRec, ``swiglu`` as in LiGR, or ``none``: attention alone, as in HSTU.
+        feed_forward_size: inner width of the feed-forward network; None is hidden_size, as in SASRec.
+        dropout: rate at the input, on attention weights, after attention, inside and after the feed-forward network.
+        attention: ``standard``, ``time_interval``, ``hstu`` or ``fuxi``.
+        time_span: largest distinct interval of linear buckets, in units of the user's time scale.
+        time_buckets: ``linear``: units of the user's time scale; ``log``: logarithmic buckets of seconds.
+        request_time: count a position's intervals from the time of the next event, ``History.at`` at the last one.
+        residual: ``plain``: x + F(x); ``gated``: x + F(x) * sigmoid(W x), as in LiGR; ``mhc``; or ``gated_mhc``,
+            which is both.
+        streams: number of streams of ``mhc`` and ``gated_mhc``.
+        sinkhorn_iterations: Sinkhorn-Knopp iterations of ``mhc`` and ``gated_mhc``.
+        norm: ``pre``: x + F(norm(x)); ``post``: norm(x + F(x)), for each stream. A final norm follows in both.
+        tie_output: score with the input's item vectors; otherwise with separate vectors.
+        activation_checkpointing: keep only the states between blocks in training, and recompute the others.
+    """
+
+    def __init__(
+        self,
+        num_items: int,
+        max_length: int,
+        hidden_size: int = 64,
+        num_blocks: int = 2,
+        num_heads: int = 1,
+        feed_forward: FeedForwardKind = "relu",
+        feed_forward_size: int | None = None,
+        dropout: float = 0.2,
+        attention: Attention = "standard",
+        time_span: int = 256,
+        time_buckets: TimeBuckets = "linear",
+        request_time: bool = False,
+        residual: Residual = "plain",
+        streams: int = 4,
+        sinkhorn_iterations: int = 20,
+        norm: Norm = "pre",
+        tie_output: bool = True,
+        activation_checkpointing: bool = False,
+    ) -> None:
+        super().__init__()
+        feed_forward_size = hidden_size if feed_forward_size is None else feed_forward_size
+        sizes = {"num_items": num_items, "max_length": max_length, "hidden_size": hidden_size, "num_blocks": num_blocks}
+        sizes |= {"num_heads": num_heads, "feed_forward_size": feed_forward_size, "time_span": time_span}
+        choices: dict[str, tuple[str, object]] = {"attention": (attention, Attention), "residual": (residual, Residual)}
+        choices |= {"feed_forward": (feed_forward, FeedForwardKind), "norm": (norm, Norm)}
+        _check(sizes, choices | {"time_buckets": (time_buckets, TimeBuckets)})
+        if request_time and attention == "standard":
+            raise ValueError("request_time is true, and attention standard reads no times: set another attention")
+
+        hyper = residual in ("mhc", "gated_mhc")
+        self.num_items, self.max_length, self.streams = num_items, max_length, streams if hyper else None
+        self.activation_checkpointing, self.request_time = activation_checkpointing, request_time
+        self._real: Tensor | None = None
+        self.items = nn.Embedding(num_items + 1, hidden_size, padding_idx=0)
+        self.positions = nn.Embedding(max_length, hidden_size) if attention != "time_interval" else None
+        self.bucketed = attention in ("hstu", "fuxi")
+        self.time_tables = None
+        if attention == "time_interval":
+            self.time_tables = TimeTables(max_length, time_span, hidden_size, num_heads, dropout, time_buckets)
+        self.dropout = Dropout(dropout)
+        self.blocks = nn.ModuleList()
+        for _ in range(num_blocks):
+            functions = [_attention(attention, hidden_size, num_heads, dropout, max_length)]
+            if feed_forward != "none":
+                kind = SwiGLU if feed_forward == "swiglu" else FeedForward
+                functions.append(kind(hidden_size, feed_forward_size, dropout))
+            sublayers = (
+                Sublayer(
+                    function,
+                    ManifoldHyperConnection(hidden_size, streams, sinkhorn_iterations) if hyper else PlainResidual(),
+                    hidden_size,
+                    0.0 if isinstance(function, HSTUAttention | FuXiAttention) else dropout,  # which have their own
+                    norm == "pre",
+                    residual in ("gated", "gated_mhc"),
+                )
+                for function in functions
+            )
+            self.blocks.append(Block(*sublayers))
+        self.norm = nn.LayerNorm(hidden_size)
+        self.output = None if tie_output else nn.Parameter(torch.empty(num_items, hidden_size))
+        self._initialise()
+
+    @property
+    def output_weight(self) -> Tensor:
+        """Item vectors [V, C] for scores; row i - 1 belongs to item i."""
+        return self.items.weight[1:] if self.output is None else self.output
+
+    @property
+    def collect_diagnostics(self) -> bool:
+        """Whether forward passes keep what `diagnostics` needs; free if off."""
+        return any(connection.collect for connection in self._connections())
+
+    @collect_diagnostics.setter
+    def collect_diagnostics(self, collect: bool) -> None:
+        for connection in self._connections():
+            connection.collect = collect
+
+    def diagnostics(self) -> dict[str, Tensor]:
+        """Return diagnostics of the hyper-connections in the last collecting forward pass, see `diagnose`; or {}."""
+        return {} if self._real is None else diagnose(self._connections(), self._real)
+
+    def forward(self, history: History, last_only: bool = False, item_vectors: Tensor | None = None) -> Tensor:
+        """Return the states [B, L, C] after the final norm. Those of padded positions are finite but meaningless.
+
+        With ``last_only``, return the states [B, 1, C] of the last events; the last block then computes only these. A
+        row without events has the state of its first position.
+
+        With ``item_vectors`` [U, C], ``history.items`` are places in them; place 0 is padding.
+        """
+        length = history.items.shape[1]
+        if length > self.max_length:
+            raise ValueError(
+                f"a history of {length} events is longer than max_length {self.max_length}: keep the last ones"
+            )
+        steps = torch.arange(length, device=history.items.device)
+        if self.collect_diagnostics:
+            self._real = None if last_only else (steps < history.lengths.unsqueeze(1)).flatten()
+        places = ((self.max_length - history.lengths).unsqueeze(1) + steps).clamp_max(self.max_length - 1)
+        # Item vectors are small, which keeps the scores small; as inputs they get the scale of a layer's output.
+        vectors = self.items(history.items) if item_vectors is None else F.embedding(history.items, item_vectors, 0)
+        x = vectors * math.sqrt(self.items.embedding_dim)
+        if self.positions is not None:
+            x = x + self.positions(places)
+        context: Context = None
+        query_times = request_times(history) if self.request_time else history.times
+        if self.time_tables is not None:
+            context = self.time_tables(places, history.times, history.time_scale, query_times)
+        elif self.bucketed:
+            context = time_buckets(query_times.unsqueeze(2) - history.times.unsqueeze(1))
+        state = self.dropout(x)
+        if self.streams is not None:
+            state = state.unsqueeze(-2).repeat(1, 1, self.streams, 1)
+        last = (history.lengths - 1).clamp_min(0) if last_only else None
+        for number, block in enumerate(self.blocks, 1):
+            if last is not None and number == len(self.blocks):
+                state = block(state, context, last)
+            elif self.activation_checkpointing and self.training:
+                state = checkpoint(block, state, context, use_reentrant=False, preserve_rng_state=True)
+            else:
+                state = block(state, context)
+        return self.norm(state if self.streams is None else state.mean(-2))
+
+    def scores(self, states: Tensor) -> Tensor:
+        """Return the scores [N, V + 1] float32 of states [N, C]; column j is item j, column 0 is -inf."""
+        with torch.autocast(states.device.type, enabled=False):
+            return F.pad(states.float() @ self.output_weight.float().T, (1, 0), value=-torch.inf)
+
+    def _connections(self) -> list[ManifoldHyperConnection]:
+        return [module for module in self.modules() if isinstance(module, ManifoldHyperConnection)]
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.xavier_normal_(module.weight)
+        for module in self.modules():
+            if isinstance(module, HSTUAttention | FuXiAttention):
+                module.reset_parameters()
+        # A normed state has length sqrt(C), so the initial scores have a standard deviation of 0.02 sqrt(C), and the
+        # initial probabilities are nearly equal.
+        for weight in (self.items.weight, self.output):
+            if weight is not None:
+                nn.init.normal_(weight, std=0.02)
+        with torch.no_grad():
+            self.items.weight[0] = 0
+
+
+def _attention(kind: Attention, hidden_size: int, num_heads: int, dropout: float, max_length: int) -> nn.Module:
+    if kind == "standard":
+        return StandardAttention(hidden_size, num_heads, dropout)
+    if kind == "time_interval":
+        return TimeIntervalAttention(hidden_size, num_heads, dropout)
+    with_biases = HSTUAttention if kind == "hstu" else FuXiAttention
+    return with_biases(hidden_size, num_heads, dropout, max_length)
+
+
+def _check(sizes: dict[str, int], choices: dict[str, tuple[str, object]]) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+    if sizes["hidden_size"] % sizes["num_heads"]:
+        raise ValueError(f"hidden_size {sizes['hidden_size']} is not a multiple of num_heads {sizes['num_heads']}")
+    for name, (choice, choices_type) in choices.items():
+        if choice not in get_args(choices_type):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(choices_type))}, got {choice!r}")

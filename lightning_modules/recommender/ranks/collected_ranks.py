@@ -1,0 +1,89 @@
+"""Collects the rank of each user in an evaluation, on every rank, and writes those of all ranks."""
+
+import logging
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datamodules.recommender.batch import RankingBatch
+from datamodules.recommender.interface import RecommenderData
+from engine.distributed.collectives import all_gather_rows
+from engine.io.atomic_file import flush_folder, write_temp
+from lightning_modules.recommender.baselines import Popularity
+from lightning_modules.recommender.ranks.item_groups import popularity_bounds
+from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode, rank_file
+
+log = logging.getLogger("lockstep")
+
+
+class CollectedRanks:
+    """Ranks of the users that this rank has evaluated.
+
+    Args:
+        num_items: number of items.
+        remove_seen: whether the items of a user's history are excluded from the ranking.
+        device: device of the ranks.
+    """
+
+    def __init__(self, num_items: int, remove_seen: bool, device: torch.device) -> None:
+        self._num_items, self._remove_seen = num_items, remove_seen
+        self._batches = [torch.zeros((0, 3), dtype=torch.int64, device=device)]
+
+    def add(self, ranks: Tensor, batch: RankingBatch) -> None:
+        """Add a batch and its ranks, [B] int64. Padding rows are dropped."""
+        candidates = torch.full_like(ranks, self._num_items)
+        if self._remove_seen:
+            candidates -= distinct_items(batch.seen, batch.target)
+        self._batches.append(torch.stack([batch.users, ranks, candidates], dim=1)[batch.users >= 0])
+
+    def gather(self) -> NDArray[np.int64]:
+        """Return (row of the user in the store, rank, number of candidates) of all ranks, [U, 3]. A collective."""
+        gathered = all_gather_rows(torch.cat(self._batches))
+        return torch.cat([rows for (rows,) in gathered]).cpu().numpy()
+
+
+def distinct_items(seen: Tensor, target: Tensor) -> Tensor:
+    """Return the number of distinct items of each row except its target: [B] int64.
+
+    Args:
+        seen: [B, S] int64 items, padded with 0.
+        target: [B] int64.
+    """
+    ordered = seen.masked_fill(seen == target[:, None], 0).sort(1).values
+    return (ordered[:, :1] > 0).sum(1) + ((ordered[:, 1:] > ordered[:, :-1]).sum(1))
+
+
+def write_ranks(
+    folder: Path, gathered: NDArray[np.int64], data: RecommenderData, stage: str, protocol: str, step: int
+) -> None:
+    """Write `ranks-STAGE.npz`, which replaces that of an earlier evaluation. A full disk costs the file alone.
+
+    Args:
+        folder: folder of the run.
+        gathered: [U, 3] from `CollectedRanks.gather`.
+        data: the data, with users, items and training events.
+        stage: `val` or `test`.
+        protocol: what the model is given, see `RankingEvaluation`.
+        step: optimizer steps of the checkpoint.
+    """
+    if not len(gathered):
+        return
+    rows, rank, candidates = gathered.T
+    users = data.evaluated_users(stage, rows)
+    counts = Popularity(*data.training_events, data.catalog.num_items).counts.numpy()
+    header = RankHeader(stage, protocol, step, *popularity_bounds(counts[1:]))
+    items = data.catalog.item_ids
+    targets = [items[item - 1] for item in users.targets.tolist()]
+    content = encode(UserRanks(header, users.ids, targets, users.history, counts[users.targets], rank, candidates))
+    path = rank_file(folder, stage)
+    try:
+        os.replace(write_temp(path, lambda file: file.write(content), lambda _: None), path)
+        flush_folder(folder)
+    except OSError as error:
+        log.warning("WARNING: %s cannot be written: %s. The ranks of this evaluation are lost", path, error)
+        return
+    log.info("wrote the ranks of %d users to %s", len(rank), path)

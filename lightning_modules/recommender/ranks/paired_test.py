@@ -1,0 +1,89 @@
+"""Paired test of two models on the same users and targets: whether one is better than the other.
+
+The difference of a metric has a paired bootstrap interval over users. Its p-value is that of a two-sided sign-flip
+permutation test (Fisher's randomization test for pairs; Smucker, Allan and Carterette, CIKM 2007, compare it with other
+tests of retrieval systems): if the models are equal, a user's two ranks are as likely to be exchanged.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightning_modules.recommender.ranks.bootstrap import RESAMPLES, SEED, Interval, bootstrap_means
+from lightning_modules.recommender.ranks.rank_metrics import Floats, Gains, rank_classes
+
+SIGNIFICANT = 0.05
+"""p-value below which a difference is significant."""
+
+_ROUNDING = 1e-9
+"""Relative difference of two sums of equal numbers in another order, with a margin."""
+
+_CHUNK = 1 << 22  # numbers drawn at once, which bounds the memory and does not affect the result
+
+
+class Difference(NamedTuple):
+    """Difference of a metric between two models, b minus a."""
+
+    metric: str
+    a: float
+    b: float
+    interval: Interval
+    p: float
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the p-value is below 0.05."""
+        return self.p < SIGNIFICANT
+
+
+def paired_test(
+    a: NDArray[np.integer], b: NDArray[np.integer], table: Gains, resamples: int = RESAMPLES, seed: int = SEED
+) -> list[Difference]:
+    """Compare two models by each metric.
+
+    Args:
+        a: [U] ranks by one model, from 1; at least one.
+        b: [U] ranks by the other model, of the same users and targets.
+        table: metrics.
+        resamples: number of bootstrap resamples and of permutations.
+        seed: seed of both.
+    """
+    classes, size = (rank_classes(a, table), rank_classes(b, table)), len(table.values)
+    pairs, count = np.unique(classes[0] * size + classes[1], return_counts=True)
+    first, second = np.divmod(pairs, size)
+    difference = table.values[second] - table.values[first]
+    intervals = bootstrap_means(count, difference, resamples, seed)
+    p_values = _sign_flip(first, second, count, table.values, resamples, seed)
+    means = [(count @ table.values[of]) / len(a) for of in (first, second)]
+    rows = zip(table.names, means[0].tolist(), means[1].tolist(), intervals, p_values, strict=True)
+    return [Difference(*row) for row in rows]
+
+
+def _sign_flip(
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    count: NDArray[np.integer],
+    values: Floats,
+    resamples: int,
+    seed: int,
+) -> list[float]:
+    """Return the p-value of each metric, (1 + hits) / (1 + permutations) as in Phipson and Smyth (2010).
+
+    A permutation exchanges the ranks of each user with probability 1/2. Of n users with the same two ranks, the number
+    of those that it exchanges is binomial, so this number is drawn instead of n signs.
+    """
+    unordered, group = np.unique(np.stack([np.minimum(first, second), np.maximum(first, second)]), axis=1,
+                                 return_inverse=True)  # fmt: skip
+    group = group.reshape(-1)  # numpy 2.0 returns another shape
+    low, high = unordered
+    users = np.bincount(group, weights=count).astype(np.int64)
+    step = values[high] - values[low]  # [G, M]
+    ascending = np.bincount(group, weights=count * (first < second), minlength=len(users))
+    found = np.abs((2 * ascending - users) @ step)
+    limit = found - _ROUNDING * (users @ np.abs(step))
+    generator, part, hits = np.random.default_rng([seed, 1]), max(1, _CHUNK // len(users)), np.zeros(len(found), int)
+    for begin in range(0, resamples, part):
+        drawn = generator.binomial(users, 0.5, size=(min(part, resamples - begin), len(users)))
+        hits += (np.abs((2 * drawn - users) @ step) >= limit).sum(0)
+    return [float(p) for p in (1 + hits) / (1 + resamples)]

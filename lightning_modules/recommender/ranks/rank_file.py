@@ -1,0 +1,174 @@
+"""File with the rank of each user of an evaluation: `ranks-test.npz`, read without torch and without pickle.
+
+The file is an uncompressed zip of numpy arrays (.npz), which has a CRC-32 of each array:
+
+| array | content |
+|---|---|
+| `header` | JSON with the keys of `RankHeader`, and `version` |
+| `users`, `user_lengths` | original ids of the users, in UTF-8 without separators, and the number of bytes of each |
+| `targets`, `target_lengths` | original ids of the held-out items, likewise |
+| `history`, `popularity`, `rank`, `candidates` | int32 [U], see `UserRanks` |
+
+Users are in ascending order of their ids, so the file is the same for every world size and order of batches.
+"""
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.system.installation import PROGRAM
+
+VERSION = 1
+
+_COLUMNS = ("history", "popularity", "rank", "candidates")
+_TEXTS = (("users", "user_lengths"), ("targets", "target_lengths"))
+_ENCODING = {"encoding": "utf-8", "errors": "surrogatepass"}
+
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, struct.error, ValueError, LookupError, TypeError, EOFError, OverflowError,
+    MemoryError, RuntimeError,
+)  # fmt: skip
+"""Errors of reading a file that is truncated or has changed; zipfile raises many kinds."""
+
+
+class RankHeader(NamedTuple):
+    """Facts of an evaluation."""
+
+    stage: str  # `val` or `test`
+    protocol: str  # begins the names of the metrics: `request_time`, or "" for the past alone
+    step: int  # optimizer steps of the checkpoint
+    head_from: int  # items with at least this number of training events are the head
+    tail_to: int  # items with at most this number of training events are the tail
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of the metrics' names: `test/` or `test/request_time/`."""
+        return "/".join(filter(None, (self.stage, self.protocol))) + "/"
+
+
+class UserRanks(NamedTuple):
+    """Ranks of an evaluation, in ascending order of the user's id."""
+
+    header: RankHeader
+    users: Sequence[str]  # [U] original ids
+    targets: Sequence[str]  # [U] original ids of the held-out items
+    history: NDArray[np.integer]  # [U] number of events of the user's history, not only of the last `max_length`
+    popularity: NDArray[np.integer]  # [U] number of training events of the target
+    rank: NDArray[np.integer]  # [U] rank of the target, from 1
+    candidates: NDArray[np.integer]  # [U] number of ranked items, the target included: the worst rank
+
+
+class RankFileError(ValueError):
+    """A file of ranks that is truncated or has changed. The message says what was found and what to do."""
+
+
+def rank_file(folder: Path, stage: str) -> Path:
+    """Return the path of the ranks of a stage (`val` or `test`) in a run's folder."""
+    return folder / f"ranks-{stage}.npz"
+
+
+def encode(ranks: UserRanks) -> bytes:
+    """Return the content of the file. Equal ranks have equal bytes."""
+    order = sorted(range(len(ranks.users)), key=ranks.users.__getitem__)
+    arrays: dict[str, NDArray[Any]] = {"header": np.array(json.dumps({"version": VERSION, **ranks.header._asdict()}))}
+    for (name, lengths), texts in zip(_TEXTS, (ranks.users, ranks.targets), strict=True):
+        encoded = [texts[index].encode(**_ENCODING) for index in order]
+        arrays[name] = np.frombuffer(b"".join(encoded), np.uint8)
+        arrays[lengths] = np.array([len(text) for text in encoded], np.int32)
+    for name in _COLUMNS:
+        arrays[name] = np.asarray(getattr(ranks, name))[order].astype(np.int32)
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]  # numpy's stubs take the names for its other parameters
+    return content.getvalue()
+
+
+def read_ranks(path: Path) -> UserRanks:
+    """Read a file of ranks.
+
+    Raises:
+        RankFileError: the file is truncated, has changed, or is of another version.
+        OSError: the file cannot be read.
+    """
+    content = path.read_bytes()
+    try:
+        return _decode(content)
+    except _UNREADABLE as error:
+        found = str(error) or type(error).__name__
+        raise RankFileError(
+            f"{path}: found {found.splitlines()[0][:200]}\n"
+            "expected the complete ranks of an evaluation, as they were written\n"
+            f"write them again with `{PROGRAM} {_command(path)} --run_name {path.resolve().parent.name}`"
+        ) from error
+
+
+def _command(path: Path) -> str:
+    return "validate" if path.stem.endswith("-val") else "test"
+
+
+def _decode(file: bytes) -> UserRanks:
+    arrays = {}
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        for name in ("header", *_COLUMNS, *(part for pair in _TEXTS for part in pair)):
+            member = archive.getinfo(f"{name}.npy")
+            # The file is not compressed, so no member can be larger than the file.
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(file):
+                raise ValueError(f"array {name} compressed or larger than the file")
+            content = io.BytesIO(archive.read(member))  # raises if the CRC-32 is wrong
+            arrays[name] = np.lib.format.read_array(content, allow_pickle=False)
+    header = _header(str(arrays.pop("header")))
+    columns = [arrays[name] for name in _COLUMNS]
+    users, targets = (_texts(arrays[name], arrays[lengths], name) for name, lengths in _TEXTS)
+    ranks = UserRanks(header, users, targets, *columns)
+    _check(ranks)
+    return ranks
+
+
+def _header(text: str) -> RankHeader:
+    found = json.loads(text)
+    version = found.pop("version", None) if isinstance(found, dict) else None
+    if version != VERSION:
+        raise ValueError(f"version {version!r} instead of {VERSION}")
+    if found.keys() != set(RankHeader._fields) or found["stage"] not in ("val", "test"):
+        raise ValueError(f"header {text[:100]!r}")
+    numbers = [found[name] for name in ("step", "head_from", "tail_to")]
+    if not isinstance(found["protocol"], str) or any(type(number) is not int for number in numbers):
+        raise ValueError(f"header {text[:100]!r}")
+    return RankHeader(**found)
+
+
+def _texts(joined: NDArray[Any], lengths: NDArray[Any], name: str) -> list[str]:
+    if joined.dtype != np.uint8 or joined.ndim != 1 or lengths.dtype != np.int32 or lengths.ndim != 1:
+        raise ValueError(f"array {name} of {joined.dtype} and {lengths.dtype}")
+    if np.any(lengths < 0) or lengths.sum(dtype=np.int64) != len(joined):
+        raise ValueError(f"{len(joined)} bytes in {name}, and lengths that add up to {lengths.sum(dtype=np.int64)}")
+    content, ends = joined.tobytes(), np.cumsum(lengths, dtype=np.int64).tolist()
+    return [content[begin:end].decode(**_ENCODING) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def _check(ranks: UserRanks) -> None:
+    users = ranks.users
+    for name in _COLUMNS:
+        column = getattr(ranks, name)
+        if column.dtype != np.int32 or column.shape != (len(users),):
+            raise ValueError(f"array {name} of {column.dtype} {column.shape} for {len(users)} users")
+    if not users or len(ranks.targets) != len(users):
+        raise ValueError(f"{len(users)} users and {len(ranks.targets)} targets")
+    unsorted = next((after for before, after in zip(users, users[1:], strict=False) if before >= after), None)
+    if unsorted is not None:
+        raise ValueError(f"user {unsorted!r} out of order or twice")
+    rank, candidates = ranks.rank, ranks.candidates
+    wrong = (rank < 1) | (rank > candidates) | (ranks.history < 0) | (ranks.popularity < 0)
+    if np.any(wrong):
+        user = int(np.argmax(wrong))
+        raise ValueError(
+            f"rank {rank[user]} among {candidates[user]} candidates for user {users[user]!r}, with a history of "
+            f"{ranks.history[user]} events and a target of {ranks.popularity[user]}"
+        )

@@ -1,0 +1,67 @@
+"""Recommendations of `predict`: the best items by score, or the most popular ones, as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datamodules.recommender.batch import Catalog
+from lightning_modules.recommender.baselines import POPULARITY, most_popular
+
+
+class Recommendations:
+    """Selects items and describes them.
+
+    Args:
+        catalog: ids and titles of the items.
+        top_k: largest number of items.
+        excluded: [num_items + 1] true for items that are never recommended; None: all may be.
+    """
+
+    def __init__(self, catalog: Catalog, top_k: int, excluded: NDArray[np.bool_] | None = None) -> None:
+        self.catalog, self.top_k, self.excluded = catalog, top_k, excluded
+        self._mask = None if excluded is None else torch.from_numpy(excluded)
+
+    def best(self, scores: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the best items of each history, the best first. Excluded items have -inf.
+
+        Args:
+            scores: [B, num_items + 1], changed in place.
+            seen: [B, S] items to exclude from the row, padded with 0; None: exclude none.
+
+        Returns:
+            items and scores, [B, min(top_k, num_items)] each.
+        """
+        if seen is not None:
+            scores.scatter_(1, seen, -torch.inf)
+        if self._mask is not None:
+            self._mask = self._mask.to(scores.device)
+            scores.masked_fill_(self._mask, -torch.inf)
+        best = scores.topk(min(self.top_k, scores.shape[1] - 1))
+        return best.indices, best.values
+
+    def popular(self, counts: Sequence[int]) -> dict[str, Any]:
+        """Return the answer to a history without an item that the model knows.
+
+        Args:
+            counts: [num_items], training events of item 1, 2, ...
+        """
+        if self.excluded is not None:
+            counts = np.where(self.excluded[1:], 0, counts).tolist()
+        best = most_popular(counts, self.top_k)
+        return {**self.answer([item for item, _ in best], [count for _, count in best]), "fallback": POPULARITY}
+
+    def answer(self, items: Sequence[int], scores: Sequence[float]) -> dict[str, Any]:
+        """Return items with their ids, scores and titles, up to the first excluded one."""
+        answers = []
+        for item, score in zip(items, scores, strict=True):
+            if score == -torch.inf:  # fewer items than top_k are left
+                break
+            answer: dict[str, Any] = {"item": self.catalog.item_ids[item - 1], "score": round(score, 4)}
+            if self.catalog.titles is not None:
+                answer["title"] = self.catalog.titles[item - 1]
+            answers.append(answer)
+        return {"recommendations": answers}

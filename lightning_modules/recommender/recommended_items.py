@@ -1,0 +1,64 @@
+"""Beyond-accuracy metrics of the recommended items: coverage, novelty and popularity.
+
+The state is how often each item is recommended. Sums of integers do not depend on their order, so the metrics are
+bit-identical for every world size.
+"""
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+
+class RecommendedItems(Metric):
+    """Coverage@k, novelty@k and popularity@k of the top k items of each user.
+
+    - `coverage@k`: share of the catalogue that is recommended to at least one user (catalogue coverage; Herlocker et
+      al., Evaluating Collaborative Filtering Recommender Systems, TOIS 2004, section 4.3).
+    - `novelty@k`: mean self-information -log2 p of a recommended item, in bits, with p its share of all training events
+      (Vargas and Castells, Rank and Relevance in Novelty and Diversity Metrics for Recommender Systems, RecSys 2011).
+      An item without a training event has the p of an item with one.
+    - `popularity@k`: mean number of training events of a recommended item.
+
+    Args:
+        protocol: begins the names of the metrics, see `RankingMetrics`.
+        k: number of recommended items of a user.
+        training_events: [num_items + 1] int64 number of training events of each item; entry 0 is ignored.
+    """
+
+    full_state_update = False
+    recommended: Tensor
+
+    def __init__(self, protocol: str, k: int, training_events: Tensor) -> None:
+        super().__init__()
+        self.prefix, self.k = f"{protocol}/" if protocol else "", k
+        self._training_events = training_events.cpu()
+        self.add_state("recommended", torch.zeros(len(training_events), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, scores: Tensor, seen: Tensor | None, users: Tensor) -> None:
+        """Count the recommendations of a batch.
+
+        Args:
+            scores: [B, num_items + 1]; column j is item j, column 0 is ignored. Not modified.
+            seen: [B, S] int64 items to exclude, padded with 0, or None.
+            users: [B] int64; rows with -1 do not count.
+        """
+        scores = scores[users >= 0]  # a copy
+        scores[:, 0] = -torch.inf
+        if seen is not None:
+            scores.scatter_(1, seen[users >= 0], -torch.inf)
+        best = scores.topk(min(self.k, scores.shape[1] - 1))
+        items = best.indices[best.values != -torch.inf]  # fewer than k are left if nearly all items are seen
+        self.recommended += torch.bincount(items, minlength=len(self.recommended))
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the metrics, float64 scalars; novelty and popularity are NaN without a recommendation."""
+        # On the CPU, because some devices have no float64, and because the order of the additions is fixed there.
+        recommended, events = self.recommended.cpu()[1:], self._training_events[1:].double()
+        share = events.clamp(min=1) / events.sum()
+        number, weights = recommended.sum(), recommended.double()
+        values = {
+            "coverage": (recommended > 0).double().mean(),
+            "novelty": (weights * -share.log2()).sum() / number,
+            "popularity": (weights * events).sum() / number,
+        }
+        return {f"{self.prefix}{name}@{self.k}": value for name, value in values.items()}

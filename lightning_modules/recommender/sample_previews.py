@@ -1,0 +1,66 @@
+"""Previews of users in an evaluation: their last items, the next item and the recommendations."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from datamodules.recommender.batch import RankingBatch
+from engine.telemetry.sample_previews import SamplePreview
+from lightning_modules.recommender.metrics import ranks
+
+LAST, BEST = 10, 10
+"""Number of items of the history and of recommendations in a preview."""
+
+
+class ShownUser(NamedTuple):
+    """A user of a preview. Items count from 1."""
+
+    last: tuple[int, ...]  # last items of the history, the newest first
+    events: int  # length of the history
+    target: int  # held-out item
+    rank: int  # rank of the target, from 1
+    best: tuple[int, ...]  # recommendations, the best first
+
+
+def shown_user(scores: Tensor, batch: RankingBatch, row: int, remove_seen: bool) -> ShownUser:
+    """Return the preview of a user.
+
+    Args:
+        scores: [B, V + 1]; column j is item j, column 0 is ignored. Not modified.
+        batch: batch with the user.
+        row: row of the user.
+        remove_seen: whether items of the history are excluded.
+    """
+    own, target = scores[row : row + 1].clone(), batch.target[row : row + 1]
+    seen = batch.seen[row : row + 1] if remove_seen else None
+    rank = int(ranks(own, target, seen))
+    own[:, 0] = -torch.inf
+    if seen is not None:
+        own.scatter_(1, seen, -torch.inf)
+    best = own[0].topk(min(BEST, own.shape[1] - 1))
+    events = int(batch.history.lengths[row])
+    history = batch.history.items[row, max(0, events - LAST) : events].tolist()
+    return ShownUser(
+        tuple(reversed(history)), events, int(target), rank,
+        tuple(best.indices[best.values > -torch.inf].tolist()),
+    )  # fmt: skip
+
+
+def example(user: str, shown: ShownUser, title: Callable[[int], str]) -> SamplePreview:
+    """Render a preview. It is right if the target is recommended; otherwise the target follows with its rank."""
+    history = f"the last {len(shown.last)} of {shown.events}" if shown.events > len(shown.last) else "all"
+    right = shown.rank <= BEST
+    answer = _lines(shown.best, title)
+    return SamplePreview(
+        name=f"user {user}",
+        question=f"{history} events, the newest first:\n{_lines(shown.last, title)}",
+        expected=title(shown.target),
+        answer=answer if right else f"{answer}\n...\n{shown.rank}. {title(shown.target)}",
+        right=right,
+    )
+
+
+def _lines(items: Iterable[int], title: Callable[[int], str]) -> str:
+    return "\n".join(f"{place}. {title(item)}" for place, item in enumerate(items, start=1))

@@ -1,0 +1,52 @@
+"""Features of resource timelines for a language model."""
+
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from datamodules.multimodal.batch import Examples
+from datamodules.temporal.batch import Series
+from datamodules.temporal.interface import TemporalData
+from lightning_modules.multimodal.connector.merge_embeddings import Features
+from lightning_modules.multimodal.language.precision import Precision
+from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatures
+from lightning_modules.temporal.encoder import SeriesEncoder
+
+
+class SeriesFeatures(ModalityFeatures[TemporalData]):
+    """Features of Series, one series in a chat at most.
+
+    Args:
+        settings: arguments of the SeriesEncoder, beside the layout.
+        blind: compute all features from series without measurements, as a baseline.
+    """
+
+    def __init__(self, settings: dict[str, Any], blind: bool = False) -> None:
+        super().__init__(blind)
+        self.settings = settings
+
+    @override
+    def build_encoder(self, data: TemporalData, precision: Precision) -> SeriesEncoder:
+        return SeriesEncoder(data.layout, **self.settings)
+
+    @override
+    def compute(self, networks: FeatureNetworks, modality: Series) -> Features:
+        series = self.blinded(modality) if self.blind else modality
+        vectors = networks.projector(networks.encoder(series))
+        counts = networks.encoder.layout.feature_count(series.lengths)
+        return Features(vectors, torch.where(series.lengths > 0, counts, 0))
+
+    @override
+    def blinded(self, modality: Series) -> Series:
+        """Return series of the same lengths in which every measurement is missing."""
+        return modality._replace(values=modality.values * 0, present=modality.present & False)
+
+    @override
+    def flops(self, networks: FeatureNetworks, examples: Examples) -> int:
+        projected = examples.rows.counts.features * networks.projector.flops(1, behind_trained=True)
+        return networks.encoder.flops(examples.modality) + projected
+
+    @override
+    def description(self, encoder: Any, data: TemporalData) -> dict[str, Any]:
+        return {**self.settings, "layout": data.layout._asdict()}

@@ -1,0 +1,22 @@
+"""A training is measured with what its side states, and the table has a line for each condition."""
+
+import pytest
+from rich.console import Console
+
+from benchmarks.threads.trainings import BUSY, CONFIGS, DEFAULT, IDLE, _goals, beside, sides, table, train
+
+
+@pytest.mark.slow
+def test_a_training_is_measured_beside_a_busy_process(tmp_path):
+    with beside(BUSY):
+        found = train(CONFIGS["digits"], sides()[DEFAULT], tmp_path, seconds=0.1, warm_up=1)
+    assert found.samples_per_second > 0 and found.threads >= 1
+    rows = [
+        {"training": "digits", "condition": condition, "side": DEFAULT,
+         "rates": [rate], "threads": [found.threads]}
+        for condition, rate in ((IDLE, 900.0), (BUSY, 600.0))
+    ]  # fmt: skip
+    console = Console(width=160, record=True)
+    console.print(table({"rows": rows, "goals": _goals(rows)}))
+    text = " ".join(console.export_text().split())
+    assert "samples/s by default, on two cores: met (900)" in text and "missed (600)" in text

@@ -1,0 +1,45 @@
+"""bad_samples.jsonl has one line per sample, also after a kill in the middle of a line."""
+
+import json
+import os
+
+from callbacks.guards.bad_sample_limit import BadSampleList
+from engine.data.bad_samples import SkippedSample
+from engine.data.skipped_samples import SkipCounter
+from engine.distributed.step_counters import StepCounters
+
+
+def bad(sample, what="cut off"):
+    return SkippedSample("unusable", f"{sample}.png is {what}", sample)
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "bad_samples.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_each_sample_of_a_stage_is_listed_once(tmp_path):
+    BadSampleList(tmp_path).add("train", 0, 3, [[bad(5)], [bad(7, "größer")]])
+    BadSampleList(tmp_path).add("train", 1, 9, [[bad(7, "größer")], [bad(5), bad(8)]])
+    BadSampleList(tmp_path).add("val", 1, 9, [[bad(5)], []])
+    keys = "stage", "sample", "epoch", "step", "process"
+    assert [tuple(line[key] for key in keys) for line in lines(tmp_path)] == [
+        ("train", 5, 0, 3, 0), ("train", 7, 0, 3, 1), ("train", 8, 1, 9, 1), ("val", 5, 1, 9, 0),
+    ]  # fmt: skip
+    assert lines(tmp_path)[1]["what"] == "7.png is größer"
+
+
+def test_a_torn_line_is_passed_over(tmp_path):
+    (tmp_path / "bad_samples.jsonl").write_text('{"stage": "train", "sample": 5, "wh\n[1]\n')
+    BadSampleList(tmp_path).add("train", 0, 3, [[bad(5, "x" * 5000)]])
+    last = json.loads((tmp_path / "bad_samples.jsonl").read_text().splitlines()[-1])
+    assert last["sample"] == 5 and len(last["what"]) == 2000
+
+
+def test_a_file_name_that_is_not_utf_8_is_listed_and_counted(tmp_path):
+    """A folder of images may have names in Latin-1; a bad one among them must not end the training."""
+    skipped = bad(os.fsdecode(b"donn\xe9es"))
+    BadSampleList(tmp_path).add("train", 0, 3, [[skipped]])
+    assert [line["what"] for line in lines(tmp_path)] == [skipped.what]
+    counter = SkipCounter(StepCounters())
+    counter.record_unusable([[skipped], [skipped], [bad(5)]])
+    assert len(counter.different) == 2

@@ -1,0 +1,57 @@
+"""When a SLURM job is requeued; tests/distributed/resume/test_preemption.py tests whole runs."""
+
+import pytest
+
+from callbacks.health.slurm_requeue import requeue_job
+from tests.distributed.resume.test_preemption import scontrol  # noqa: F401
+
+JOB = {"SLURM_JOB_ID": "7"}
+
+
+def test_a_running_job(scontrol, messages):  # noqa: F811
+    asked = scontrol()
+    requeue_job(JOB)
+    assert asked() == ["show job 7", "requeue 7"]
+    assert messages == ["SLURM job 7 is requeued and resumes from here"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"state": "CANCELLED"}, "its state is CANCELLED"),
+        ({"state": "PREEMPTED"}, "its state is PREEMPTED"),
+        ({"state": "PENDING"}, "its state is PENDING"),
+        ({"batch": 0}, "it is not a batch job"),
+        ({"requeue": 0}, "it was submitted with --no-requeue"),
+    ],
+)
+def test_a_job_that_is_not_to_come_back_or_comes_back_by_itself(scontrol, messages, facts, why):  # noqa: F811
+    asked = scontrol(**facts)
+    requeue_job(JOB)
+    assert asked() == ["show job 7"]
+    assert messages == [f"SLURM job 7 is not requeued: {why}"]
+
+
+def test_a_job_that_gets_nowhere_does_not_come_back_for_ever(scontrol, messages):  # noqa: F811
+    asked = scontrol()
+    requeue_job({**JOB, "SLURM_RESTART_COUNT": "2"})
+    requeue_job({**JOB, "SLURM_RESTART_COUNT": "0"}, has_progress=False)
+    assert asked() == ["show job 7", "requeue 7"] * 2
+    requeue_job({**JOB, "SLURM_RESTART_COUNT": "2"}, has_progress=False)
+    assert asked()[4:] == ["show job 7"]
+    assert "SLURM job 7 is not requeued: restart 2 was stopped before" in messages[-1]
+
+
+def test_a_refusal_is_reported(scontrol, messages):  # noqa: F811
+    scontrol(code=1)
+    requeue_job(JOB)
+    assert len(messages) == 1 and "could not be requeued, submit it again" in messages[0]
+    assert "Requested operation is presently disabled" in messages[0]
+
+
+def test_no_scontrol(monkeypatch, tmp_path, messages):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    requeue_job({})
+    assert messages == []
+    requeue_job(JOB)
+    assert "could not be requeued, submit it again" in messages[0]

@@ -1,0 +1,268 @@
+"""A wrong value of any option ends the start with one message of at most three lines that has the option's name."""
+
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands.cli.arguments import refuse_lone_values
+from commands.cli.configs.parser_message import raised_by_class
+from commands.cli.error_reporting import report_error
+from commands.cli.main import main
+from commands.cli.trainer import LockstepTrainer
+from tests.conftest import REPOSITORY
+from tests.tiers import slow
+
+QUICKSTARTS = {
+    "recommender": "quickstart", "image_classifier": "digits", "document_qa": "quickstart", "temporal": "quickstart",
+    "vision_language": "quickstart_pretrain",
+}  # fmt: skip
+WRONG = ["null", "[1]", "{a: 1}", "foo", "-1", "nan", "1e400", ""]
+ACCEPTED = "accepted"
+
+
+def config_of(family):
+    return ["--config", str(REPOSITORY / f"configs/{family}/{QUICKSTARTS[family]}.yaml")]
+
+
+def options_of(parser, family):
+    """Dotted keys of all options that a number, a text, a list or null is given for."""
+
+    def keys(settings, prefix=""):
+        for name, value in settings.items():
+            if isinstance(value, dict) and value:
+                yield from keys(value, f"{prefix}{name}.")
+            else:
+                yield prefix + name
+
+    return [key for key in keys(parser.parse_args(config_of(family)).as_dict()) if key != "config"]
+
+
+def answer(parser, arguments, capsys, messages):
+    """`ACCEPTED`, or the exit code and the lines with which `train.py fit` would end before the data are opened."""
+    capsys.readouterr()
+    messages.clear()
+    try:
+        config = parser.parse_args(arguments)
+        refuse_lone_values(parser, config)
+        created = parser.instantiate(config)
+        if any(word.startswith("--trainer.") for word in arguments):
+            settings = {**created.trainer.as_dict(), "logger": False, "callbacks": [], "enable_checkpointing": False}
+            settings["accelerator"] = "cpu" if settings["accelerator"] == "auto" else settings["accelerator"]
+            LockstepTrainer(**settings)
+    except SystemExit as end:
+        return end.code, capsys.readouterr().err.splitlines()
+    except Exception as error:
+        return report_error(raised_by_class(error)), [line for line in messages if "LOCKSTEP_DEBUG" not in line]
+    return ACCEPTED
+
+
+def wrongly_answered(parser, family, pairs, capsys, messages):
+    for key, value in pairs:
+        found = answer(parser, [*config_of(family), f"--{key}={value}"], capsys, messages)
+        if found == ACCEPTED:
+            continue
+        code, lines = found
+        text = "\n".join(lines)
+        is_named = key.rpartition(".")[2].split("[")[0] in text
+        if code != 2 or len(lines) > 3 or len(text) > 1000 or not is_named or "Traceback" in text:
+            yield key, value, code, text[:500]
+
+
+@pytest.mark.parametrize("family", ["recommender", *map(slow, list(QUICKSTARTS)[1:])])
+@pytest.mark.filterwarnings("ignore")  # of Lightning's, about what a trainer of these settings could do better
+def test_the_wrong_values_of_some_options(parser, capsys, messages, tmp_path, monkeypatch, family):
+    """Every 40th option, each with the next wrong value; the slow test has all options."""
+    monkeypatch.chdir(tmp_path)
+    pairs = list(zip(options_of(parser, family)[::40], itertools.cycle(WRONG)))
+    assert list(wrongly_answered(parser, family, pairs, capsys, messages)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", QUICKSTARTS)
+@pytest.mark.filterwarnings("ignore")
+def test_the_wrong_values_of_every_option(parser, capsys, messages, tmp_path, monkeypatch, family):
+    """Options that all families share have two wrong values with the first family; the others have one."""
+    monkeypatch.chdir(tmp_path)
+    keys, turns = options_of(parser, family), 2
+    if family != "recommender":
+        keys, turns = [key for key in keys if key.startswith(("model.", "data."))], 1
+    pairs = [
+        (key, WRONG[(2 * place + turn * 3) % len(WRONG)]) for place, key in enumerate(keys) for turn in range(turns)
+    ]
+    assert list(wrongly_answered(parser, family, pairs, capsys, messages)) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("trainer.gradient_clip_val", "-1"), ("trainer.check_val_every_n_epoch", "0"), ("trainer.max_time", "soon"),
+        ("trainer.val_check_interval", "00:01:00:00"), ("trainer.val_check_interval", "soon"),
+        ("trainer.val_check_interval", "{minutes: 5}"),
+        ("trainer.devices", "0"), ("trainer.devices", "-2"),
+        ("trainer.val_check_interval", "0"),
+        ("trainer.limit_train_batches", "-1"),
+        ("trainer.accumulate_grad_batches", "0"), ("trainer.max_time", "00:00:00:00"), ("trainer.max_epochs", "-2"),
+        ("model.init_args.top_k", "0"), ("model.init_args.dropout", "1"),
+        ("model.init_args.learning_rate", "-1e-3"), ("model.init_args.learning_rate", "nan"),
+        ("model.init_args.betas", "[0.9, 1.0]"), ("model.init_args.warmup_steps", "-1"),
+        ("data.init_args.batch_size", "0"), ("data.init_args.evaluation_batch_size", "0"),
+        ("data.init_args.marketplace.num_users", "0"), ("data.init_args.max_bad_samples", "-1"),
+        ("watchdog.timeout", "nan"), ("last_checkpoint.keep", "0"), ("stragglers.every_n_steps", "0"),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_without_a_meaning_are_refused(parser, capsys, messages, tmp_path, monkeypatch, key, value):
+    monkeypatch.chdir(tmp_path)
+    code, lines = answer(parser, [*config_of("recommender"), f"--{key}={value}"], capsys, messages)
+    assert code == 2 and len(lines) <= 3 and key.rpartition(".")[2] in lines[-1]
+
+
+NULL = ["model.init_args.hidden_size", "data.init_args.marketplace.num_items", "log.level", "threads"]
+
+
+@pytest.mark.parametrize("key", NULL)
+def test_null_is_refused_where_the_type_does_not_have_it(parser, capsys, messages, tmp_path, key):
+    """On the command line and in a file, where an empty value is null."""
+    code, lines = answer(parser, [*config_of("recommender"), f"--{key}=null"], capsys, messages)
+    assert code == 2 and len(lines) == 3 and f"error: --{key}: " in lines[-1] and lines[-1].endswith("found None")
+    *sections, name = key.split(".")
+    text = "".join(f"{'  ' * depth}{section}:\n" for depth, section in enumerate(sections))
+    (tmp_path / "x.yaml").write_text(f"{text}{'  ' * len(sections)}{name}:\n")
+    code, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
+    assert code == 2 and f"x.yaml:{len(sections) + 1}: {key}: " in lines[-1] and lines[-1].endswith("found None")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("", "nothing"), ("# none\n", "nothing"), ("- a\n", "a list"), ("a\n", "a text")]
+)
+def test_a_file_without_settings(parser, tmp_path, text, found):
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(ValueError, match=f"x.yaml:1: found {found}, expected settings, KEY: VALUE"):
+        parser.parse_args(["--config", str(tmp_path / "x.yaml")])
+
+
+def test_the_place_is_that_of_the_value_in_force(parser, capsys, messages, tmp_path):
+    (tmp_path / "x.yaml").write_text("model:\n  init_args:\n    hiden_size: 5\n")
+    (tmp_path / "y.yaml").write_text("# nothing\nmodel: {init_args: {num_blocks: many}}\n")
+    _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
+    place, advice = "x.yaml:3: model.init_args.hiden_size: there is no such setting", "did you mean hidden_size?"
+    assert place in lines[-1] and lines[-1].endswith(advice)
+    _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "y.yaml")], capsys, messages)
+    assert lines[-1].endswith("y.yaml:2: model.init_args.num_blocks: Expected a int, found many")
+
+
+def test_a_text_that_yaml_reads_as_a_boolean(parser, capsys, messages, tmp_path):
+    (tmp_path / "x.yaml").write_text("run_name: no\n")
+    _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
+    assert "x.yaml:1: run_name: Expected a str or null, found False; YAML reads yes, no" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--config", "x.yaml:3: the key trainer stands twice, first in line 1"),
+        ("-c", "x.yaml:3: the key trainer stands twice, first in line 1"),
+        ("--model", "x.yaml:3: the key trainer stands twice, first in line 1"),
+        ("--trainer.callbacks", "--trainer.callbacks:1: found more than 50 levels"),
+    ],
+)
+def test_files_and_values_are_checked_before_they_are_parsed(messages, tmp_path, monkeypatch, option, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    Path("x.yaml").write_text("trainer:\n  gradient_clip_val: 1\ntrainer:\n  max_epochs: 1\n")
+    value = "[" * 3000 if option == "--trainer.callbacks" else "x.yaml"
+    with pytest.raises(SystemExit) as end:
+        main(["fit", option, value])
+    assert end.value.code == 2
+    assert messages[0].startswith(f"error: {message}") and len(messages) == 2
+
+
+def test_a_seed_that_numpy_does_not_take(messages, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *config_of("recommender"), "--seed_everything", "-1"])
+    assert end.value.code == 2
+    assert messages[0] == "error: seed_everything must be at least 0 and at most 4294967295, got -1"
+
+
+AMBIGUOUS = [
+    ("1:30", "data.init_args.batch_size"), ("0777", "trainer.max_epochs"), ("+0777", "data.init_args.batch_size"),
+    ("-012", "model.init_args.learning_rate"), ("1:30.5", "model.init_args.learning_rate"),
+]  # fmt: skip
+"""Texts that YAML 1.1 reads as numbers, of base 60 and octal ones, and options of the type int or float."""
+
+
+@pytest.mark.parametrize(("text", "key"), AMBIGUOUS)
+def test_a_number_is_decimal(parser, capsys, messages, tmp_path, text, key):
+    """On the command line, and quoted in a file; unquoted, a file with such a text is refused."""
+    code, lines = answer(parser, [*config_of("recommender"), f"--{key}={text}"], capsys, messages)
+    assert code == 2 and len(lines) == 3 and f"error: --{key}: " in lines[-1] and f"found {text}" in lines[-1]
+    *sections, name = key.split(".")
+    lead = "".join(f"{'  ' * depth}{section}:\n" for depth, section in enumerate(sections)) + "  " * len(sections)
+    (tmp_path / "x.yaml").write_text(f'{lead}{name}: "{text}"\n')
+    code, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
+    assert code == 2 and f"x.yaml:{len(sections) + 1}: {key}: " in lines[-1] and f"found {text}" in lines[-1]
+
+
+@pytest.mark.parametrize("texts", [("1:30", "0777", "2024-01-01"), ("1_000", "on", "0x10")])
+def test_a_text_that_yaml_reads_as_something_else_stays_a_text(parser, texts):
+    options = [f"--{key}={text}" for key, text in zip(("run_name", "wandb.entity", "wandb.name"), texts, strict=True)]
+    config = parser.parse_args([*config_of("recommender"), *options])
+    assert (config.run_name, config.wandb.entity, config.wandb.name) == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1_000", 1000), ("0x10", 16), ("1e3", None), ("yes", None), ("2024-01-01", None)]
+)
+def test_other_texts_for_a_number(parser, capsys, messages, text, expected):
+    arguments = [*config_of("recommender"), f"--data.init_args.batch_size={text}"]
+    if expected is not None:
+        assert parser.parse_args(arguments).data.init_args.batch_size == expected
+        return
+    code, lines = answer(parser, arguments, capsys, messages)
+    assert code == 2 and "--data.init_args.batch_size: Expected a int" in lines[-1]
+
+
+def test_an_error_of_the_trainer_ends_the_command(messages, tmp_path, monkeypatch):
+    """It was raised from itself, and the search for its cause had no end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *config_of("recommender"), "--trainer.accelerator", "cpu", "--trainer.max_time", "00:00:00:00"])
+    assert end.value.code == 2
+    assert "error: trainer.max_time must be more than 0, got '00:00:00:00'" in messages
+    error = end.value.__cause__
+    assert error is not None and error.__cause__ is not error
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--log.console=yaml", "--log.console: expected one of text, json; found yaml"),
+        ("--data.init_args.num_workers=foo", "--data.init_args.num_workers: Expected a int or auto, found foo"),
+    ],
+)
+def test_the_values_of_a_choice_are_listed(parser, capsys, messages, option, message):
+    code, lines = answer(parser, [*config_of("recommender"), option], capsys, messages)
+    assert code == 2 and lines[-1] == f"error: {message}"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("configs/recommender/quikstart.yaml", "did you mean configs/recommender/quickstart.yaml"),
+        ("configs/recomender/esasrec.yaml", "did you mean configs/recommender/esasrec.yaml?"),
+        ("esasrec.yaml", "did you mean configs/recommender/esasrec.yaml?"),
+        ("mine/fisrt.yaml", "did you mean mine/first.yaml?"),
+        ("mine/zzz.yaml", ""),
+    ],
+)
+def test_a_misspelt_config_names_the_closest_file(parser, capsys, messages, tmp_path, monkeypatch, given, meant):
+    monkeypatch.chdir(tmp_path)
+    Path("mine").mkdir()
+    Path("mine/first.yaml").write_text("seed_everything: 1\n")
+    code, lines = answer(parser, ["--config", given], capsys, messages)
+    assert code == 2 and "File does not exist" in lines[-1]
+    assert meant in lines[-1] and bool(meant) == ("did you mean" in lines[-1])

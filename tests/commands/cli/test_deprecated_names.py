@@ -1,0 +1,129 @@
+"""Configs, command lines and run directories of version 0.1.0 are read, with a deprecation line for each old name."""
+
+import importlib
+
+import pytest
+import yaml
+
+from commands.cli import deprecated_names as aliases
+from commands.cli.deprecated_names import CLASS_PATHS, replace_aliases
+from commands.cli.main import main
+from commands.runs.renamed_groups import OPTION_GROUPS
+from tests.conftest import REPOSITORY, TINY
+
+CONFIG = REPOSITORY / "tests/commands/cli/config_0_1_0.yaml"
+STRATEGY = "engine.sharded_strategy.ShardedStrategy"
+
+
+def print_config(capsys, *options):
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *options, "--print_config"])
+    assert end.value.code == 0
+    return yaml.safe_load(capsys.readouterr().out)
+
+
+def deprecations(lines):
+    return [line for line in lines if line.startswith("deprecated: ")]
+
+
+@pytest.mark.parametrize("path", CLASS_PATHS.values())
+def test_a_new_class_path_exists(path):
+    module, _, name = path.rpartition(".")
+    assert isinstance(getattr(importlib.import_module(module), name), type)
+
+
+def test_no_alias_hides_a_class():
+    for path in CLASS_PATHS:
+        module, _, name = path.rpartition(".")
+        try:
+            assert not hasattr(importlib.import_module(module), name)
+        except ModuleNotFoundError:
+            continue
+
+
+def test_a_config_with_old_class_paths(capsys, messages):
+    config = print_config(capsys, "--config", str(CONFIG))
+    assert config["trainer"]["strategy"]["class_path"] == CLASS_PATHS[STRATEGY]
+    callback = {"class_path": "callbacks.performance.stragglers.Stragglers"}
+    callback["init_args"] = {"every_n_steps": 50, "warn_over_median": 2.0}
+    assert config["trainer"]["callbacks"] == [callback]
+    assert deprecations(messages) == [
+        f"deprecated: {old} is now {CLASS_PATHS[old]}; version 0.3.0 will not accept the old path"
+        for old in (STRATEGY, "callbacks.stragglers.Stragglers")
+    ] + [
+        f"deprecated: {old} is now {OPTION_GROUPS[old]}; version 0.3.0 will not accept the old name"
+        for old in ("example_log", "metrics_endpoint", "gradients", "gradient_coverage", "replica_parity")
+    ]
+    text = yaml.safe_load(CONFIG.read_text())
+    assert all(config[new].items() <= text[old].items() for old, new in OPTION_GROUPS.items())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--trainer.strategy", f'{{"class_path": "{STRATEGY}"}}'],
+        ["--trainer.strategy", STRATEGY, "--trainer.strategy.state_dict_type", "full"],
+        [f"--trainer.strategy={STRATEGY}", "--trainer.strategy.state_dict_type=full"],
+    ],
+)
+def test_an_old_class_path_on_the_command_line(capsys, messages, options):
+    config = print_config(capsys, *TINY, *options)
+    assert config["trainer"]["strategy"]["class_path"] == CLASS_PATHS[STRATEGY]
+    assert len(deprecations(messages)) == 1
+
+
+def test_an_old_group_on_the_command_line(messages):
+    given = ["fit", "--gradients.bucket_mb", "5", "--gradients.compression=bf16", "--example_log", '{"number": 2}']
+    assert replace_aliases([*given, "--gradients_of", "gradients.bucket_mb"]) == [
+        "fit", "--ddp.bucket_mb", "5", "--ddp.compression=bf16", "--sample_previews", '{"number": 2}',
+        "--gradients_of", "gradients.bucket_mb",
+    ]  # fmt: skip
+    assert [line.split(";")[0] for line in deprecations(messages)] == [
+        "deprecated: gradients is now ddp", "deprecated: example_log is now sample_previews"
+    ]  # fmt: skip
+
+
+def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, messages, tmp_path):
+    file = tmp_path / "old.yaml"
+    file.write_text("gradients: {bucket_mb: 3}\nreplica_parity: {every_n_steps: 7}\nddp: {compression: bf16}\n")
+    config = print_config(capsys, *TINY, "--config", str(file), "--replica_consistency.every_n_steps", "8")
+    assert config["ddp"] == {"compression": "bf16", "bucket_mb": 3}
+    assert config["replica_consistency"] == {"every_n_steps": 8}
+    assert len(deprecations(messages)) == 2
+
+
+def test_removed_options(capsys, messages, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        aliases, "REMOVED_OPTIONS", {"stragglers.window": "stragglers.every_n_steps", "gone": "nothing"}
+    )
+    assert replace_aliases(["fit", "--gone", "5", "--gone=6", "--gone", "--log.level", "info"]) == [
+        "fit", "--log.level", "info"
+    ]  # fmt: skip
+    assert deprecations(messages) == ["deprecated: gone was removed and has no effect: nothing"]
+    messages.clear()
+    file = tmp_path / "old.yaml"
+    file.write_text("stragglers: {window: 3, every_n_steps: 7}\ngone: false\n")
+    config = print_config(capsys, *TINY, "--config", str(file))
+    assert config["stragglers"]["every_n_steps"] == 7
+    assert deprecations(messages) == [
+        "deprecated: stragglers.window was removed and has no effect: stragglers.every_n_steps"
+    ], "false is what every config has"
+
+
+def test_a_run_of_0_1_0(lockstep, done, messages):
+    """Its config has class paths of 0.1.0; test, predict and a resumed training read it."""
+    path = done.folder / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["trainer"]["callbacks"] = [{"class_path": "callbacks.stragglers.Stragglers"}]
+    for old, new in OPTION_GROUPS.items():
+        config[old] = config.pop(new)
+    path.write_text(yaml.safe_dump(config))
+    name = done.folder.name
+    lockstep("test", name=name)
+    assert len(deprecations(messages)) == 1 + len(OPTION_GROUPS)
+    lockstep("predict", name=name)
+    lockstep("fit", "--ckpt_path", "last", "--trainer.max_epochs", "3", name=name)
+    assert max(done.series("train/loss")) == 39
+    resumed = yaml.safe_load((done.folder / "config-2.yaml").read_text())
+    assert resumed["trainer"]["callbacks"][0]["class_path"] == "callbacks.performance.stragglers.Stragglers"
+    assert set(OPTION_GROUPS.values()) <= set(resumed) and not set(OPTION_GROUPS) & set(resumed)

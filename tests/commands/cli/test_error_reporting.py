@@ -1,0 +1,47 @@
+"""Which failure ends with which exit code, and what it says."""
+
+import pytest
+from torch.distributed import DistNetworkError
+
+from commands.cli.error_reporting import report_error
+from commands.cli.main import main
+from tests.conftest import TINY
+from tests.support.faults.step_faults import fault
+
+
+def test_wrong_input_is_logged_without_traceback(messages):
+    assert report_error(ValueError("batch_size 3 does not split")) == 2
+    assert messages[0] == "error: batch_size 3 does not split"
+
+
+def test_a_failure_gets_its_traceback(caplog):
+    assert report_error(RuntimeError("out of memory")) == 1
+
+
+def test_ranks_that_do_not_connect_get_a_line(messages):
+    assert report_error(DistNetworkError("Failed to recv, got 0 bytes\nC++ stack:\n0 main")) == 1
+    assert len(messages) == 1 and messages[0].startswith("error: the ranks did not connect: rank 0 has ended")
+    assert messages[0].endswith("(Failed to recv, got 0 bytes)")
+
+
+def test_a_logged_error_is_not_logged_again(messages):
+    error = ValueError("row 7 of data.csv")
+    error.exit_code = 1
+    assert report_error(error) == 1 and messages == []
+
+
+def test_during_training_an_error_is_a_failure(lockstep, monkeypatch, messages):
+    monkeypatch.delenv("LOCKSTEP_DEBUG")
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *TINY, *fault("RaiseAt", step=2), "--run_name", "a"])
+    assert end.value.code == 1
+    assert [line for line in messages if "injected" in line] == [
+        "rank 0 failed at step 2 (training): RuntimeError: injected on process 0"
+    ]
+
+
+def test_a_full_disk_is_a_failure_without_traceback(messages):
+    assert report_error(OSError(28, "No space left on device", "runs/a/config.yaml")) == 1
+    assert messages == [
+        "error: [Errno 28] No space left on device: 'runs/a/config.yaml' (`df -h` and `df -i` show what is full)"
+    ]

@@ -1,0 +1,42 @@
+import subprocess
+import sys
+
+import pytest
+
+from commands.cli.help import COMMANDS, is_overview, print_overview
+from commands.cli.main import LockstepCLI
+from tests.conftest import REPOSITORY
+
+
+def test_every_command_is_in_it(capsys):
+    assert set(COMMANDS) == {*LockstepCLI.subcommands(), "doctor", "report"}
+    assert print_overview(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 120
+    assert all(f"\n  {command} " in text for command in COMMANDS)
+    assert (REPOSITORY / text.split("--config ")[-1].strip()).exists()
+
+
+def test_no_command_is_a_wrong_command_line(capsys):
+    assert is_overview([]) and print_overview([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and "commands:" in shown.err
+
+
+@pytest.mark.parametrize("arguments", [["fit", "--help"], ["fit"], ["--config", "x.yaml"], ["fot"]])
+def test_a_command_speaks_for_itself(arguments):
+    assert not is_overview(arguments)
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import runpy, sys\n"
+        "sys.argv = ['train.py', '--help']\n"
+        "try:\n    runpy.run_path('train.py', run_name='__main__')\n"
+        "except SystemExit as end:\n    assert end.code == 0\n"
+        "print(sorted({'torch', 'lightning', 'numpy', 'jsonargparse', 'yaml', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "fit" in done.stdout and done.stdout.splitlines()[-1] == "[]"

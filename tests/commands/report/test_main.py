@@ -1,0 +1,169 @@
+"""`train.py report` as it is called."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from commands.report.main import main
+from commands.report.page_data import page_content
+from tests.commands.report.recorded import Recorded, killed_and_resumed
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs"
+
+
+def error_of(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_one_run_several_and_a_file_of_choice(runs, capsys):
+    for seed in (1, 2):
+        killed_and_resumed(runs / f"a-{seed}", seed)
+    main(["a-1"])
+    main([str(runs / "a-1"), "a-2", "runs/a-1"])
+    main(["a-1", "--output", "elsewhere/page.html"])
+    output = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in output] == [
+        "runs/a-1/report.html", str(runs / "report.html"), "elsewhere/page.html",
+    ]  # fmt: skip
+    text = (runs / "report.html").read_text(encoding="utf-8")
+    assert "<title>2 runs" in text, "a run that is named twice is one"
+    assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing from elsewhere"
+
+
+def test_a_wrong_run_file_or_output_is_named(runs, capsys):
+    Recorded(runs / "a")
+    (runs / "empty").mkdir()
+    assert "no run 'b': runs/b is not a directory; existing runs: a" in error_of(capsys, "b")
+    assert "runs/empty has neither metrics.jsonl nor log.jsonl" in error_of(capsys, "empty")
+    (runs / "a" / "environment.json").write_text("{")
+    assert "runs/a/environment.json is not JSON" in error_of(capsys, "a")
+    (runs / "a" / "environment.json").unlink()
+    (runs / "file").write_text("")
+    assert "runs/file" in error_of(capsys, "a", "--output", "runs/file/page.html")
+
+
+def test_of_several_what_is_no_run_is_passed_over(runs, capsys):
+    """As a shell writes `runs/*` out after a report and a record of MLflow."""
+    for name in "a", "b":
+        Recorded(runs / name)
+    (runs / "mlflow.db").write_text("")
+    (runs / "mlflow-files").mkdir()
+    main(["runs/a", "runs/b", "runs/mlflow-files", "runs/mlflow.db"])
+    assert capsys.readouterr().err.splitlines() == [
+        f"python train.py report: runs/{name} is no run directory, skipped" for name in ("mlflow-files", "mlflow.db")
+    ]
+    assert "<title>2 runs" in (runs / "report.html").read_text(encoding="utf-8")
+    assert "no run 'c'" in error_of(capsys, "runs/a", "c"), "a name that is not there at all is an error"
+    assert "neither metrics.jsonl nor log.jsonl" in error_of(capsys, "runs/mlflow-files", "runs/mlflow.db")
+
+
+def test_an_older_page_stays_when_a_new_one_cannot_be_written(runs, capsys, monkeypatch):
+    Recorded(runs / "a")
+    (runs / "a" / "report.html").write_text("older")
+    monkeypatch.setattr("engine.io.atomic_file.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
+    assert "No space left" in error_of(capsys, "a")
+    assert (runs / "a" / "report.html").read_text() == "older"
+    assert [path.name for path in (runs / "a").glob(".*")] == []
+
+
+def test_a_run_that_has_just_begun(runs):
+    """No figures, no log, no config: a page without them."""
+    run = Recorded(runs / "a")
+    (run.folder / "config.yaml").unlink()
+    (run.folder / "environment.json").unlink()
+    main(["a"])
+    assert (run.folder / "report.html").stat().st_size > 10_000
+
+
+def test_the_content_of_two_seeds_and_another_setting(runs):
+    folders = [
+        killed_and_resumed(runs / name, seed, dropout).folder
+        for name, seed, dropout in (("a-1", 1, 0.1), ("b", 1, 0.5), ("a-2", 2, 0.1))
+    ]
+    content = page_content(folders, runs / "report.html")
+    assert content["groups"] == [{"name": "a", "runs": [0, 2]}, {"name": "b", "runs": [1]}]
+    assert content["differences"] == [
+        {"key": "seed_everything", "values": ["1", "1", "2"]},
+        {"key": "model.init_args.dropout", "values": ["0.1", "0.5", "0.1"]},
+    ]
+    run = content["runs"][0]
+    assert [(one["from"], one["to"], one["began"], one["ended"]) for one in run["attempts"]] == [
+        (0, 170, 0, 170), (150, 400, 300, 551),
+    ]  # fmt: skip
+    assert run["results"]["val_step"] == 200 and run["results"]["test"] == {"test/ndcg@10": 0.61}
+    loss = run["series"]["train/loss"]
+    assert run["places"][loss["at"]]["step"] == tuple(range(10, 401, 10))
+    assert run["places"][loss["at"]]["time"][14:17] == (150, 310, 320), "the break between the starts"
+    assert run["series"]["train/learning_rate"]["at"] == loss["at"], "places are kept once"
+    assert run["summary"]["samples_per_second"] == 1205
+
+
+def test_the_record_that_training_writes(trained, tmp_path):
+    """What the other tests make up is what a run leaves."""
+    content = page_content([trained / "runs/recommender-quickstart-job1"], tmp_path / "page.html")
+    (run,) = content["runs"]
+    assert [(one["from"], one["to"], one["end"]) for one in run["attempts"]] == [(0, 26, "run_ended")]
+    assert run["counts"]["run_started"] == run["counts"]["run_ended"] == 1 and run["counts"]["checkpoint_saved"] >= 2
+    assert [event["step"] for event in run["events"] if event["event"] == "evaluated"] == [13, 26]
+    assert run["monitor"] == {"name": "val/ndcg@10", "mode": "max"} and run["results"]["val_step"] in (13, 26)
+    assert [step["step"] for step in run["examples"]["steps"]] == [13, 26] and run["examples"]["samples"]
+    assert len(run["series"]["train/loss"]["mean"]) == 26 and run["environment"]["packages"]["torch"]
+    assert run["settings"]["data.init_args.batch_size"] == "16"
+
+
+def test_links_lead_to_the_reports_beside(runs):
+    run = Recorded(runs / "a")
+    (run.folder / "prediction_report.html").write_text("")
+    (run.folder / "report.html").write_text("an older one of its own")
+    (run.folder / "http:a #1?50%.html").write_text("")
+    for page, folder in ((run.folder / "report.html", "./"), (runs.parent / "pages" / "x.html", "./../runs/a/")):
+        assert [one["href"] for one in page_content([run.folder], page)["runs"][0]["links"]] == [
+            f"{folder}http%3Aa%20%231%3F50%25.html", f"{folder}prediction_report.html",
+        ]  # fmt: skip
+
+
+def test_a_file_on_another_drive_has_no_link(runs, monkeypatch):
+    run = Recorded(runs / "a")
+    (run.folder / "prediction_report.html").write_text("")
+
+    def refuse(*_):
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setattr("commands.report.page_data.os.path.relpath", refuse)
+    assert page_content([run.folder], runs / "report.html")["runs"][0]["links"] == []
+
+
+@pytest.mark.slow
+def test_a_long_run_gives_a_page_of_bounded_size(runs):
+    run = Recorded(runs / "a")
+    with (run.folder / "metrics.jsonl").open("w") as file:
+        for step in range(60_000):
+            figures = {f"train/figure_{i}": step * 1.2345678 + i for i in range(10)}
+            file.write(json.dumps({"time": "2026-01-02T03:04:05+00:00", "step": step, "epoch": 0, **figures}) + "\n")
+    main(["a"])
+    assert (run.folder / "report.html").stat().st_size < 700_000
+
+
+def test_the_report_imports_neither_torch_nor_lightning(runs):
+    killed_and_resumed(runs / "a")
+    program = (
+        "import runpy, sys\n"
+        "sys.argv = ['train.py', 'report', 'a']\n"
+        "runpy.run_path(sys.path[0] + '/train.py', run_name='__main__')\n"
+        "print('heavy:', sorted({'torch', 'lightning', 'numpy', 'jsonargparse', 'rich', 'psutil'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n" + program]
+    done = subprocess.run(command, cwd=runs.parent, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "heavy: ['psutil']"  # engine.io.atomic_file asks it whose file it is
+    assert (runs / "a" / "report.html").is_file()

@@ -1,0 +1,180 @@
+"""`report A B` says which of two recommenders is better, or why that cannot be said."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from commands.report.main import main
+from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode
+from tests.commands.report.recorded import Recorded
+from tests.conftest import REPOSITORY
+
+USERS = [f"u{number:03}" for number in range(200)]
+FAR, NEAR = np.full(200, 50), np.where(np.arange(200) % 2, 1, 50)
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs"
+
+
+def keep(runs, name, rank, stage="test", protocol="", users=USERS, targets=None, candidates=60):
+    folder = runs / name
+    if not folder.exists():
+        Recorded(folder)
+    size = len(users)
+    ranks = UserRanks(
+        RankHeader(stage, protocol, 26, 40, 3), users, targets or ["item"] * size, np.full(size, 5),
+        np.full(size, 9), np.asarray(rank)[:size], np.full(size, candidates),
+    )  # fmt: skip
+    (folder / f"ranks-{stage}.npz").write_bytes(encode(ranks))
+
+
+def lines_of(capsys, *arguments):
+    main(arguments)
+    return capsys.readouterr().out.splitlines()[1:]
+
+
+def test_the_better_run_is_named(runs, capsys):
+    keep(runs, "a", FAR)
+    keep(runs, "b", NEAR)
+    assert lines_of(capsys, "a", "b") == [
+        "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10",
+        "b minus a: ndcg@10 +0.5000 [+0.4300, +0.5700], p < 0.001; hr@10 +0.5000 [+0.4300, +0.5700], p < 0.001; "
+        "mrr@10 +0.5000 [+0.4300, +0.5700], p < 0.001 (95 % bootstrap interval, permutation test)",
+    ]
+    verdict, numbers = lines_of(capsys, "b", "a")
+    assert verdict == "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10"
+    assert numbers.startswith("a minus b: ndcg@10 -0.5000 [-0.5700, -0.4300], p < 0.001; hr@10 -0.5000")
+    page = (runs / "report.html").read_text(encoding="utf-8")
+    assert "b is better than a by ndcg@10" in page
+
+
+def test_a_small_difference_is_not_significant(runs, capsys):
+    keep(runs, "a", FAR)
+    keep(runs, "b", np.where(np.arange(200) < 3, 2, 50))
+    verdict, numbers = lines_of(capsys, "a", "b")
+    assert verdict == "test, 200 users: no significant difference between a and b by ndcg@10, hr@10 and mrr@10"
+    assert "hr@10 +0.0150 [+0.0000, +0.0350], p = 0.2" in numbers, "the exact p is 1/4"
+
+
+def test_metrics_that_disagree_are_told_apart(runs, capsys):
+    """a hits more users, b has them at the first rank."""
+    order = np.arange(200)
+    keep(runs, "a", np.where(order < 100, 10, 50))
+    keep(runs, "b", np.where(order < 60, 1, 50))
+    verdict, _ = lines_of(capsys, "a", "b")
+    assert verdict == "test, 200 users: b is better than a by ndcg@10 and mrr@10; a is better than b by hr@10"
+    keep(runs, "b", np.where(order < 98, 1, 50))
+    verdict, _ = lines_of(capsys, "a", "b")
+    assert verdict == (
+        "test, 200 users: b is better than a by ndcg@10 and mrr@10; the difference is not significant by hr@10"
+    )
+
+
+def test_the_protocol_of_the_metrics_is_named(runs, capsys):
+    for name, rank in (("a", FAR), ("b", NEAR)):
+        keep(runs, name, rank, stage="val", protocol="request_time")
+    verdict, numbers = lines_of(capsys, "a", "b")
+    assert verdict.startswith("validation, 200 users: b is better than a by request_time/ndcg@10, request_time/hr@10")
+    assert numbers.startswith("b minus a: request_time/ndcg@10 +0.5")
+
+
+OTHER = ["x1", *USERS[1:]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"protocol": "request_time"}, "a is evaluated with the past alone and b with the time of the request, which"),
+        (
+            {"users": OTHER},
+            "the runs evaluate different users: 1 of a alone ('u000', ...) and 1 of b alone ('x1', ...)",
+        ),
+        ({"users": USERS[:10]}, "the runs evaluate different users: 190 of a alone ('u010', ...) and 0 of b alone"),
+        (
+            {"targets": ["other", *["item"] * 198, "else"]},
+            "2 of 200 users have different held-out items: user 'u000' has 'item' in a and 'other' in b",
+        ),
+        (
+            {"candidates": 61},
+            "the runs rank different numbers of items: for user 'u000' 60 in a and 61 in b. model.",
+        ),
+    ],
+)
+def test_other_tasks_are_not_compared(runs, capsys, changes, message):
+    keep(runs, "a", FAR)
+    keep(runs, "b", NEAR, **changes)
+    (line,) = lines_of(capsys, "a", "b")
+    assert line.startswith(f"no paired test: {message}")
+    assert (runs / "report.html").is_file()
+
+
+def test_without_ranks_there_are_no_lines_and_with_one_file_there_is_advice(runs, capsys):
+    for name in "a", "b":
+        Recorded(runs / name)
+    assert lines_of(capsys, "a", "b") == []
+    keep(runs, "a", FAR)
+    assert lines_of(capsys, "a", "b") == [
+        "no paired test: a has ranks-test.npz and b has no file of ranks; "
+        "`python train.py test --run_name NAME` writes ranks-test.npz"
+    ]
+    keep(runs, "b", FAR, stage="val")
+    assert "a has ranks-test.npz and b has ranks-val.npz;" in lines_of(capsys, "a", "b")[0]
+    keep(runs, "a", FAR, stage="val")
+    assert lines_of(capsys, "a", "b")[0].startswith("validation, 200 users: no significant difference")
+    Recorded(runs / "c")
+    assert lines_of(capsys, "a", "b", "c") == []
+
+
+def test_ranks_of_a_test_with_other_settings_are_not_compared(runs, capsys):
+    for name in "a", "b":
+        keep(runs, name, NEAR)
+    run = Recorded(runs / "c")
+    keep(runs, "c", NEAR)
+    run.metrics(26, test__ndcg_at_10=0.5)
+    assert lines_of(capsys, "a", "c")[0].startswith("test, 200 users: no significant difference")
+    run.metrics(26, test__ndcg_at_10=0.7, altered="trainer.limit_test_batches")
+    assert lines_of(capsys, "a", "c")[0].startswith("test, 200 users: no significant difference")
+    run.metrics(26, test__ndcg_at_10=0.6)
+    assert lines_of(capsys, "a", "c") == [
+        "no paired test: runs/c/ranks-test.npz has test/ndcg@10 0.5000 and metrics.jsonl 0.6000, because the latest "
+        "test had other settings than the run; `python train.py test --run_name c` writes the ranks again"
+    ]
+
+
+def test_a_truncated_file_is_an_error_of_three_lines(runs, capsys):
+    for name in "a", "b":
+        keep(runs, name, FAR)
+    file = runs / "b" / "ranks-test.npz"
+    file.write_bytes(file.read_bytes()[:-50])
+    with pytest.raises(SystemExit) as end:
+        main(["a", "b"])
+    assert end.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3 and "runs/b/ranks-test.npz: found File is not a zip file" in lines[0]
+    assert lines[2] == "write them again with `python train.py test --run_name b`"
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(runs, capsys, monkeypatch):
+    keep(runs, "a", FAR)
+    keep(runs.parent / "other", "a", NEAR)
+    assert lines_of(capsys, "runs/a", "other/a")[0] == (
+        "test, 200 users: other/a is better than runs/a by ndcg@10, hr@10 and mrr@10"
+    )
+
+
+def test_the_comparison_needs_neither_torch_nor_lightning(runs):
+    for name in "a", "b":
+        keep(runs, name, FAR)
+    program = (
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n"
+        "from commands.report.main import main; main(['a', 'b'])\n"
+        "print('heavy:', sorted({'torch', 'lightning', 'numpy', 'polars'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=runs.parent, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "heavy: ['numpy']"

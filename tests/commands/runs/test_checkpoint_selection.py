@@ -1,0 +1,95 @@
+"""Selection of the checkpoint that a command begins with."""
+
+import os
+
+import pytest
+
+from commands.runs.checkpoint_selection import (
+    earlier_stage,
+    newest_since_begun,
+    record_existing_checkpoints,
+    resolve_checkpoint,
+)
+from tests.commands.runs.checkpoints import corrupt, write_checkpoint
+
+
+def test_a_shipped_config_is_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "vision_language-pretrain-20260101-120000"
+    write_checkpoint(tmp_path / "runs" / name, "best.ckpt", age=0)
+    assert earlier_stage("configs/vision_language/pretrain.yaml").parts[-3] == name
+    with pytest.raises(FileNotFoundError, match="train one first .* or name one with --model.init_args.init_from NAME"):
+        earlier_stage("configs/vision_language/sft.yaml")
+    with pytest.raises(FileNotFoundError, match="there is no config configs/vision_language/pretrian.yaml"):
+        earlier_stage("configs/vision_language/pretrian.yaml")
+
+
+def test_resolve_checkpoint(tmp_path, messages):
+    assert resolve_checkpoint(None, tmp_path) is None
+    assert resolve_checkpoint("last", tmp_path) is None
+    with pytest.raises(FileNotFoundError, match="best.ckpt does not exist, nor any other"):
+        resolve_checkpoint("best", tmp_path)
+    kept = write_checkpoint(tmp_path, "epoch-3.ckpt")
+    with pytest.raises(FileNotFoundError, match="last.ckpt does not exist, but there are epoch-3.ckpt"):
+        resolve_checkpoint("last", tmp_path)
+    with pytest.raises(FileNotFoundError, match="best.ckpt does not exist, but in .* there is epoch-3.ckpt"):
+        resolve_checkpoint("best", tmp_path)
+    assert resolve_checkpoint(str(kept), tmp_path / "elsewhere") == kept
+    only = write_checkpoint(tmp_path / "final", "last.ckpt")
+    assert resolve_checkpoint("best", tmp_path / "final") == only, "a run without validations"
+    assert any("best.ckpt does not exist" in line and "using last.ckpt" in line for line in messages)
+    best = write_checkpoint(tmp_path, "best.ckpt")
+    assert resolve_checkpoint("last", tmp_path) == best, "killed before the first last.ckpt"
+    last = write_checkpoint(tmp_path, "last.ckpt", age=-20)
+    assert (resolve_checkpoint("last", tmp_path), resolve_checkpoint("best", tmp_path)) == (last, best)
+    preempted = write_checkpoint(tmp_path, "hpc_ckpt_1.ckpt", age=-30, within=".")  # by SLURM's signal, after last.ckpt
+    assert resolve_checkpoint("last", tmp_path) == preempted
+
+
+def test_last_is_what_was_saved_last(tmp_path):
+    """By what the checkpoint says, not by its file's time, which a copy changes."""
+    ages = {"last.ckpt": 30, "last-1.ckpt": 40, "best.ckpt": 20, "best-2.ckpt": 10}
+    paths = {name: write_checkpoint(tmp_path, name, age) for name, age in ages.items()}
+    os.utime(paths["last-1.ckpt"], (1_800_000_000, 1_800_000_000))
+    assert resolve_checkpoint("last", tmp_path) == paths["best-2.ckpt"]
+    assert resolve_checkpoint("last", tmp_path / "other") is None
+    old = write_checkpoint(tmp_path, "last-2.ckpt", age=5, says_when=False)
+    assert resolve_checkpoint("last", tmp_path) == old, "written before checkpoints said when"
+
+
+def test_the_newest_that_verifies(tmp_path, messages):
+    """Plain Lightning takes the newest by its time and ends with `OSError: [Errno 22] Invalid argument`."""
+    last = write_checkpoint(tmp_path, "last.ckpt")
+    before = write_checkpoint(tmp_path, "last-1.ckpt", age=10)
+    best = write_checkpoint(tmp_path, "best.ckpt", age=20)
+    last.write_bytes(last.read_bytes()[:-2000])
+    assert resolve_checkpoint("last", tmp_path) == before
+    assert any(line.startswith("skipping last.ckpt:") and "truncated" in line for line in messages), messages
+    assert "using last-1.ckpt instead" in messages
+    corrupt(before)
+    messages.clear()
+    assert resolve_checkpoint("last", tmp_path) == best
+    assert any("last-1.ckpt is corrupt: data/0 has changed since it was saved" in line for line in messages), messages
+    best.write_bytes(b"")
+    with pytest.raises(ValueError, match="none of them is intact: .*--ckpt_path FILE") as refused:
+        resolve_checkpoint("last", tmp_path)
+    assert all(f"{path.name} (" in str(refused.value) for path in (last, before, best))
+
+
+def test_only_checkpoints_saved_since_the_start_count(tmp_path, messages):
+    old = write_checkpoint(tmp_path, "last.ckpt")
+    assert newest_since_begun(tmp_path) == old, "begun before beginnings were noted"
+    record_existing_checkpoints(tmp_path)
+    assert newest_since_begun(tmp_path) is None
+    old.rename(old.with_name("last-1.ckpt"))
+    assert newest_since_begun(tmp_path) is None, "the same under another name"
+    new = write_checkpoint(tmp_path, "last.ckpt", age=-10)
+    assert newest_since_begun(tmp_path) == new
+    new.write_bytes(new.read_bytes()[:-2000])
+    assert newest_since_begun(tmp_path) is None
+    old.with_name("last-1.ckpt").unlink()
+    assert newest_since_begun(tmp_path) is None
+    assert "none of them is intact" in messages[-1]
+    new.unlink()
+    record_existing_checkpoints(tmp_path)
+    assert newest_since_begun(tmp_path) is None

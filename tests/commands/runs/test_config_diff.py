@@ -1,0 +1,55 @@
+"""Which settings of an evaluation count as other than its run's."""
+
+import pytest
+import yaml
+
+from commands.runs.config_diff import changed_evaluation_keys
+
+OWN = {
+    "model": {"class_path": "Network", "init_args": {"width": 8}},
+    "data": {"class_path": "Rows", "init_args": {"ablate": "none", "num_workers": 4, "parts": [1, 2]}},
+    "trainer": {"limit_test_batches": None, "limit_val_batches": 1.0, "devices": "auto"},
+    "seed_everything": 1,
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "config.yaml").write_text("model: {class_path: Other}")
+    (tmp_path / "config-2.yaml").write_text(yaml.safe_dump(OWN))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "value", "altered"),
+    [
+        ("test", "seed_everything", 1, ""),
+        ("test", "trainer.devices", 2, ""),
+        ("test", "data.init_args.num_workers", 0, ""),
+        ("test", "data.init_args.evaluation_batch_size", 8, ""),
+        ("test", "trainer.limit_val_batches", 2, ""),
+        ("test", "trainer.limit_test_batches", 2, "trainer.limit_test_batches"),
+        ("validate", "trainer.limit_val_batches", 1, "trainer.limit_val_batches"),  # one batch, where 1.0 are all
+        ("validate", "trainer.fast_dev_run", True, "trainer.fast_dev_run"),
+        ("test", "data.init_args.ablate", "figure", "data.init_args.ablate"),
+        ("test", "data.init_args.parts", [1], "data.init_args.parts"),
+        ("test", "model.init_args.beams", 4, "model.init_args.beams"),
+        ("fit", "data.init_args.ablate", "figure", ""),
+    ],
+)
+def test_changed_evaluation_settings_are_listed(run, command, key, value, altered):
+    config = yaml.safe_load(yaml.safe_dump(OWN))
+    group = config
+    *above, name = key.split(".")
+    for part in above:
+        group = group[part]
+    group[name] = value
+    assert changed_evaluation_keys(command, yaml.safe_dump(config), run, str(run / "checkpoints/best.ckpt")) == altered
+
+
+def test_a_checkpoint_from_elsewhere(run, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("other")
+    text = yaml.safe_dump(OWN)
+    for checkpoint in (str(elsewhere / "best.ckpt"), None):
+        assert changed_evaluation_keys("test", text, run, checkpoint) == "ckpt_path"
+    assert changed_evaluation_keys("test", text, elsewhere, str(run / "best.ckpt")) == "config"

@@ -1,0 +1,20 @@
+"""Start of a command in a run directory."""
+
+import pytest
+
+from commands.runs.run_directory import RUNS
+from commands.runs.start import RunStart
+
+
+@pytest.mark.parametrize("path", [RUNS, RUNS / "a"])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("file", "is a file; expected a directory"), ("link", "is a link to absent")]
+)
+def test_a_path_that_is_no_directory_is_refused(tmp_path, monkeypatch, path, kind, words):
+    monkeypatch.chdir(tmp_path)
+    path.parent.mkdir(exist_ok=True)
+    path.touch() if kind == "file" else path.symlink_to("absent")
+    start = RunStart("fit", {})
+    with pytest.raises(NotADirectoryError, match=f"^{path} {words}"):
+        start.select_checkpoint(None, start.select_directory("a", [], None))
+    assert path.is_symlink() or path.is_file(), "nothing is changed"

@@ -1,0 +1,81 @@
+"""The temporal configs run with smaller sizes; an ablation changes only the settings that it names."""
+
+import math
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY
+from tests.support.families.tiny_temporal import QUICKSTART, SMALL_RUN, write_qwen2
+from tests.tiers import slow
+
+FOLDER = REPOSITORY / "configs/temporal"
+PRETRAINED = sorted(FOLDER.glob("qwen*.yaml"))
+ABLATIONS = sorted((FOLDER / "ablation").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def qwen2(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("qwen2")
+    write_qwen2(folder)
+    return folder
+
+
+@pytest.mark.parametrize("path", [PRETRAINED[0], *map(slow, PRETRAINED[1:])], ids=lambda path: path.stem)
+def test_runs(lockstep, path, qwen2):
+    """Two steps of each, validated and saved, with a Qwen2 of 32 channels in Qwen2.5's place."""
+    config = yaml.safe_load(path.read_text())
+    name = config["model"]["init_args"]["language_model"]["path"]
+    assert name == config["data"]["init_args"]["tokenizer"] and name.startswith("Qwen/Qwen2.5-")
+    where = ["--model.init_args.language_model.path", str(qwen2), "--data.init_args.tokenizer", str(qwen2)]
+    small = [*SMALL_RUN, "--data.init_args.num_samples", "32", "--data.init_args.micro_batch_size", "8"]
+    run = lockstep("fit", "--config", str(path), *small, *where, "--trainer.max_epochs", "1",
+                   "--trainer.check_val_every_n_epoch", "1", name="a")  # fmt: skip
+    losses = run.series("train/loss")
+    assert sorted(losses) == [1, 2] and all(map(math.isfinite, losses.values()))
+    assert 0 <= run.series(config["best_checkpoint"]["monitor"])[2] <= 1
+    assert {file.name for file in (run.folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+
+
+@pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
+def test_ablations_change_what_they_say(parser, path):
+    """Of one of the configs at least: each may be what an ablation makes of the others."""
+    output = flat(yaml.safe_load(path.read_text()))
+    for base in (QUICKSTART, PRETRAINED[0]):
+        alone = flat(parser.parse_args(["--config", str(base)]).as_dict())
+        both = flat(parser.parse_args(["--config", str(base), "--config", str(path)]).as_dict())
+        changed = {key for key in both if both[key] != alone.get(key) and key != "config"}
+        if changed:
+            break
+    assert changed and changed <= {key for key in both if any(key.startswith(one) for one in output)}
+    for key, value in output.items():
+        assert (tuple(both[key]) if isinstance(value, list) else both[key]) == (
+            tuple(value) if isinstance(value, list) else value
+        ), key
+
+
+@pytest.mark.parametrize("base", [QUICKSTART, *map(slow, PRETRAINED)], ids=lambda path: path.stem)
+def test_ablations_can_be_laid_over_every_config(parser, base):
+    """What contradicts the config below is refused when data module and module are made; nothing is loaded yet."""
+    for path in ABLATIONS:
+        built = parser.instantiate(parser.parse_args(["--config", str(base), "--config", str(path)]))
+        assert built.data.num_workers >= 0 and built.model.max_new_tokens, path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stem", ["pooled_max", "layers_4", "series_first"])
+def test_ablations_run(lockstep, stem):
+    overlay = ["--config", str(FOLDER / f"ablation/{stem}.yaml")]
+    run = lockstep("fit", "--config", str(QUICKSTART), *overlay, *SMALL_RUN, "--trainer.max_steps", "2", name="a")
+    assert sorted(run.series("train/loss")) == [1, 2]
+
+
+def flat(config, prefix=""):
+    """{dotted key: value}"""
+    found = {}
+    for key, value in config.items():
+        if isinstance(value, dict) and value and key != "task_mix":
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found

@@ -1,0 +1,58 @@
+"""Pictures as a scanner makes them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from datamodules.document_qa.augmentation.config import AugmentationSettings
+from datamodules.document_qa.augmentation.scan_noise import Scan, Scanned, add_artefacts, sample_scan
+from tests.support.families.tiny_documents import TinyDocument
+
+NONE = AugmentationSettings(scan=0, skew=0, jpeg=0, blur=0)
+
+
+def generator(key: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+@pytest.mark.parametrize("scan", [Scan(noise=8), Scan(skew=2), Scan(quality=50), Scan(blur=30), Scan(8, 2, 50, 30)])
+def test_a_picture_is_altered_a_little_and_the_same_each_time(scan: Scan) -> None:
+    picture = TinyDocument(3).picture(3)
+    seen, again = (np.asarray(add_artefacts(picture, scan, 7), np.int64) for _ in range(2))
+    was = np.asarray(picture, np.int64)
+    assert np.array_equal(seen, again) and seen.shape == was.shape
+    assert 0 < np.abs(seen - was).mean() < 30
+    assert np.corrcoef(seen.ravel(), was.ravel())[0, 1] > 0.9
+    if scan.noise:
+        assert not np.array_equal(seen, np.asarray(add_artefacts(picture, scan, 8)))
+
+
+def test_pages_and_figures_of_a_document_are_scanned_each_for_itself() -> None:
+    document = TinyDocument(3)
+    seen = Scanned(document, Scan(noise=8), 5)
+    assert seen.pages == document.pages and seen.name == document.name
+    first, second = (np.asarray(seen.picture(page), np.int64) - np.asarray(document.picture(page)) for page in (1, 2))
+    assert not np.array_equal(first, second)
+    figure = document.pages[2].chunks[1]
+    assert not np.array_equal(np.asarray(seen.figure(figure)), np.asarray(document.figure(figure)))
+
+
+def test_each_thing_happens_to_its_share_of_the_documents() -> None:
+    assert all(sample_scan(NONE, generator(key)) is None for key in range(20))
+    some = [sample_scan(replace(NONE, jpeg=0.5), generator(key)) for key in range(200)]
+    assert 70 < sum(scan is not None for scan in some) < 130
+    assert all(scan is None or scan == Scan(quality=scan.quality) for scan in some)
+    turned = [sample_scan(replace(NONE, skew=1.5), generator(key)) for key in range(200)]
+    angles = [scan.skew for scan in turned if scan is not None]
+    assert len(angles) == 200 and min(angles) < -1 and max(angles) > 1 and max(map(abs, angles)) <= 1.5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "messages"),
+    [({"skew": 2.1}, "skew must be 0 to 2.0 degrees"), ({"blur": 1.1}, "blur must be 0 to 1"),
+     ({"paraphrase": -0.1}, "paraphrase must be 0 to 1"), ({"distractors": -1}, "distractors must be at least")],
+)  # fmt: skip
+def test_settings_that_cannot_be_used_are_named(wrong: dict[str, float], messages: str) -> None:
+    with pytest.raises(ValueError, match=f"data.init_args.augmentation.{messages}"):
+        AugmentationSettings(**wrong).check()  # type: ignore[arg-type]

@@ -1,0 +1,90 @@
+"""Answers compared as words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamodules.document_qa.grading.text_similarity import (
+    anls,
+    character_f1,
+    edit_distance,
+    exact_match,
+    normalised,
+    token_f1,
+    tokens,
+)
+
+TEXTS = st.text(alphabet="ab aA.,3-5%右侧the ", max_size=12)
+MEASURES = (exact_match, token_f1, character_f1, anls)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("The pump", "pump.", 1.0),
+        ("3.5 A", "3.5A", 1.0),
+        ("3.5 A", "35 A", 0.0),
+        ("3.5 A", "3.5", 0.0),  # an ampere is no article
+        ("-5 °C", "5 °C", 0.0),
+        ("5 %", "5", 0.0),
+        ("除尘箱（1）", "除尘箱(1)", 1.0),
+        ("ＡＢＣ", "abc", 1.0),
+        ("左侧", "右侧", 0.0),
+        ("1:50", "150", 0.0), ("1:50", "1 : 50", 1.0), ("1：50", "1:50", 1.0), ("1/2", "12", 0.0), ("½", "1/2", 1.0),
+        ("10-20", "1020", 0.0), ("10–20", "10 - 20", 1.0), ("1, 2", "12", 0.0), ("10²", "102", 0.0), ("5 6", "56", 0.0),
+        ("<5", ">5", 0.0), ("<5", "5", 0.0), ("< 5 mm", "<5mm", 1.0), ("A+", "A-", 0.0), ("A+", "A", 0.0),
+        ("A-", "A", 0.0), ("A-.", "a-", 1.0), ("C++", "C", 0.0), ("C++", "C+", 0.0), ("+", "", 0.0), ("+", "-", 0.0),
+        ("A/B", "AB", 0.0), ("the + pole", "the - pole", 0.0), ("left-hand", "left hand", 1.0), ("a: b", "a b", 1.0),
+    ],
+)  # fmt: skip
+def test_exact_match(one, other, same):
+    assert exact_match(one, other) == exact_match(other, one) == same
+
+
+def test_normalisation_keeps_what_tells_numbers_apart():
+    assert normalised(" The 3.5 A, a fuse (-5 °C); x-y. ") == "3.5 a fuse -5 °c x y"
+
+
+def test_chinese_counts_by_characters():
+    assert tokens("17位于18") == ["17", "位", "于", "18"]
+    assert token_f1("17位于18的右侧", "17位于18的左侧") == pytest.approx(6 / 7)
+
+
+def test_token_f1_of_two_of_three_words():
+    assert token_f1("steel pump housing", "housing steel") == pytest.approx(0.8)
+
+
+def test_character_f1_by_hand():
+    assert character_f1("abcd", "ab") == pytest.approx(2 * 2 / 6)
+
+
+def test_anls_forgives_wrong_relations_and_numbers_and_so_selects_no_model():
+    assert anls("部件4位于部件5的右侧", "部件4位于部件5的左侧") == pytest.approx(10 / 11)
+    assert anls("part 4 is to the left of part 5", "part 4 is to the right of part 5") > 0.85
+    assert anls("3.5 A", "35 A") == pytest.approx(0.8)
+    assert anls("left", "right") == 0.0
+    assert anls("ab", "aX") == 0.5 and anls("ab", "aX", tau=0.6) == 0.0
+
+
+@given(st.text(alphabet="abc", max_size=80), st.text(alphabet="abc", max_size=80))
+def test_edit_distance_is_that_of_the_table(one, other):
+    row = list(range(len(other) + 1))
+    for place, first in enumerate(one, 1):
+        above, row = row, [place]
+        for column, second in enumerate(other):
+            row.append(min(above[column + 1] + 1, row[-1] + 1, above[column] + (first != second)))
+    assert edit_distance(one, other) == row[-1]
+
+
+@given(TEXTS, TEXTS)
+def test_every_measure_is_a_symmetric_share(one, other):
+    for measure in MEASURES:
+        assert 0.0 <= measure(one, other) <= 1.0
+        assert measure(one, other) == pytest.approx(measure(other, one))
+        assert measure(one, one) == 1.0
+
+
+@given(TEXTS, TEXTS)
+def test_an_exact_match_shares_all_characters(one, other):
+    if exact_match(one, other):
+        assert character_f1(one, other) == 1.0

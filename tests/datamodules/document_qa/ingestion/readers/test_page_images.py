@@ -1,0 +1,132 @@
+"""A folder of page images: every page has its place, or the document is refused with the name of the file."""
+
+import io
+import logging
+import os
+
+import pytest
+from PIL import Image
+
+from datamodules.document_qa.ingestion.cache import Cache
+from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.convert import convert
+from datamodules.document_qa.ingestion.ingest import ingest, ingested
+from datamodules.document_qa.ingestion.sources import not_pages
+from tests.support.data_files.vision_language_files import png
+
+RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+SETTINGS = IngestionSettings(dpi=36, workers=1)
+
+
+def tiff(*colours, mode="RGB", **options):
+    pages = [Image.new("RGB", (40, 20), colour).convert(mode) for colour in colours]
+    file = io.BytesIO()
+    pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:], **options)
+    return file.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "scans").mkdir()
+    return tmp_path / "scans"
+
+
+def read(folder, **settings):
+    """The colours of the pages, or the reason why there are none."""
+    cache = Cache(folder.parent / "cache", IngestionSettings(dpi=36, **settings))
+    done = convert(folder, cache)
+    if done.broken:
+        return done.broken
+    document = cache.at(done.key, folder.name)
+    return [document.picture(page).getpixel((5, 5)) for page in range(1, done.pages + 1)]
+
+
+@pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_adobe_deflate", "packbits"])
+def test_a_tiff_is_all_of_its_pages_in_their_place(folder, compression):
+    (folder / "1.png").write_bytes(png(RED))
+    (folder / "2.TIF").write_bytes(tiff(GREEN, BLUE, compression=compression))
+    (folder / "10.tiff").write_bytes(tiff(RED))
+    assert read(folder) == [RED, GREEN, BLUE, RED]
+
+
+def test_black_and_white_scans_are_read_and_what_has_32_bits_is_refused(folder):
+    (folder / "1.tif").write_bytes(tiff((255, 255, 255), mode="1", compression="group4"))
+    assert read(folder) == [(255, 255, 255)]
+    (folder / "1.tif").write_bytes(tiff(RED, mode="F"))
+    assert "1.tif, page 1: found" in read(folder) and "its pixels have 32 bits" in read(folder)
+
+
+def test_a_tiff_is_turned_as_its_camera_says_once(folder):
+    image = Image.new("RGB", (40, 20), BLUE)
+    image.paste(RED, (0, 0, 10, 20))
+    file = io.BytesIO()
+    image.save(file, "TIFF", tiffinfo={0x0112: 6})  # its left edge is the top
+    (folder / "1.tif").write_bytes(file.getvalue())
+    cache = Cache(folder.parent / "cache", SETTINGS)
+    picture = cache.at(convert(folder, cache).key, "scans").picture(1)
+    assert picture.size == (20, 40) and picture.getpixel((10, 5)) == RED and picture.getpixel((10, 30)) == BLUE
+
+
+@pytest.mark.parametrize("end", [0.3, 0.6, 0.9])
+def test_a_cut_tiff_is_refused_and_no_page_is_left(folder, end):
+    data = tiff(RED, GREEN, BLUE, compression="tiff_lzw")
+    (folder / "1.tif").write_bytes(data[: int(end * len(data))])
+    assert "1.tif" in read(folder)
+
+
+def test_the_pages_of_a_tiff_are_bounded(folder, monkeypatch):
+    (folder / "1.tif").write_bytes(tiff(*[RED] * 9))
+    assert "found 4 pages or more, ingestion.max_pages allows 3" in read(folder, max_pages=3)
+    monkeypatch.setattr("datamodules.document_qa.ingestion.readers.page_images.MOST_PIXELS", 30)
+    assert "1.tif, page 1: found an image of 40 x 20 = 800 pixels, expected at most 30" in read(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("2.heic", b"\0\0\0\x18ftypheic"), ("2.HEIC", b""), ("2.jp2", b"jP  "), ("2.svg", b"<svg/>"),
+        ("2.psd", b"8BPS"), ("2.bak", b"x"), ("2", b"x"), ("2.png", b"text"), ("2.pdf", b"%PDF-1.4"),
+    ],
+)  # fmt: skip
+def test_a_page_that_cannot_be_read_is_named_and_no_page_moves_up(folder, name, data):
+    for number in (1, 3):
+        (folder / f"{number}.png").write_bytes(png(RED))
+    (folder / name).write_bytes(data)
+    assert read(folder).startswith(f"{name}: found ")
+
+
+@pytest.mark.parametrize("kind", ["dangling", "folder", "pipe"])
+def test_an_image_name_that_is_no_file_is_reported(folder, kind):
+    (folder / "1.png").write_bytes(png(RED))
+    page = folder / "2.png"
+    page.symlink_to("gone") if kind == "dangling" else page.mkdir() if kind == "folder" else os.mkfifo(page)
+    assert read(folder).startswith("2.png ")
+
+
+def test_other_files_are_named_and_pages_stay(folder, caplog):
+    for name in ("page 1.png", "page 2.png"):
+        (folder / name).write_bytes(png(RED))
+    for name in ("page 1.txt", "notes.md", "Thumbs.db", ".hidden", "original.pdf"):
+        (folder / name).touch()
+    (folder / "old").mkdir()
+    assert not_pages(folder) == ["Thumbs.db", "notes.md", "old", "original.pdf", "page 1.txt"]
+    with caplog.at_level(logging.WARNING):
+        documents = ingest([folder], folder.parent / "cache", SETTINGS).documents
+    assert len(documents["scans"].pages) == 2
+    assert "scans, 'Thumbs.db' is not a page image and is skipped" in caplog.text and "2 more warnings" in caplog.text
+
+
+def test_a_page_that_is_added_later_or_repaired_is_noticed(folder):
+    cache = folder.parent / "cache"
+    (folder / "1.png").write_bytes(png(RED))
+    ingest([folder], cache, SETTINGS)
+    (folder / "2.heic").write_bytes(b"x")
+    with pytest.raises(ValueError, match="not ingested into"):
+        ingested([folder], cache, SETTINGS)
+    with pytest.raises(ValueError, match="scans: 2.heic: found 1 bytes"):
+        ingest([folder], cache, SETTINGS)
+    skip = IngestionSettings(dpi=36, workers=1, on_broken="skip")
+    assert "2.heic: found 1 bytes" in ingest([folder], cache, skip).broken["scans"]
+    assert "2.heic: found 1 bytes" in ingested([folder], cache, skip).broken["scans"]
+    (folder / "2.heic").unlink()
+    assert len(ingest([folder], cache, SETTINGS).documents["scans"].pages) == 1

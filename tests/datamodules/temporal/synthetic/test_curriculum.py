@@ -1,0 +1,36 @@
+"""Timelines get longer and fuller from epoch to epoch, and then are the synthesis's."""
+
+import numpy as np
+import pytest
+
+from datamodules.temporal.channels import KEYS
+from datamodules.temporal.datamodule import ResourceTimelines
+from datamodules.temporal.synthetic.curriculum import Curriculum
+from datamodules.temporal.synthetic.samples import Split, Synthesis
+
+
+def test_from_easy_to_hard():
+    synthesis = Synthesis(min_steps=16, max_steps=48)
+    lessons = Curriculum(synthesis, 4)
+    lengths, alone = [], []
+    for epoch in range(6):
+        samples = [lessons.sample(Split.TRAIN, epoch, index) for index in range(200)]
+        lengths.append(np.mean([len(sample.values) for sample in samples]))
+        others = [np.delete(sample.present, KEYS.index(sample.facts.channel), 1) for sample in samples]
+        alone.append(np.mean([not other.any() for other in others]))
+    assert lengths == sorted(lengths[:4]) + lengths[4:] and lengths[0] < 13 and lengths[4] > 28
+    assert alone[0] == 1 and 0.4 < alone[2] < 0.65 and max(alone[4:]) < 0.05
+
+
+def test_afterwards_samples_are_the_synthesiss():
+    synthesis = Synthesis()
+    ours, theirs = Curriculum(synthesis, 2).sample(Split.TRAIN, 2, 7), synthesis.sample(Split.TRAIN, 2, 7)
+    assert ours.question == theirs.question and ours.answer == theirs.answer
+    np.testing.assert_array_equal(ours.values, theirs.values)
+
+
+def test_the_same_samples_in_every_epoch_cannot_get_harder():
+    with pytest.raises(ValueError, match="easy_epochs draws new samples"):
+        ResourceTimelines(easy_epochs=2, fresh_samples=False)
+    with pytest.raises(ValueError, match="easy_epochs draws new samples"):
+        ResourceTimelines(easy_epochs=2, cached_epochs=2)

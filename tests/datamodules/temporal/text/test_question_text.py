@@ -1,0 +1,105 @@
+from itertools import count, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from datamodules.temporal.channels import CHANNELS, Format, Scale
+from datamodules.temporal.text.facts import Direction, Facts, Pace, StartTime, Task
+from datamodules.temporal.text.number_format import Notation
+from datamodules.temporal.text.question_text import answer, question, read_answer, read_question
+from datamodules.temporal.text.templates import answer_templates, question_templates
+
+STEPS = 100
+
+
+@some.composite
+def facts_and_notation(draw):
+    """Facts as a curve could have them, in either format and with any length of a step."""
+    notation = Notation(draw(some.sampled_from(Format)), draw(some.sampled_from([1, 10, 50, 100, 250, 1000, 57_000])))
+    channel = draw(some.sampled_from(CHANNELS))
+    scale = Scale.of(channel, notation.format, draw(some.sampled_from(channel.capacities)))
+    full = notation.format == Format.FULL
+    value = some.integers(0, scale.top).map(scale.value)
+    step = some.integers(0, STEPS - 1)
+    task = draw(some.sampled_from(Task))
+    output = {}
+    if task == Task.TREND:
+        direction = draw(some.sampled_from(Direction))
+        pace = draw(some.sampled_from(Pace)) if full and direction != Direction.STABLE else None
+        output = {"direction": direction, "pace": pace, "start": draw(value), "end": draw(value)}
+    elif task == Task.BOTTLENECK:
+        lasts = draw(some.none() | some.integers(1, STEPS)) if full else None
+        output = {"value": draw(value), "time": draw(step), "lasts": lasts}
+    elif task == Task.FEASIBILITY:
+        verdict = draw(some.sampled_from(StartTime))
+        time = draw(step) if verdict == StartTime.LATER else None
+        output = {"requirement": draw(value), "verdict": verdict, "value": draw(value), "time": time}
+    else:
+        times = tuple(sorted(draw(some.sets(step, min_size=1, max_size=6))))
+        output = {"times": times, "values": tuple(draw(value) for _ in times)}
+    return Facts(task, channel.key, scale.value(scale.top), STEPS, **output), notation
+
+
+def texts(facts, notation, render, templates):
+    """Every template, with several choices of synonyms."""
+    number = len(templates(facts, notation.format))
+    for template, synonym in product(range(number), range(5)):
+        turn = count()
+        yield render(
+            facts,
+            notation,
+            lambda bound: template if number > 1 and next(turn) == 0 else synonym % bound,  # noqa: B023
+        )
+
+
+@given(facts_and_notation())
+def test_every_answer_reads_back_as_the_facts(both):
+    facts, notation = both
+    for text in texts(facts, notation, answer, answer_templates):
+        read = read_answer(text, notation, facts.channel)
+        expected = facts.answered()
+        # An answer may repeat facts of the question.
+        assert {name: value for name, value in read.items() if name not in facts.asked()} == expected, text
+        assert all(facts.asked()[name] == value for name, value in read.items() if name in facts.asked()), text
+        assert read["channel"] == facts.channel
+
+
+@given(facts_and_notation())
+def test_every_question_reads_back_as_what_it_asks(both):
+    facts, notation = both
+    for text in texts(facts, notation, question, question_templates):
+        task, asked = read_question(text, notation)
+        expected = facts.asked()
+        if notation.format == Format.TINY:  # omits facts that its notation implies
+            del expected["capacity"], expected["steps"]
+        assert (task, asked) == (facts.task, expected), text
+
+
+@given(some.text() | facts_and_notation().map(lambda both: answer(*both, lambda bound: 0) * 2), some.data())
+def test_any_text_can_be_read(text, data):
+    _, notation = data.draw(facts_and_notation())
+    cut = data.draw(some.integers(0, len(text)))
+    for channel in CHANNELS:
+        for part in (text[:cut], text[cut:]):
+            assert isinstance(read_answer(part, notation, channel.key), dict)
+            read_question(part, notation)
+
+
+NOTATION = Notation(Format.TINY, 100)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("sm is decreasing from 42% to 4%.", {"direction": Direction.FALLING, "start": 42.0, "end": 4.0}),
+        ("sm is decreasing from 42", {"direction": Direction.FALLING}),
+        ("later, sm is 52% at", {"verdict": StartTime.LATER, "value": 52.0}),
+        ("sm is lowest with 98 GB at step 5.", {}),
+        ("!!!", {}),
+    ],
+)
+def test_the_readable_parts_of_an_answer_are_read(text, expected):
+    read = read_answer(text, NOTATION, "gpu_sm")
+    read.pop("channel", None)
+    assert read == expected

@@ -1,0 +1,96 @@
+"""Samples in the layout of WebDataset: grouping, order of images, chats in every format, captions."""
+
+import pytest
+
+from datamodules.vision_language.chat_file import ImageChat
+from datamodules.vision_language.shards import tar_index as tar_members
+from datamodules.vision_language.shards import webdataset_samples as tar_samples
+from datamodules.vision_language.shards.chat_reader import read_sample
+from datamodules.vision_language.shards.shard import Shard
+from engine.data.errors import BadSampleError
+
+LLAVA = {
+    "id": "7",
+    "image": "x.jpg",
+    "conversations": [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A dog."}],
+}
+
+
+def chat(*contents):
+    return [{"role": role, "content": text} for role, text in zip(("user", "assistant") * 9, contents, strict=False)]
+
+
+def read(path):
+    return [read_sample(place) for place in Shard(str(path)).places()]
+
+
+def test_every_form_of_a_sample(write_shard):
+    path = write_shard("a.tar", {
+        "000012.jpg": b"one", "000012.json": LLAVA,
+        "many.10.PNG": b"ten", "many.2.png": b"two", "many.json": {"messages": chat("Compare.", "No.")},
+        "folder/caption.txt": b" a dog\n", "folder/caption.webp": b"dog",
+        "__notes__.json": {}, ".hidden.json": {}, "folder/._caption.jpg": b"",
+        "text.cls": b"7", "text.json": chat("Hello?", "Hi."),
+        "crawled.json": {"url": "http://a", "width": 3}, "crawled.txt": "ü".encode(), "crawled.jpeg": b"j",
+    })  # fmt: skip
+    assert read(path) == [
+        ImageChat(f"{path}, sample 0 (000012)", chat("<image>\nWhat?", "A dog."), [b"one"]),
+        ImageChat(f"{path}, sample 1 (many)", chat("<image>\n<image>\nCompare.", "No."), [b"two", b"ten"]),
+        ImageChat(f"{path}, sample 2 (folder/caption)", chat("<image>", "a dog"), [b"dog"]),
+        ImageChat(f"{path}, sample 3 (text)", chat("Hello?", "Hi."), []),
+        ImageChat(f"{path}, sample 4 (crawled)", chat("<image>", "ü"), [b"j"]),
+    ]
+
+
+def test_a_streamed_sample_holds_its_contents(write_shard):
+    path = write_shard("a.tar", {"1.jpg": b"one", "1.txt": b"a dog"})
+    [kept] = list(Shard(f"file://{path}").places())
+    path.unlink()
+    assert read_sample(kept) == ImageChat(f"file://{path}, sample 0 (1)", chat("<image>", "a dog"), [b"one"])
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"1.jpg": b"j"}, "expected a .json with one of messages.* found jpg"),
+        ({"1.jpg": b"j", "1.json": {"url": ""}}, "found jpg, json"),
+        ({"1.txt": b"a dog"}, "an image and a .txt"),
+        ({"1.jpg": b"j", "1.txt": b" "}, "the .txt is empty"),
+        ({"1.jpg": b"j", "1.txt": b"\xff"}, "the .txt is not UTF-8"),
+        ({"1.jpg": b"j", "1.json": b"{"}, "the .json is not JSON"),
+        ({"1.jpg": b"j", "1.json": b"[" * 100_000}, "the .json is not JSON"),
+        ({"1.jpg": b"j", "1.json": 7}, "a.tar, sample 0 .1."),
+        ({"1.jpg": b"j", "1.json": {"messages": chat("<image><image>", "a")}}, "found <image> 2 times"),
+        ({"1.jpg": b"j" * 2000, "1.txt": b"a dog"}, "1.jpg has 2,000 bytes, expected at most 1,000"),
+    ],
+)
+def test_a_sample_that_cannot_be_used_is_named(write_shard, monkeypatch, files, message):
+    if b"j" * 2000 in files.values():
+        for module in (tar_members, tar_samples):
+            monkeypatch.setattr(module, "MOST_BYTES", 1000)
+    path = write_shard("a.tar", files)
+    for name in (path, f"file://{path}"):
+        with pytest.raises(BadSampleError, match=message) as error:
+            read(name)
+        assert f"{name}, sample 0 (1)" in str(error.value)
+
+
+def test_a_file_that_stands_there_twice_is_a_fault_of_the_shard(write_shard):
+    path = write_shard("a.tar", {"1.jpg": b"j", "1.JPG": b"j"})
+    with pytest.raises(ValueError, match="a.tar: 1.JPG occurs twice in sample 0") as error:
+        read(path)
+    assert not isinstance(error.value, BadSampleError)
+
+
+def test_a_sample_has_no_end_of_files(write_shard):
+    with pytest.raises(ValueError, match="has more than 1000 files"):
+        read(write_shard("a.tar", {f"1.{number}.jpg": b"" for number in range(1001)}))
+
+
+def test_a_shard_that_has_become_shorter_is_no_fault_of_a_sample(write_shard):
+    path = write_shard("a.tar", {"1.jpg": b"j" * 2000, "1.txt": b"a dog"})
+    [sample] = list(Shard(str(path)).places())
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="a.tar: the archive ends in 1.jpg") as error:
+        read_sample(sample)
+    assert not isinstance(error.value, BadSampleError)

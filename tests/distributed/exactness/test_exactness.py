@@ -1,0 +1,288 @@
+"""Training is the same on any world size, and after any stop: losses, gradients, weights, evaluation."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from engine.checkpointing.verification import load_lazily
+from tests.conftest import TINY
+from tests.support.families.tiny import FEATURES, TINY_FAMILY, Rows
+from tests.support.outputs.sample_log import read, sample_log
+from tests.tiers import slow
+
+# An epoch has 13 steps, so the last one is cut short.
+EXACT = [*TINY, "--model.init_args.dropout", "0", "--trainer.max_steps", "20", "--trainer.max_epochs", "-1"]
+
+
+def same_series(one, other, metric="train/loss", tolerance=1e-5):
+    ours, theirs = one.series(metric), other.series(metric)
+    assert ours and ours.keys() == theirs.keys(), "not the same steps"
+    worst = max(ours, key=lambda step: abs(ours[step] - theirs[step]))
+    assert abs(ours[worst] - theirs[worst]) <= tolerance, f"step {worst}: {ours[worst]} and {theirs[worst]}"
+
+
+# -- a family ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("launcher", ["torchrun's variables", slow("lightning")])
+def test_one_and_two_processes_train_the_same(lockstep, launch, team, launcher):
+    alone = lockstep("fit", *EXACT, name="alone")
+    assert sorted(alone.series("train/loss")) == list(range(1, 21))
+    if launcher == "lightning":  # as a user without a launcher starts them
+        accumulated = lockstep("fit", *EXACT, "--data.init_args.micro_batch_size", "4", name="accumulated")
+        assert "x 4 accumulation steps" in (accumulated.folder / "train.log").read_text()
+        same_series(accumulated, alone)
+        pair = launch("fit", *EXACT, name="pair", processes=2)
+    else:
+        pair = team("fit", *EXACT, name="pair", processes=2)
+        assert pair.end() == [0, 0], pair.output
+    assert "= 2 ranks x 8 samples" in pair.output
+    same_series(pair, alone)
+    ours, theirs = pair.series("val/ndcg@10"), alone.series("val/ndcg@10")
+    assert ours.keys() == theirs.keys()
+    # The weights differ in the last digits, so one or two of the 200 users may rank one place off.
+    assert all(abs(ours[step] - theirs[step]) < 2 / 200 * 0.4 for step in ours)
+
+
+@pytest.mark.slow
+def test_evaluation_of_a_family_is_the_same_on_two_processes(lockstep, team):
+    lockstep("fit", *EXACT, name="model")
+    options = [*EXACT, "--data.init_args.evaluation_batch_size", "48", "--data.init_args.sampled_100", "true"]
+    options += ["--model.init_args.baselines", "[popularity, item-knn, ease]"]
+    options += ["--model.init_args.beyond_accuracy", "true"]
+    ranks = lockstep("test", *options, name="model").folder / "ranks-test.npz"
+    of_one = ranks.read_bytes()
+    ranks.unlink()
+    both = team("test", *options, name="model", processes=2)
+    assert both.end() == [0, 0], both.output
+    lines = map(json.loads, (both.folder / "metrics.jsonl").read_text().splitlines())
+    alone, pair = (record for record in lines if "test/ndcg@10" in record)
+    # 200 users in batches of 48: the first process has three batches, the second has two and a filler.
+    for metric in ("test/ndcg@10", "test/mrr@20", "test/sampled_100/hr@10", "test/baseline/popularity/mrr@10"):
+        assert abs(alone[metric] - pair[metric]) <= 1e-9, metric
+    for metric in ("test/coverage@10", "test/novelty@10", "test/popularity@10"):
+        assert alone[metric] == pair[metric] > 0, metric
+    assert ranks.read_bytes() == of_one, "the rank of each user"
+    for name in ("item-knn", "ease"):
+        metric = f"test/baseline/{name}/ndcg@10"
+        assert alone[metric] == pair[metric] > 0, metric
+
+
+def test_a_run_of_one_rank_resumes_on_two(lockstep, team):
+    # With time-interval attention and hyper-connections, so that DDP sees all parameters that there are.
+    goes_on(lockstep, team, {"attention": "time_interval", "residual": "mhc", "sinkhorn_iterations": 3})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", ["standard", "hstu"])
+def test_a_run_with_gated_layers_goes_on_with_two_processes(lockstep, team, attention):
+    layers = {"residual": "gated_mhc", "feed_forward": "swiglu", "sinkhorn_iterations": 3}
+    goes_on(lockstep, team, {"attention": attention, **layers})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", ["time_interval", "hstu"])
+def test_a_run_with_request_time_goes_on_with_two_processes(lockstep, team, attention):
+    network = {"attention": attention, "time_buckets": "log", "request_time": "true"}
+    goes_on(lockstep, team, network, "--best_checkpoint.monitor", "val/request_time/ndcg@10")
+
+
+@pytest.mark.slow
+def test_a_run_with_random_windows_goes_on_with_two_processes(lockstep, team):
+    windows = ["--data.init_args.max_length", "8", "--data.init_args.windows", "random"]
+    goes_on(lockstep, team, {}, *windows)
+
+
+def goes_on(lockstep, team, settings, *options):
+    model = [part for key, value in settings.items() for part in (f"--model.init_args.{key}", str(value))]
+    model += options
+    through = lockstep("fit", *EXACT, *model, name="through")
+    lockstep("fit", *EXACT, *model, "--trainer.max_steps", "16", name="stopped")
+    on = team("fit", *EXACT, *model, "--ckpt_path", "last", name="stopped", processes=2)
+    assert on.end() == [0, 0], on.output
+    assert "resuming after step 16" in on.output
+    same_series(on, through)
+
+
+# -- the engine alone --------------------------------------------------------------------------------------------------
+
+# 50 samples in batches of 8: the last global batch of an epoch has 2 samples.
+DATA = ["--data.init_args.length", "50", "--data.init_args.batch_size", "8"]
+SCHEDULE = {"schedule": "exponential", "decay_steps": 4, "warmup_steps": 3, "learning_rate": 0.01}
+MODEL = [part for key, value in SCHEDULE.items() for part in (f"--model.init_args.{key}", str(value))]
+OPTIONS = [*TINY_FAMILY, *DATA, *MODEL, "--trainer.max_steps", "20"]
+
+
+def micro(size):
+    return ["--data.init_args.micro_batch_size", str(size)]
+
+
+def by_rank(run, folder):
+    """The records that each rank wrote."""
+    paths = sorted((run.folder / folder).glob("*.jsonl"))
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+
+
+def gradients(run, folder="gradients"):
+    """[steps, parameters], equal on all ranks; of an accumulated step the last record counts."""
+    records = read(run.folder, folder)
+    steps = {record["step"]: record["gradient"] for record in records}
+    last = [{record["step"]: record["gradient"] for record in rank} for rank in by_rank(run, folder)]
+    assert all(rank == steps for rank in last), "ranks differ"
+    return torch.tensor([steps[step] for step in sorted(steps)])
+
+
+@pytest.fixture
+def alone(lockstep):
+    return lockstep("fit", *OPTIONS, name="alone")
+
+
+def test_the_gradient_is_that_of_the_mean_over_the_global_batch(alone):
+    """Computed here with torch alone, also of the short last batch of an epoch."""
+    weights = torch.nn.Linear(FEATURES, 1)
+    with torch.no_grad():
+        weights.weight.copy_(torch.linspace(-1, 1, FEATURES)[None])
+        weights.bias.zero_()
+    optimizer = torch.optim.AdamW(weights.parameters(), betas=(0.9, 0.98), weight_decay=0.0)
+    rates = alone.series("train/learning_rate")
+    for step, (epoch, samples) in sample_log(alone.folder).items():
+        rows = Rows.of(epoch, np.array(samples), np.array(samples))
+        features, targets, terms = (torch.as_tensor(part) for part in rows[3:])
+        errors = (weights(features)[:, 0] - targets).square()
+        optimizer.zero_grad()
+        loss = (errors * terms).sum() / terms.sum()
+        loss.backward()
+        assert abs(loss.item() - alone.series("train/loss")[step + 1]) <= 1e-5
+        reference = torch.cat([parameter.grad.flatten() for parameter in weights.parameters()])
+        torch.testing.assert_close(gradients(alone)[step], reference, rtol=0, atol=1e-5)
+        optimizer.param_groups[0]["lr"] = rates[step + 1]
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("processes", "size"), [(1, 4), (2, 2)])
+def test_a_users_callback_sees_the_gradient_of_the_mean(alone, lockstep, team, processes, size):
+    """Lightning calls callbacks before the module; they see it from the first step on, accumulated and over ranks."""
+    recorder = ["--trainer.callbacks+=tests.support.ranks.user_callback.GradientRecorder"]
+    if processes == 1:
+        run = lockstep("fit", *OPTIONS, *micro(size), *recorder, name="recorded")
+    else:
+        run = team("fit", *OPTIONS, *micro(size), *recorder, name="recorded", processes=processes)
+        assert run.end(120) == [0] * processes, run.output
+    assert shares(run) == (processes, 2)
+    seen = gradients(run, "after_backward")
+    assert torch.equal(seen, gradients(run)), "no digit changes between the hooks"
+    # `alone` computes a whole batch at once; test_the_gradient_is_that_of_the_mean_... compares it with torch alone.
+    torch.testing.assert_close(seen[:7], gradients(alone)[:7], rtol=0, atol=1e-6)
+
+
+def shares(run):
+    """(processes, accumulation) that a global batch was dealt out to, so that it was not done at once after all."""
+    facts = json.loads((run.folder / "environment.json").read_text())
+    return facts["processes"], facts["accumulation"]
+
+
+def same_training(one, other):
+    for metric in ("train/loss", "val/loss"):
+        same_series(one, other, metric)
+    assert one.series("train/learning_rate") == other.series("train/learning_rate"), "schedules count optimizer steps"
+    torch.testing.assert_close(gradients(one)[:7], gradients(other)[:7], rtol=0, atol=1e-6)  # one epoch
+    assert sample_log(one.folder) == sample_log(other.folder)
+
+
+@pytest.mark.parametrize("size", [4, slow(2)])
+def test_accumulation_changes_nothing(lockstep, alone, size):
+    """Plain Lightning weighs the micro-batches of a short last window as those of a full one (lightning#19987)."""
+    accumulated = lockstep("fit", *OPTIONS, *micro(size), name="accumulated")
+    assert shares(accumulated) == (1, 8 // size)
+    same_training(accumulated, alone)
+
+
+@pytest.mark.parametrize(("processes", "size"), [(2, 4), slow(2, 2), slow(4, 2), slow(4, 1)])
+def test_the_number_of_processes_changes_nothing(alone, team, processes, size):
+    """Plain Lightning trains with `processes` times the batch and takes the mean of their means."""
+    several = team("fit", *OPTIONS, *micro(size), name="several", processes=processes)
+    assert several.end(120) == [0] * processes, several.output
+    assert shares(several) == (processes, 8 // size // processes)
+    same_training(several, alone)
+
+
+def test_the_same_number_of_processes_trains_the_same_to_the_bit(team):
+    """Also after a stop in the middle of an epoch, with dropout."""
+    dropout = ["--model.init_args.dropout", "0.3"]
+
+    def pair(name, *more):
+        run = team("fit", *OPTIONS, *dropout, *more, name=name, processes=2)
+        assert run.end() == [0, 0], run.output
+        return run
+
+    through = pair("through")
+    pair("stopped", "--trainer.max_steps", "11")
+    resumed = pair("stopped", "--ckpt_path", "last")
+    for metric in ("train/loss", "val/loss", "train/gradient_norm"):
+        expected = through.series(metric)  # the first start has validated its last step, too
+        assert {step: value for step, value in resumed.series(metric).items() if step in expected} == expected
+    assert torch.equal(gradients(through), gradients(resumed))
+
+
+@pytest.mark.slow
+def test_three_processes_resume_to_the_bit(team):
+    """On more than two the order of a sum matters, and DDP by itself changes it after the first step of a start."""
+    options = [*EXACT, "--data.init_args.batch_size", "18", "--model.init_args.dropout", "0.2"]
+
+    def three(name, *more):
+        run = team("fit", *options, *more, name=name, processes=3)
+        assert run.end(120) == [0, 0, 0], run.output
+        return run
+
+    through = three("through")
+    three("stopped", "--trainer.max_steps", "7")
+    resumed = three("stopped", "--ckpt_path", "last")
+    weights = [load_lazily(run.folder / "checkpoints/last.ckpt")["state_dict"] for run in (through, resumed)]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+
+
+@pytest.mark.parametrize("stream", ["false", slow("true")], ids=["sized", "stream"])
+@pytest.mark.parametrize(("processes", "samples", "size"), [(2, 5, 2), slow(4, 3, 2)])
+def test_evaluation_sees_every_sample_once(lockstep, team, processes, samples, size, stream):
+    """Fewer samples than processes, too. Plain Lightning repeats samples until all processes have as many."""
+    settings = {"evaluation_length": samples, "evaluation_batch_size": size, "stream": stream}
+    given = [part for key, value in settings.items() for part in (f"--data.init_args.{key}", str(value))]
+    options = [*OPTIONS, *given]
+    lockstep("fit", *options, "--trainer.max_steps", "3", "--trainer.limit_val_batches", "0", name="model")
+    last = ["--ckpt_path", "last"]
+    run = lockstep("test", *options, *last, name="model")
+    lockstep("predict", *options, *last, name="model")
+    alone = (run.folder / "predictions.jsonl").read_text()
+    (run.folder / "predictions.jsonl").unlink()
+    (run.folder / "evaluated/0.jsonl").unlink()
+    for command in ("test", "predict"):
+        several = team(command, *options, *last, name="model", processes=processes)
+        assert several.end(120) == [0] * processes, several.output
+    seen = [sample for record in read(run.folder, "evaluated") for sample in record["samples"]]
+    assert sorted(seen) == list(range(samples))
+    one, other = map(json.loads, (run.folder / "figures.jsonl").read_text().splitlines())
+    assert one["samples"] == other["samples"] == samples
+    assert abs(one["loss"] - other["loss"]) <= 1e-9
+    assert (run.folder / "predictions.jsonl").read_text() == alone and len(alone.splitlines()) == samples
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("limit", "stream"), [("3", "false"), slow("0.5", "false"), slow("3", "true")])
+def test_a_limited_evaluation_takes_the_same_samples(lockstep, team, limit, stream):
+    """3 of 6 batches of 2. Plain Lightning counts the batches of each process: 3 on two processes are 12 samples."""
+    options = [
+        *OPTIONS, "--data.init_args.evaluation_batch_size", "2", "--data.init_args.stream", stream,
+        "--trainer.limit_val_batches", limit, "--trainer.max_steps", "14",
+    ]  # fmt: skip
+    alone = lockstep("fit", *options, name="alone")
+    several = team("fit", *options, name="several", processes=2)
+    assert several.end() == [0, 0], several.output
+    seen = []
+    for run in (alone, several):
+        figures = [json.loads(line) for line in (run.folder / "figures.jsonl").read_text().splitlines()]
+        assert [figure["samples"] for figure in figures] == [6, 6]
+        seen.append(sorted(sample for one in read(run.folder, "evaluated") for sample in one["samples"]))
+    assert seen[0] == seen[1] and len(set(seen[0])) == 6
+    same_series(several, alone, "val/loss")

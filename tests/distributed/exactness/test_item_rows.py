@@ -1,0 +1,92 @@
+"""Trainings whose item vectors are trained by rows: on any number of processes, accumulated, resumed, with a NaN."""
+
+import math
+
+import pytest
+import torch
+
+from tests.conftest import TINY
+from tests.distributed.exactness.test_exactness import same_series
+from tests.support.faults.step_faults import fault
+
+SAMPLED = [
+    *TINY, "--trainer.max_epochs", "-1", "--model.init_args.loss", "sampled_softmax",
+    "--data.init_args.num_negatives", "7", "--data.init_args.shared_negatives", "true",
+    "--replica_consistency.every_n_steps", "1",
+]  # fmt: skip
+ADAGRAD = [
+    *SAMPLED, "--model.init_args.item_optimizer", "rowwise_adagrad", "--model.init_args.item_learning_rate", "0.05",
+]  # fmt: skip
+LAZY = [*SAMPLED, "--model.init_args.item_optimizer", "lazy_adamw", "--model.init_args.weight_decay", "0.1"]
+BY_ROWS = pytest.mark.parametrize("options", [ADAGRAD, LAZY], ids=["rowwise_adagrad", "lazy_adamw"])
+pytestmark = pytest.mark.slow
+EXACT = ["--model.init_args.dropout", "0"]
+
+
+def steps(number):
+    return ["--trainer.max_steps", str(number)]
+
+
+def saved(run):
+    return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)
+
+
+def same_to_the_bit(one, other):
+    ours, theirs = saved(one), saved(other)
+    for name, weight in ours["state_dict"].items():
+        assert torch.equal(weight, theirs["state_dict"][name]), name
+    states = [checkpoint["optimizer_states"][0]["state"] for checkpoint in (ours, theirs)]
+    assert states[0].keys() == states[1].keys()
+    for number, state in states[0].items():
+        assert all(torch.equal(value, states[1][number][key]) for key, value in state.items()), number
+
+
+@BY_ROWS
+def test_one_and_two_processes_train_the_same(lockstep, team, options):
+    """Also in micro-batches; the replicas are compared to the bit in each step."""
+    options = [*options, *EXACT, *steps(20)]
+    alone = lockstep("fit", *options, name="alone")
+    accumulated = lockstep("fit", *options, "--data.init_args.micro_batch_size", "4", name="accumulated")
+    same_series(accumulated, alone)
+    pair = team("fit", *options, name="pair", processes=2)
+    assert pair.end() == [0, 0], pair.output
+    same_series(pair, alone)
+    again = team("fit", *options, name="again", processes=2)
+    assert again.end() == [0, 0], again.output
+    same_to_the_bit(again, pair)
+    table = [run_state["state_dict"]["encoder.items.weight"] for run_state in (saved(alone), saved(pair))]
+    torch.testing.assert_close(table[1], table[0], rtol=0, atol=1e-3)
+
+
+@BY_ROWS
+def test_a_resumed_run_is_the_same_to_the_bit(lockstep, options):
+    """With dropout, clipping and bf16-mixed; saved in the middle of an epoch."""
+    options = [*options, "--model.init_args.dropout", "0.2", "--trainer.precision", "bf16-mixed"]
+    through = lockstep("fit", *options, *steps(24), name="through")
+    lockstep("fit", *options, *steps(17), name="stopped")
+    resumed = lockstep("fit", *options, *steps(24), "--ckpt_path", "last", name="stopped")
+    assert resumed.series("train/loss") == through.series("train/loss")
+    same_to_the_bit(resumed, through)
+    losses = list(through.series("train/loss").values())
+    assert sum(losses[-5:]) < sum(losses[:5]), "it learns"
+
+
+def test_a_step_with_a_nan_is_skipped_on_all_processes(team):
+    options = [*ADAGRAD, *EXACT, *steps(8), "--finite_guard.policy", "skip"]
+    run = team("fit", *options, *fault("NonFiniteLoss", steps="[5]", process=1), name="a", processes=2)
+    assert run.end() == [0, 0], run.output
+    assert [step for step, loss in run.series("train/loss").items() if math.isnan(loss)] == [6]
+    assert "encoder.items.weight" in run.output and run.series("train/skipped_steps")[8] == 1
+    state = saved(run)
+    assert all(weight.isfinite().all() for weight in state["state_dict"].values())
+    (rows,) = (one for one in state["optimizer_states"][0]["state"].values() if "row_sum" in one)
+    assert rows["step"] == 7 and rows["row_sum"].isfinite().all()
+
+
+def test_another_item_optimizer_cannot_resume(lockstep):
+    lockstep("fit", *ADAGRAD, *steps(2), name="a")
+    message = "item_optimizer rowwise_adagrad, and lazy_adamw cannot resume"
+    with pytest.raises(ValueError, match=message):
+        lockstep("fit", *LAZY, *steps(4), "--ckpt_path", "last", name="a")
+    tested = lockstep("test", *SAMPLED, name="a")  # needs no optimizer
+    assert "test/ndcg@10" in (tested.folder / "metrics.jsonl").read_text()

@@ -1,0 +1,1 @@
+"""The exactness of each model family on several ranks; the recommender's is in tests/distributed/exactness."""

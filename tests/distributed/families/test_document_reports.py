@@ -1,0 +1,55 @@
+"""Reports on answers about documents are the same files on any world size, and their counts add up."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.support.families.tiny_documents import write_config
+
+REPORTS = ("test_report.json", "ablation.json", "ablation/none.json", "prediction_report.json")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # it starts processes three times
+def test_reports_are_the_same_on_any_number_of_processes(lockstep, team, tmp_path):
+    more = {"data": {"init_args": {"size": 10, "evaluation_batch_size": 2, "option_orders": 2}}}
+    (tmp_path / "more.yaml").write_text(yaml.safe_dump(more))
+    options = [*write_config(tmp_path), "--config", str(tmp_path / "more.yaml"), "--model.evidence_questions", "4"]
+    folder = lockstep("fit", *options, "--trainer.max_steps", "1", name="run").folder
+    written = {}
+    for processes in (1, 2, 3):
+        (folder / "metrics.jsonl").unlink()
+        for command in ("test",) if processes == 2 else ("test", "predict"):
+            if processes == 1:
+                lockstep(command, *options, name="run")
+                continue
+            answering = team(command, *options, name="run", processes=processes)
+            assert answering.end(120) == [0] * processes, answering.output
+            assert answering.survivors == []
+        adds_up(folder)
+        written[processes] = {name: (folder / name).read_bytes() for name in REPORTS}
+    assert written[1] == written[2] == written[3]
+
+
+def adds_up(folder):
+    """The logged figures are what counting the report's answers gives, with nothing of the summary's own code."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    logged = {name: value for line in lines for name, value in line.items() if name.startswith("test/")}
+    records = json.loads((folder / "test_report.json").read_text(encoding="utf-8"))["records"]
+    assert [record["sample"] for record in records] == list(range(10))
+    for source in ("text", "table", "figure", "none"):
+        of_source = [record for record in records if record["task"] == source]
+        for name, errors in (("accuracy", "errors"), ("baseline/question_only/{}accuracy", "blind_errors")):
+            right = sum(record[errors] == [] for record in of_source)
+            key = name.format(f"{source}/") if "{}" in name else f"{source}/{name}"
+            assert logged[f"test/{key}"] == pytest.approx(right / len(of_source)), key
+    assert logged["test/accuracy"] == pytest.approx(sum(record["errors"] == [] for record in records) / 10)
+    assert logged["test/baseline/random/figure/accuracy"] == pytest.approx(1 / len(records[2]["options"]))
+    found = [
+        len({*record["ranked"][:1]} & {*record["evidence_pages"]}) for record in records if record["evidence_pages"]
+    ]
+    assert logged["test/page_recall@1"] == pytest.approx(sum(found) / len(found))
+    explained = [record for record in records[:4] if record["evidence_pages"]]
+    hits = [record["evidence"]["page"] in record["evidence_pages"] for record in explained]
+    assert logged["test/evidence_page_accuracy"] == pytest.approx(sum(hits) / len(hits))

@@ -1,0 +1,53 @@
+"""Temporal family: answers of different lengths on different ranks, padded or packed, train the same."""
+
+import json
+
+import pytest
+
+from tests.support.families.tiny_temporal import TINY_TEMPORAL
+
+OPTIONS = [*TINY_TEMPORAL, "--trainer.max_epochs", "3"]  # 12 steps, validations after 8
+
+
+def test_one_and_two_processes_train_the_same(lockstep, team):
+    alone = lockstep("fit", *OPTIONS, name="alone")
+    pair = team("fit", *OPTIONS, name="pair", processes=2)
+    assert pair.end(120) == [0, 0], pair.output
+    losses, others = alone.series("train/loss"), pair.series("train/loss")
+    assert sorted(losses) == list(range(1, 13)) and losses.keys() == others.keys()
+    assert max(abs(losses[step] - others[step]) for step in losses) < 1e-5
+    for metric in ("val/loss", "val/baseline/blind/loss", "val/exact", "val/baseline/rules/exact"):
+        ours, theirs = alone.series(metric), pair.series(metric)
+        assert ours.keys() == theirs.keys() and ours
+        assert all(abs(ours[step] - theirs[step]) < 1e-5 for step in ours), metric
+    assert pair.survivors == []
+
+
+@pytest.mark.slow
+def test_an_evaluation_in_which_a_process_has_no_sample(lockstep, team):
+    """Two questions in batches of four: the second process has a filler alone, and takes part all the same."""
+    lockstep("fit", *OPTIONS, "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1", name="model")
+    few = [*OPTIONS, "--data.init_args.test_size", "2"]
+    lockstep("test", *few, name="model")
+    pair = team("test", *few, name="model", processes=2)
+    assert pair.end(120) == [0, 0], pair.output
+    lines = map(json.loads, (pair.folder / "metrics.jsonl").read_text().splitlines())
+    alone, both = (record for record in lines if "test/loss" in record)
+    assert {name for name in alone if name.startswith("test/")} == {name for name in both if name.startswith("test/")}
+    for name in ("test/loss", "test/baseline/blind/loss", "test/exact", "test/baseline/rules/exact"):
+        assert abs(alone[name] - both[name]) < 1e-6, name
+    report = json.loads((pair.folder / "prediction_report.json").read_text(encoding="utf-8"))
+    assert [record["sample"] for record in report["records"]] == [0, 1]
+    assert pair.survivors == []
+
+
+@pytest.mark.slow
+def test_two_processes_answer_in_the_order_of_the_questions(lockstep, team, tmp_path):
+    lockstep("fit", *OPTIONS, "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1", name="model")
+    asked = [{"question": f"sm at step {n}?", "values": {"gpu_sm": [50.0] * (40 - 4 * n)}} for n in range(9)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    pair = team("predict", *OPTIONS, "--data.init_args.questions", "questions.jsonl", name="model", processes=2)
+    assert pair.end(120) == [0, 0], pair.output
+    answered = [json.loads(line) for line in (pair.folder / "predictions.jsonl").read_text().splitlines()]
+    assert [one["question"] for one in answered] == [one["question"] for one in asked]
+    assert pair.survivors == []

@@ -1,0 +1,135 @@
+"""Chats with several images, one or none on any rank: the training is the same, and no rank hangs."""
+
+import json
+import shutil
+import signal
+
+import pytest
+import yaml
+
+from tests.support.data_files.vision_language_files import Sample, png, write_tar
+from tests.support.families.coloured_squares import write_config
+from tests.support.faults.step_faults import fault
+from tests.support.outputs.sample_log import differences, read, sample_log
+
+MODULE = "tests.support.families.striped_squares"
+
+# 50 samples in batches of 12: of the last one, with two samples, the third process has none.
+SIZES = {"num_samples": 50, "batch_size": 12, "evaluation_batch_size": 8, "images": [0, 2, 1]}
+STRIPED = {"num_samples": 32, "batch_size": 8, "evaluation_batch_size": 8, "images": [1, 0]}
+
+LOSSES = ("train/loss", "val/loss", "val/baseline/blind/loss")
+
+
+@pytest.fixture
+def options(tmp_path):
+    """A run of two epochs with every weight trained, its replicas compared to the bit after every step."""
+    config = write_config(tmp_path)
+    more = {
+        "trainer": {"max_steps": -1, "max_epochs": 2, "callbacks": [{"class_path": f"{MODULE}.Seen"}]},
+        "replica_consistency": {"every_n_steps": 1},
+    }
+    (tmp_path / "more.yaml").write_text(yaml.safe_dump(more))
+    return [*config, "--config", str(tmp_path / "more.yaml")]
+
+
+def data(**settings):
+    return [part for key, value in settings.items() for part in (f"--data.init_args.{key}", json.dumps(value))]
+
+
+def same(one, other, metrics, tolerance=1e-5):
+    for metric in metrics:
+        ours, theirs = one.series(metric), other.series(metric)
+        assert ours and ours.keys() == theirs.keys(), metric
+        assert all(abs(ours[step] - theirs[step]) <= tolerance for step in ours), (metric, ours, theirs)
+
+
+def test_one_and_three_processes_train_the_same(lockstep, team, options):
+    options = [*options, *data(**SIZES, row_tokens=40)]
+    alone = lockstep("fit", *options, name="alone")
+    three = team("fit", *options, name="three", processes=3)
+    assert three.end(120) == [0, 0, 0], three.output
+    same(alone, three, LOSSES)
+    assert sorted(alone.series("train/loss")) == list(range(1, 11))
+    log = sample_log(three.folder)
+    assert log == sample_log(alone.folder)
+    for epoch in range(2):
+        seen = [sample for number, samples in log.values() if number == epoch for sample in samples]
+        assert sorted(seen) == list(range(50)), "every sample once"
+    assert [] in [record["samples"] for record in read(three.folder)], "a process without a sample took part"
+    assert three.survivors == []
+
+
+@pytest.mark.slow
+def test_images_on_one_process_and_text_on_the_other(lockstep, team, options):
+    """The tower, which trains, has no image on the second process in any step."""
+    options = [*options, *data(**STRIPED, length_groups=2), "--data", f"{MODULE}.StripedSquares"]
+    alone = lockstep("fit", *options, name="alone")
+    pair = team("fit", *options, name="pair", processes=2)
+    assert pair.end(120) == [0, 0], pair.output
+    views = [(record["samples"][0] % 2, record["views"]) for record in read(pair.folder)]
+    assert sorted(set(views)) == [(0, 4), (1, 0)] and len(views) == 16
+    same(alone, pair, LOSSES)
+    assert sample_log(pair.folder) == sample_log(alone.folder)
+    assert pair.survivors == []
+
+
+@pytest.mark.slow
+def test_evaluation_is_the_same_on_two_processes(lockstep, team, options):
+    """In batches of 8 the first process has four batches of the 50 samples, and the second has three."""
+    options = [*options, *data(**SIZES)]
+    lockstep("fit", *options, name="model")
+    lockstep("test", *options, name="model")
+    pair = team("test", *options, name="model", processes=2)
+    assert pair.end(120) == [0, 0], pair.output
+    lines = map(json.loads, (pair.folder / "metrics.jsonl").read_text().splitlines())
+    alone, both = (
+        {key: value for key, value in record.items() if key.startswith("test/")}
+        for record in lines
+        if "test/loss" in record
+    )
+    assert alone.keys() == both.keys() >= {"test/loss", "test/exact", "test/baseline/blind/loss"}
+    assert all(abs(alone[name] - both[name]) < 1e-6 for name in alone), (alone, both)
+    assert pair.survivors == []
+
+
+def write_shards(folder):
+    """34 samples in shards of unequal length, of which the first has text alone."""
+    images = [png((200, 0, 0), 16), png((0, 0, 200), 16)]
+    text = [Sample([("user", f"{n} ?"), ("assistant", "none")]) for n in range(11)]
+    one = [Sample([("user", f"<image> {n} ?"), ("assistant", "red")], images[:1]) for n in range(3)]
+    two = [Sample([("user", f"<image><image> {n} ?"), ("assistant", "red blue")], images) for n in range(20)]
+    for number, samples in enumerate((text, one, [], two)):
+        write_tar(folder / f"train-{number}.tar", samples)
+
+
+@pytest.mark.slow
+def test_a_killed_run_on_shards_goes_on_to_the_bit_and_on_three_processes(team, options, tmp_path):
+    write_shards(tmp_path)
+    config = {
+        "class_path": "ImageChats",
+        "init_args": {
+            "train": [{"path": f"{tmp_path}/train-{{0..3}}.tar"}], "validation": [{"path": f"{tmp_path}/train-1.tar"}],
+            "shuffle_window": 8, "batch_size": 6, "row_tokens": 64,
+        },
+    }  # fmt: skip
+    (tmp_path / "shards.yaml").write_text(yaml.safe_dump({"data": config}))
+    options = [*options, "--config", str(tmp_path / "shards.yaml"), "--last_checkpoint.every_n_steps", "2"]
+
+    through = team("fit", *options, name="through", processes=2)
+    assert through.end(120) == [0, 0], through.output
+    killed = team("fit", *options, *fault("SignalAt", name="SIGKILL", step=9, process=1), name="killed", processes=2)
+    assert killed.end(120)[1] == -signal.SIGKILL, killed.output
+    shutil.copytree(killed.folder, killed.folder.with_name("three"))
+    again = [*options, "--ckpt_path", "last"]
+    resumed = team("fit", *again, name="killed", processes=2)
+    assert resumed.end(120) == [0, 0], resumed.output
+    three = team("fit", *again, name="three", processes=3)
+    assert three.end(120) == [0, 0, 0], three.output
+
+    assert sorted(through.series("train/loss")) == list(range(1, 13))
+    same(resumed, through, ("train/loss", "val/loss"), tolerance=0)
+    same(three, through, ("train/loss", "val/loss"))
+    for run in (resumed, three):
+        assert "resuming after step 8" in run.output and run.survivors == []
+        assert differences(sample_log(run.folder), sample_log(through.folder)) == []

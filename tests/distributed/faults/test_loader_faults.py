@@ -1,0 +1,46 @@
+"""An error in a data loader names its place and samples, and ends all ranks.
+
+Plain Lightning reports that a worker exited, or the exception, and no sample.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+from engine.data.samplers import global_batches
+from engine.determinism.stateless_rng import hash_permutation
+from tests.support.families.tiny import TINY_FAMILY
+from tests.tiers import slow
+
+DATA = ["--data.init_args.length", "64", "--data.init_args.batch_size", "8"]
+OPTIONS = [*TINY_FAMILY, *DATA, "--trainer.max_steps", "9"]
+SAMPLE = 21
+
+
+def data(**settings):
+    return [part for key, value in settings.items() for part in (f"--data.init_args.{key}", str(value).lower())]
+
+
+@pytest.mark.parametrize("stream", [False, slow(True)], ids=["sized", "stream"])
+@pytest.mark.parametrize(
+    ("fault", "workers", "messages"),
+    [
+        ("raise", 0, "injected at sample 21"),
+        slow("raise", 2, "injected at sample 21"),
+        slow("exit", 2, "exited unexpectedly with exit code 3"),
+        ("kill", 2, "killed by signal: Killed"),
+    ],
+)
+def test_a_sample_that_fails_to_load_is_named(team, fault, workers, messages, stream):
+    settings = data(stream=stream, fault=fault, fault_sample=SAMPLE, num_workers=workers)
+    run = team("fit", *OPTIONS, *settings, name="a", processes=2)
+    codes = run.end()
+    assert None not in codes and 0 not in codes, (codes, run.output)
+    assert run.survivors == []
+    order = hash_permutation(64, 1, 0) if stream else np.concatenate(global_batches(64, 8, seed=1, epoch=0))
+    place = int(np.flatnonzero(order == SAMPLE)[0])
+    names = rf"positions [^)]*\b{place}\b" if stream else rf"samples [^)]*\b{SAMPLE}\b"
+    loader = run.logs[place % 2]  # shares are strided
+    assert re.search(rf"loading.* global batch {place // 8} of epoch 0 \({names}", loader), run.output
+    assert messages in loader, run.output

@@ -1,0 +1,67 @@
+"""Memory runs out on one rank: all ranks end, and the advice is logged once."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, TINY
+from tests.support.faults.memory_faults import memory_fault
+
+TWO = [*TINY, "--trainer.strategy", "ddp", "--trainer.max_steps", "3", "--trainer.num_sanity_val_steps", "0"]
+
+
+def test_out_of_memory_on_one_rank_ends_both_with_one_advice(team):
+    run = team("fit", *TWO, *memory_fault("ExhaustAt", place="forward", step=1, process=1), name="a", processes=2)
+    codes = run.end(240)
+    assert None not in codes and 0 not in codes, (codes, run.output)
+    assert run.survivors == []
+    assert run.output.count("first change:") == 1, run.output
+    first = "first change: --data.init_args.micro_batch_size 4 (keeps the global batch of 16, with 2 accumulation"
+    assert first in run.logs[1] and "batch: global batch 16 = 2 ranks x 8 samples x 1 accumulation" in run.logs[1]
+    assert "rank 1 failed at step 1 (training): RuntimeError" in run.logs[0]
+
+
+@pytest.mark.slow
+def test_the_micro_batch_fits_the_rank_with_the_least_memory(team):
+    options = ["--trainer.auto_micro_batch", "true", *memory_fault("Hungry", most=3, process=1, like_gpu=True)]
+    run = team("fit", *TWO, *options, name="a", processes=2)
+    assert run.end(240) == [0, 0], run.output
+    assert "global batch 16 = 2 ranks x 2 samples x 4 accumulation steps" in run.output
+    assert sorted(run.series("train/loss")) == [1, 2, 3]
+
+
+def test_a_process_that_was_oom_killed_is_reported_as_such(team, small_group: Path):
+    """Both are in the group from their first step on; it was made for them, so it has killed none before."""
+    run = team("fit", *TWO, *memory_fault("KilledFor", group=small_group, step=1), name="a", processes=2)
+    codes = run.end(240)
+    assert codes[1] == -9 and codes[0] not in (0, None), (codes, run.output)
+    assert run.survivors == []
+    killed = r"the kernel's out-of-memory killer has ended 1 process\(es\) of this container or job since the run began"
+    assert re.search(killed, run.logs[0]) and "memory ran out at 0.39 GiB" in run.logs[0], run.output
+
+
+@pytest.mark.slow
+def test_the_next_start_reports_an_oom_kill(small_group: Path, tmp_path):
+    """A single process has nobody beside it who could say it."""
+    limit = next(path for name in ("memory.max", "memory.limit_in_bytes") if (path := small_group / name).exists())
+    limit.write_text(str(1500 << 20))
+    into_group = ["sh", "-c", f'echo $$ > {small_group}/cgroup.procs && exec "$@"', "sh"]
+    one = [*TINY, "--trainer.max_steps", "3", "--trainer.num_sanity_val_steps", "0", "--ckpt_path", "last"]
+
+    def started(*options):
+        command = [*into_group, sys.executable, str(REPOSITORY / "train.py"), "fit", *one, *options, "--run_name", "a"]
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 240}
+        return subprocess.run(command, cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, **output)
+
+    first = started(*memory_fault("KilledFor", group=small_group, step=1, process=0))
+    assert first.returncode == -signal.SIGKILL, first.stdout
+    second, third = started(), started()
+    assert second.returncode == third.returncode == 0, (second.stdout, third.stdout)
+    words = "the last start of this run did not end by itself"
+    assert words in second.stdout and "killer has ended 1 process(es) of this container or job since" in second.stdout
+    assert "memory ran out at 1.46 GiB" in second.stdout and words not in first.stdout + third.stdout

@@ -1,0 +1,47 @@
+"""The fixture `team` starts ranks as torchrun does."""
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from tests.conftest import TINY
+from tests.support.faults.step_faults import fault
+from tests.support.ranks.team import ForkServer
+
+
+def test_a_team_trains_and_ends(team):
+    run = team("fit", *TINY, "--trainer.max_steps", "5", name="a", processes=2)
+    assert run.end() == [0, 0], run.output
+    assert sorted(run.series("train/loss")) == [1, 2, 3, 4, 5]
+    assert "= 2 ranks x 8 samples" in run.output
+
+
+@pytest.mark.slow
+def test_faults_reach_one_process(team):
+    run = team("fit", *TINY, *fault("SignalAt", name="SIGKILL", step=3, process=1), name="a", processes=2)
+    codes = run.end()
+    assert codes[1] == -9 and codes[0] != 0, run.output
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a process is told of its parent's end on Linux alone")
+def test_no_process_outlives_the_tests(tmp_path):
+    """Their end, also by SIGKILL, closes the pipe that the requests come through."""
+    forge, output = ForkServer(), tmp_path / "output.log"
+    try:
+        process = psutil.Process(forge.start(["fit", *TINY], os.environ, tmp_path, output))
+        while not output.exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGSTOP)  # it cannot end by itself
+    finally:
+        forge.close()
+    deadline = time.monotonic() + 60
+    with suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

@@ -1,0 +1,1 @@
+"""Logs, metrics, sample previews and trackers of a run on several ranks."""

@@ -1,0 +1,132 @@
+"""log.jsonl, metrics and the progress bar of a run on two ranks, through faults and restarts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.conftest import REPOSITORY, TINY
+from tests.support.faults.step_faults import fault
+from tests.support.outputs.log_lines import events, fields_of, log_lines
+
+FIT = ["fit", *TINY, "--trainer.max_steps", "12", "--last_checkpoint.every_n_steps", "2"]
+GUARDS = ["--finite_guard.policy", "skip", "--stragglers.every_n_steps", "2"]
+
+
+@pytest.mark.slow
+def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
+    """Three starts: NaN, a slow process, a SIGTERM; a damaged checkpoint and an error; the rest."""
+    trouble = [*fault("NonFiniteLoss", steps=[2], process=1), *fault("SlowLoss", seconds=0.3, process=1)]
+    reported = fault("SignalAt", name="SIGTERM", step=5, process=1)
+    run = team(*FIT, *GUARDS, *trouble, *reported, "--log.console", "json", name="a")
+    assert run.end(120) == [143, 143], run.output
+    path, other = run.folder / "log.jsonl", run.folder / "log-1.jsonl"
+    first = log_lines(path)
+    assert not other.exists(), "the first process says what all have seen"
+    printed = log_lines(run.logs[0])
+    assert [line for line in printed if line in first] == first, "the console has Lightning's besides"
+    assert [line for line in log_lines(run.logs[1]) if line["run"]] == [] and "━" not in run.output
+
+    last = run.folder / "checkpoints/last.ckpt"
+    last.write_bytes(last.read_bytes()[:-1000])
+    died = fault("RaiseAt", step=7, process=1)
+    again = team(*FIT, *GUARDS, *died, "--ckpt_path", "last", name="a", restart=1, store=run.store)
+    assert again.end(120) == [1, 1], again.output
+    assert team(*FIT, *GUARDS, "--ckpt_path", "last", name="a").end(120) == [0, 0]
+
+    lines, others = log_lines(path), log_lines(other)
+    assert lines[: len(first)] == first, "history stays"
+    assert {(line["run"], line["process"]) for line in lines} == {("a", 0)}
+    assert {(line["run"], line["process"]) for line in others} == {("a", 1)}
+
+    steps_of = {name: [line["step"] for line in lines if line["fields"].get("event") == name] for name in events(lines)}
+    assert steps_of["run_started"] == [0] and fields_of(lines, "run_started")[0]["processes"] == 2
+    assert steps_of["gradients_not_finite"] == [2], "of the third step, two are finished"
+    assert fields_of(lines, "straggler")[0]["process"] == 1
+    stopped = steps_of["run_preempted"][0]
+    assert fields_of(lines, "run_preempted") == [
+        {"event": "run_preempted", "command": "fit", "signal": "SIGTERM", "saved": True}
+    ]
+    assert steps_of["run_restarted"] == steps_of["checkpoint_skipped"] == [None], "before there is a step"
+    (passed,) = fields_of(lines, "checkpoint_skipped")
+    assert passed["path"].endswith("last.ckpt") and "corrupt" in passed["reason"]
+    assert steps_of["run_resumed"][0] < stopped
+    assert steps_of["process_lost"] == [7] and fields_of(lines, "process_lost")[0]["process"] == 1
+    assert "RaiseAt" not in events(others) and events(others) == ["run_failed"]
+    assert "injected on process 1" in others[0]["fields"]["traceback"] and others[0]["level"] == "error"
+    assert steps_of["run_ended"] == [12] and events(lines)[-1] == "run_ended"
+    saved = fields_of(lines, "checkpoint_saved")
+    assert all(one["seconds"] > 0 and one["bytes"] > 1000 for one in saved) and len(saved) >= 5
+
+    figures = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    assert {(record["run"], record["process"]) for record in figures} == {("a", 0)}
+    steps = {line["step"]: line["fields"] for line in lines if "train/loss" in line["fields"]}
+    for record in figures[-3:]:
+        if "train/loss" in record:
+            assert steps[record["step"]]["train/loss"] == record["train/loss"]
+    assert steps[3]["train/loss"] is None, "a NaN is not JSON"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="takes a pseudo-terminal of a POSIX system")
+def test_the_progress_bar_is_on_rank_0_with_the_time_left(tmp_path):
+    """On two terminals, as two people would see it."""
+    import pty
+
+    screens, processes = [b"", b""], []
+    port = _free_port()
+
+    def read(rank, terminal):
+        while True:
+            try:
+                piece = os.read(terminal, 65536)
+            except OSError:  # the process has closed its side
+                return
+            if not piece:
+                return
+            screens[rank] += piece
+
+    options = [one for one in FIT if one not in ("--trainer.enable_progress_bar", "false")]
+    readers = []
+    for rank in range(2):
+        ours, theirs = pty.openpty()
+        variables = {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+            "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "40",
+        }  # fmt: skip
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, str(REPOSITORY / "train.py"), *options, "--run_name", "a"],
+                cwd=tmp_path, env={**os.environ, **variables}, stdin=theirs, stdout=theirs, stderr=theirs,
+            )
+        )  # fmt: skip
+        os.close(theirs)
+        readers.append(threading.Thread(target=read, args=(rank, ours), daemon=True))
+        readers[-1].start()
+    try:
+        codes = [process.wait(240) for process in processes]
+        for reader in readers:
+            reader.join(10)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+    first, second = (screen.decode(errors="replace") for screen in screens)
+    assert codes == [0, 0], f"{first}\n---\n{second}"
+    assert "Epoch 0" in first and "━" in first and "loss:" in first, first
+    assert "run left 0:00:" in first, "of the whole training, beside what is left of the epoch"
+    assert "step 3, epoch 0:" not in first, "the bar shows the figures"
+    assert "━" not in second and "Epoch" not in second, second
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

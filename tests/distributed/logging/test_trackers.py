@@ -1,0 +1,62 @@
+"""W&B and MLflow on several ranks: one run for all starts, and no process of theirs survives, even a SIGKILL."""
+
+import signal
+import socket
+import time
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.support.families.tiny import TINY_FAMILY
+from tests.support.faults.step_faults import fault
+from tests.support.outputs.mlflow_runs import expected_metrics, mlflow_metrics, mlflow_runs
+from tests.support.outputs.wandb_record import records_of
+from tests.tiers import slow
+
+OPTIONS = [
+    *TINY_FAMILY,
+    *["--config", str(REPOSITORY / "configs/overlays/wandb.yaml"), "--wandb.name", "pair"],
+    *["--config", str(REPOSITORY / "configs/overlays/mlflow.yaml"), "--mlflow.name", "pair"],
+    *["--data.init_args.batch_size", "8", "--trainer.max_steps", "10", "--last_checkpoint.every_n_steps", "2"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, slow(2)])
+def test_a_new_run_without_a_reachable_tracker_is_refused(team, processes):
+    """As other wrong input is: by all processes alike, with one line, and nothing is left of it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        address = ["--mlflow.tracking_uri", f"http://127.0.0.1:{taken.getsockname()[1]}"]
+        options = [*TINY_FAMILY, "--data.init_args.batch_size", "8", "--mlflow.experiment", "e", *address]
+        run = team("fit", *options, name="a", processes=processes)
+        assert run.end(120) == [2] * processes, run.output
+    (line,) = [line for line in run.output.splitlines() if "error: " in line]
+    assert "error: MLflow cannot start a run: " in line and "change it with --mlflow.tracking_uri" in line
+    assert "Traceback" not in run.output and run.survivors == []
+    assert not run.folder.exists()
+
+
+@pytest.mark.slow
+def test_trackers_continue_after_rank_0_is_killed(team):
+    killed = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=5, process=0), name="a", processes=2)
+    assert killed.end()[0] == -signal.SIGKILL, killed.output
+    deadline = time.monotonic() + 60
+    while killed.survivors:  # W&B's own looks for the one that it serves now and then
+        assert time.monotonic() < deadline, killed.survivors
+        time.sleep(0.1)
+    resumed = team("fit", *OPTIONS, "--ckpt_path", "last", name="a", processes=2)
+    assert resumed.end() == [0, 0], resumed.output
+    assert resumed.survivors == []
+    # Of the one that was killed W&B may not have written anything yet; only one process ever wrote.
+    *_, second = records_of(resumed.folder)
+    starts = [path.name.rpartition("-")[2] for path in resumed.folder.glob("wandb/offline-run-*")]
+    assert starts == [second.run_id] * 2 and second.name == "pair"
+    losses = resumed.series("train/loss")
+    assert sorted(losses) == list(range(1, 11))
+    assert second.series("train/loss") == pytest.approx({step: losses[step] for step in range(5, 11)})
+    client, (record,) = mlflow_runs(resumed.folder.parent, "lockstep")
+    assert (record.info.run_name, record.info.status) == ("pair", "FINISHED")
+    expected, kept = expected_metrics(resumed.folder), mlflow_metrics(client, record)
+    # What the killed one had not yet sent is nowhere but in metrics.jsonl.
+    assert kept == {figure: value for figure, value in expected.items() if figure in kept or figure[1] >= 5}

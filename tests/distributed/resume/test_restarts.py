@@ -1,0 +1,150 @@
+"""A run that its launcher restarts resumes exactly, whatever --ckpt_path is.
+
+Lightning 2.6.6 alone: under `torchrun --max-restarts` a run without `--ckpt_path last` begins again at step 0, and the
+restarted ranks may read addresses of the ended ranks from torchrun's store and fail to connect.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.conftest import REPOSITORY, TINY, Run
+from tests.support.families.tiny import TINY_FAMILY
+from tests.support.faults.step_faults import fault
+from tests.support.ranks.team import Team
+from tests.tiers import slow
+
+OPTIONS = [
+    *TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30",
+    "--last_checkpoint.every_n_steps", "5",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def through(forge, tmp_path_factory):
+    """A run of two processes that nothing disturbed."""
+    run = Team(forge, ["fit", *OPTIONS], tmp_path_factory.mktemp("through"), "through", processes=2)
+    assert run.end() == [0, 0], run.output
+    return run
+
+
+def same(one, other):
+    assert one.series("train/loss") == other.series("train/loss")
+    assert one.series("val/ndcg@10") == other.series("val/ndcg@10")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("process", [0, 1])
+@pytest.mark.parametrize("restart", [1, 0])  # torchrun does not count a start for a node that comes or goes
+def test_a_killed_run_resumes(team, through, process, restart):
+    dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=17, process=process), name="a")
+    codes = dead.end()
+    assert codes[process] == -signal.SIGKILL and codes[1 - process] > 0, dead.output
+    assert dead.survivors == []
+    again = team("fit", *OPTIONS, name="a", restart=restart, store=dead.store)
+    assert again.end() == [0, 0], again.output
+    assert "restarted by the launcher: resuming from runs/a/checkpoints/last.ckpt" in again.logs[0]
+    assert "resuming after step 15" in again.output
+    same(again, through)
+
+
+@pytest.mark.slow
+def test_a_run_killed_before_its_first_checkpoint(team, through):
+    dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=2, process=1), name="a")
+    assert dead.end()[1] == -signal.SIGKILL, dead.output
+    again = team("fit", *OPTIONS, name="a", restart=1, store=dead.store)
+    assert again.end() == [0, 0], again.output
+    same(again, through)
+
+
+@pytest.mark.slow
+def test_a_run_that_started_from_another_resumes_from_its_own_checkpoint(team):
+    other = team("fit", *OPTIONS, "--trainer.max_steps", "8", name="other")
+    assert other.end() == [0, 0], other.output
+    begun = [*OPTIONS, "--ckpt_path", str(other.folder / "checkpoints/last.ckpt")]
+    dead = team("fit", *begun, *fault("SignalAt", name="SIGKILL", step=17, process=1), name="a")
+    assert dead.end()[1] == -signal.SIGKILL, dead.output
+    again = team("fit", *begun, name="a", restart=1, store=dead.store)
+    assert again.end() == [0, 0], again.output
+    assert "resuming after step 15" in again.output
+
+
+@pytest.mark.slow
+def test_a_run_killed_after_a_return_to_an_older_checkpoint_returns_again(team, through):
+    """Killed before its first save it must not go on with what it was to leave behind, here the end of the run."""
+    whole = team("fit", *OPTIONS, name="a")
+    assert whole.end() == [0, 0], whole.output
+    back = [*OPTIONS, "--ckpt_path", "runs/chosen.ckpt"]
+    (whole.folder / "checkpoints/last-1.ckpt").rename(whole.folder.parent / "chosen.ckpt")
+    kill = fault("SignalAt", name="SIGKILL", step=28, process=1)
+    dead = team("fit", *back, *kill, name="a")
+    assert dead.end()[1] == -signal.SIGKILL, dead.output
+    again = team("fit", *back, name="a", restart=1, store=dead.store)
+    assert again.end() == [0, 0], again.output
+    assert "resuming after step 26" in again.output and "started again by the launcher: going on" not in again.output
+    same(again, through)
+
+
+@pytest.mark.slow
+def test_a_start_by_hand_into_an_occupied_folder_is_refused(team):
+    first = team("fit", *OPTIONS, "--trainer.max_steps", "6", name="a")
+    assert first.end() == [0, 0], first.output
+    second = team("fit", *OPTIONS, name="a")
+    assert second.end() == [2, 2], second.output
+    assert "already holds a run with checkpoints" in second.logs[0]
+
+
+@pytest.mark.launcher
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("times", [1, slow(3)])
+def test_torchrun_restarts_a_killed_run(tmp_path, through, times):
+    """Whenever and whichever process it is: the end is that of the run that nothing disturbed."""
+    # Each start has trained some steps, and logged them, before its end comes.
+    kills = [step + 3 + 2 * number for number, step in enumerate(sorted(random.sample(range(23), times)))]
+    victims = random.choices([0, 1], k=times)
+    torchrun = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--max-restarts", "3", "--rdzv-backend", "c10d",
+                "--rdzv-endpoint", "localhost:0"]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, *torchrun, str(REPOSITORY / "train.py"), "fit", *OPTIONS, "--run_name", "a",
+         *fault("KillsAt", steps=kills, processes=victims)],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )  # fmt: skip
+    print(f"processes {victims} were killed after steps {kills}", done.stdout, done.stderr)  # shown with a failure
+    assert done.returncode == 0
+    run = Run(tmp_path / "runs/a")
+    assert {path.name for path in run.folder.glob("killed-*")} == {f"killed-after-{step}" for step in kills}
+    first, *again = run.starts
+    assert first == 0 and len(again) == times
+    # Who is not killed may just be saving that step.
+    assert all(kill - 5 <= start <= kill for start, kill in zip(again, kills, strict=True)), (again, kills)
+    same(run, through)
+    ours, theirs = (torch.load(one.folder / "checkpoints/last.ckpt", weights_only=True) for one in (run, through))
+    assert all(torch.equal(ours["state_dict"][name], weight) for name, weight in theirs["state_dict"].items())
+    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records if "train/loss" in record] == list(range(1, 31))
+
+
+@pytest.mark.slow
+def test_a_team_that_is_refused_leaves_no_folder(team):
+    """All its processes find the mistake; the launcher's next starts, too, and then one without it."""
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "8", "--trainer.max_steps", "2"]
+    store = None
+    for restart in range(2):
+        refused = team("fit", *options, "--data.init_args.length", "0", name="a", restart=restart, store=store)
+        store = refused.store
+        assert refused.end() == [2, 2], refused.output
+        assert "the training set is empty" in refused.output
+        assert not refused.folder.exists() and refused.survivors == []
+    right = team("fit", *options, name="a", restart=2, store=store)
+    assert right.end() == [0, 0], right.output
+    assert (right.folder / "config.yaml").exists()

@@ -1,0 +1,1 @@
+"""Faults of disks and files: checkpoints, the run's folder, caches, and disks without space."""

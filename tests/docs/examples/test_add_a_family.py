@@ -1,0 +1,124 @@
+"""docs/add-a-family.md: what it says is done, in a copy of the checkout, and the family that it adds trains."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import test_architecture
+from tests.configs import test_configs
+from tests.conftest import REPOSITORY, Run
+
+GUIDE = (REPOSITORY / "docs/add-a-family.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"^`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL))
+BLOCKS = re.findall(r"^```sh\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines()]
+REGISTRY = "commands/cli/registry.py"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The checkout with the family added to it, command by command and file by file."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("callbacks", "commands", "configs", "datamodules", "engine", "lightning_modules"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / "train.py", folder)
+    for command in COMMANDS:
+        if not command.startswith("python "):
+            subprocess.run(["sh", "-ec", command], cwd=folder, check=True, timeout=60)
+    for name, text in FILES.items():
+        if name != REGISTRY:
+            (folder / name).write_text(text, encoding="utf-8")
+    register(folder / REGISTRY, FILES[REGISTRY].splitlines(keepends=True))
+    return folder
+
+
+def register(registry: Path, lines: list[str]) -> None:
+    """Imports to the other imports, names to the other names."""
+    imports = [line for line in lines if line.startswith("from ")]
+    names = [line for line in lines if line not in imports]
+    before, opening, after = registry.read_text(encoding="utf-8").partition("\n__all__ = [\n")
+    assert opening, "commands/cli/registry.py has no list of names"
+    docstring, its = before.split("\n\n", 1)
+    imports = sorted([*its.splitlines(keepends=True), *imports])  # as ruff wants them
+    registry.write_text(f"{docstring}\n\n{''.join(imports)}{opening}{''.join(names)}{after}", encoding="utf-8")
+
+
+def do(command: str, folder: Path) -> None:
+    """A command of the guide; nothing that it starts survives."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    quiet = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PATH": path}
+    started = subprocess.Popen(
+        ["sh", "-ec", command],
+        cwd=folder,
+        env={**os.environ, **quiet},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = started.communicate(timeout=300)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+    assert started.returncode == 0, f"{command}\n{output}"
+
+
+def test_the_family_takes_fewer_than_130_lines():
+    """Of code, comments and config; empty ones are for the eye."""
+    assert {Path(name).suffix for name in FILES} == {".py", ".yaml"} and len(FILES) == 5
+    assert sum(bool(line.strip()) for text in FILES.values() for line in text.splitlines()) < 130
+
+
+def test_the_added_family_keeps_the_rules(copy, monkeypatch):
+    monkeypatch.setattr(test_architecture, "REPOSITORY", copy)
+    test_architecture.test_modules_know_their_data_by_batch_and_interface_alone()
+    test_architecture.test_networks_do_not_import_lightning()
+    test_architecture.test_names_say_what_is_inside()
+    for part in ("datamodules", "lightning_modules"):
+        test_architecture.test_imports_point_to_the_ground(part)
+        test_architecture.test_families_do_not_know_each_other(part)
+    for name in FILES:
+        if name.endswith(".yaml"):
+            test_configs.test_every_key_has_a_comment(copy / name)
+    style = [sys.executable, "-m", "ruff", "check", "--config", str(REPOSITORY / "pyproject.toml")]
+    sources = [name for name in FILES if name.endswith(".py")]
+    check = subprocess.run([*style, *sources], cwd=copy, capture_output=True, timeout=60)
+    assert check.returncode == 0, check.stdout.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+@pytest.mark.timeout(1500)
+def test_the_commands_train_it(copy):
+    trained = [command for command in COMMANDS if command.startswith("python train.py ")]
+    assert len(trained) == 5
+    for command in trained:
+        do(command, copy)
+    whole, halves = Run(copy / "runs/bytes"), Run(copy / "runs/halves")
+    (learned,) = whole.series("val/bits_per_byte").values()
+    assert learned < 0.7 * bits_of_frequencies()
+    assert 0 < whole.series("test/bits_per_byte").popitem()[1] < 0.7 * bits_of_frequencies()
+    assert len((whole.folder / "predictions.jsonl").read_text().splitlines()) > 100
+    losses, resumed = whole.series("train/loss"), halves.series("train/loss")
+    assert losses.keys() == resumed.keys() and max(losses) > 150, "the second half follows the first"
+    assert resumed == pytest.approx(losses, rel=1e-3)
+    log = (halves.folder / "train.log").read_text()
+    assert "resuming after step 100" in log and "2 ranks" in log
+
+
+def bits_of_frequencies() -> float:
+    """What a byte takes that is known by its frequency in the whole text alone."""
+    from pydoc_data.topics import topics
+
+    shares = np.bincount(np.frombuffer("\n\n".join(topics.values()).encode(), np.uint8), minlength=256)
+    shares = shares[shares > 0] / shares.sum()
+    return float(-(shares * np.log2(shares)).sum())

@@ -1,0 +1,49 @@
+"""README.zh-CN.md says the same as README.md: the same sections, commands, files, figures and links."""
+
+import re
+
+from tests.docs.pages import commands, read, tables
+
+ENGLISH, CHINESE = read("README.md"), read("README.zh-CN.md")
+
+
+def links(text: str) -> list[str]:
+    """In their order; without those at the top, each page's to the other one."""
+    return [link for link in re.findall(r"\]\(([^)]+)\)", text) if not re.fullmatch(r"README.*\.md", link)]
+
+
+def figures(text: str) -> list[list[list[str]]]:
+    """Of each table the figures in each row: words are translated, and "2.5x less" is "1/2.5" there."""
+    rows = [[" ".join(row) for row in table] for table in tables(text.replace("1/", ""))]
+    return [[sorted(re.findall(r"\d+(?:[.,]\d+)*", row)) for row in table] for table in rows]
+
+
+def code(text: str) -> list[str]:
+    """What is typed, and files of a run, without what is said of them."""
+    lines = re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE)
+    return [re.split(r"\s{2,}|\s+#", line)[0] for line in lines]
+
+
+def test_the_same_commands():
+    assert commands("README.md") == commands("README.zh-CN.md")
+    assert code(ENGLISH) == code(CHINESE) and len(code(ENGLISH)) >= 15
+
+
+def test_the_same_links():
+    assert links(ENGLISH) == links(CHINESE) and len(links(ENGLISH)) >= 15
+    assert "(README.zh-CN.md)" in ENGLISH and "(README.md)" in CHINESE
+
+
+def test_the_same_sections():
+    shapes = [re.findall(r"^#+", text, flags=re.MULTILINE) for text in (ENGLISH, CHINESE)]
+    assert shapes[0] == shapes[1]
+
+
+def test_the_same_promises():
+    numbers = [len(re.findall(r"^- \*\*", text, flags=re.MULTILINE)) for text in (ENGLISH, CHINESE)]
+    assert numbers[0] == numbers[1] >= 5
+
+
+def test_the_same_numbers_in_the_same_rows():
+    assert figures(ENGLISH) == figures(CHINESE)
+    assert len(figures(ENGLISH)) == 4 and all(any(row) for table in figures(ENGLISH) for row in table[2:])

@@ -1,0 +1,285 @@
+"""The checkpoint plugin: round trips, failures known to all ranks, and asynchronous writes."""
+
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from engine.checkpointing import checkpoint_io as checkpoints
+from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
+from engine.checkpointing.compatibility import check_weights_only_loadable
+from engine.checkpointing.cpu_snapshot import Snapshot
+from engine.checkpointing.discovery import newest_verified
+from engine.checkpointing.verification import CorruptCheckpointError
+from engine.distributed.errors import CollectiveError
+
+ALONE = SimpleNamespace(broadcast=lambda content: content)
+
+
+def content(step):
+    weights = {"weight": torch.full((50_000,), float(step))}
+    return {"state_dict": weights, "global_step": step, "pytorch-lightning_version": "2.6.6"}
+
+
+def step_of(path):
+    checkpoint = torch.load(path, weights_only=True)
+    assert torch.equal(checkpoint["state_dict"]["weight"], content(checkpoint["global_step"])["state_dict"]["weight"])
+    return checkpoint["global_step"]
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def plugin(request):
+    one = VerifiedCheckpointIO(asynchronous=request.param)
+    yield one
+    one.teardown()
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """Simulate a full disk while `full.on`."""
+    state = SimpleNamespace(on=True)
+    write = checkpoints.write_temp
+
+    def writes(path, work, check):
+        if state.on:
+            raise OSError(28, "No space left on device")
+        return write(path, work, check)
+
+    monkeypatch.setattr(checkpoints, "write_temp", writes)
+    return state
+
+
+def test_saved_in_a_row(plugin, tmp_path):
+    row = [tmp_path / name for name in ("last.ckpt", "last-1.ckpt")]
+    plugin.set_rotation(row)
+    for step in (1, 2, 3):
+        plugin.save_checkpoint(content(step), row[0])
+        plugin.sync_outcomes(ALONE)
+    plugin.finish()
+    assert [step_of(path) for path in row] == [3, 2]
+    assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "last-1.ckpt"}
+    assert plugin.load_checkpoint(row[1])["global_step"] == 2
+    plugin.replace_next(row[0])
+    for step in (4, 5):
+        plugin.save_checkpoint(content(step), str(row[0]))
+    plugin.finish()
+    assert [step_of(path) for path in row] == [5, 4], "4 has replaced 3, 2 stayed; then all moved on"
+    plugin.remove_checkpoint(row[1])
+    assert not row[1].exists()
+
+
+def test_a_checkpoint_without_rotation_is_overwritten(plugin, tmp_path):
+    for step in (1, 2):
+        plugin.save_checkpoint(content(step), tmp_path / "new" / "epoch.ckpt")
+    plugin.sync_outcomes(ALONE, last=True)
+    assert step_of(tmp_path / "new" / "epoch.ckpt") == 2
+    with pytest.raises(TypeError, match="storage_options"):
+        plugin.save_checkpoint(content(1), tmp_path / "a.ckpt", storage_options={"a": 1})
+
+
+def test_damaged_is_not_loaded(plugin, tmp_path):
+    """Plain Lightning loads flipped bits without complaint."""
+    path = tmp_path / "last.ckpt"
+    plugin.save_checkpoint(content(1), path)
+    plugin.finish()
+    octets = bytearray(path.read_bytes())
+    for place in range(50_000, 50_040):
+        octets[place] ^= 255
+    path.write_bytes(octets)
+    with pytest.raises(
+        CorruptCheckpointError, match=r"last.ckpt is corrupt: data/0 .*--ckpt_path last uses the newest"
+    ):
+        plugin.load_checkpoint(path)
+
+
+def test_an_untrusted_checkpoint_executes_no_code(plugin, tmp_path):
+    class Malicious:
+        def __reduce__(self):
+            return os.system, ("exit 3",)
+
+    torch.save({"state_dict": Malicious()}, tmp_path / "a.ckpt")
+    with pytest.raises(CorruptCheckpointError, match="a.ckpt holds (posix|nt).system, which could run code"):
+        plugin.load_checkpoint(tmp_path / "a.ckpt", weights_only=False)
+
+
+NO_VERSION = "a.ckpt is not a Lightning checkpoint: it has no .*pytorch-lightning_version"
+
+
+@pytest.mark.parametrize(
+    ("foreign", "message"),
+    [
+        ({"state_dict": {}}, NO_VERSION),
+        ({"weight": torch.ones(3)}, NO_VERSION),
+        ([1, 2], "a.ckpt is not a checkpoint: it holds a list, expected a dict"),
+    ],
+)
+def test_a_file_that_is_no_lightning_checkpoint_is_refused(plugin, tmp_path, foreign, message):
+    """Lightning raises KeyError: 'pytorch-lightning_version'."""
+    torch.save(foreign, tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match=message):
+        plugin.load_checkpoint(tmp_path / "a.ckpt")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match="folder is a folder, not a checkpoint"):
+        plugin.load_checkpoint(tmp_path / "folder")
+
+
+def save(plugin, path, step, **options):
+    plugin.save_checkpoint(content(step), path)
+    plugin.finish_writing()
+    plugin.sync_outcomes(ALONE, **options)
+
+
+def test_one_failure_is_a_warning_two_are_the_end(plugin, tmp_path, full, messages):
+    path = tmp_path / "last.ckpt"
+    save(plugin, path, 1)
+    assert messages[-1].startswith(f"WARNING: {path} could not be saved: [Errno 28] No space left on device. Training")
+    assert plugin.has_failed(path) and not plugin.has_failed(tmp_path / "best.ckpt")
+    full.on = False
+    save(plugin, path, 2)
+    assert step_of(path) == 2 and not plugin.has_failed(path)
+    full.on = True
+    save(plugin, path, 3)
+    save(plugin, tmp_path / "best.ckpt", 3)  # failures are counted per file
+    with pytest.raises(CollectiveError, match=r"last.ckpt could not be saved 2 times in a row: \[Errno 28\] .*intact"):
+        save(plugin, path, 4)
+    assert step_of(path) == 2
+
+
+def test_the_last_save_must_succeed(plugin, tmp_path, full):
+    with pytest.raises(CollectiveError, match="could not be saved: "):
+        save(plugin, tmp_path / "last.ckpt", 1, last=True)
+    plugin.sync_outcomes(ALONE)
+    with pytest.raises(CollectiveError, match="could not be saved: "):
+        plugin.sync_outcomes(ALONE, last=True)
+
+
+def test_finish_says_what_failed(plugin, tmp_path, full):
+    plugin.save_checkpoint(content(1), tmp_path / "last.ckpt")
+    with pytest.raises(OSError, match="last.ckpt could not be saved: .*No space left"):
+        plugin.finish()
+
+
+def test_all_processes_hear_of_it(tmp_path, full):
+    """Rank 0 writes, and all ranks decide by what it broadcasts."""
+    writes, listens = VerifiedCheckpointIO(), VerifiedCheckpointIO()
+    reported = []
+    for step in (1, 2):
+        writes.save_checkpoint(content(step), tmp_path / "last.ckpt")
+        ended = []
+        for plugin, strategy in (
+            (writes, SimpleNamespace(broadcast=lambda content: reported.append(content) or content)),
+            (listens, SimpleNamespace(broadcast=lambda content: reported[-1])),
+        ):
+            try:
+                plugin.sync_outcomes(strategy)
+            except CollectiveError as failure:
+                ended.append(str(failure))
+        assert len(ended) == (0 if step == 1 else 2) and len(set(ended)) <= 1
+
+
+def test_content_that_cannot_be_loaded_is_not_saved(plugin, tmp_path):
+    """Plain Lightning saves a pathlib.Path and cannot resume: UnpicklingError."""
+    checkpoint = {**content(1), "hyper_parameters": {"root": {"folders": [Path("data")]}}}
+    plugin.save_checkpoint(checkpoint, tmp_path / "last.ckpt")
+    expected = r"checkpoint\['hyper_parameters'\]\['root'\]\['folders'\]\[0\] is a pathlib\.\w+ \('data'\).*str\(...\)"
+    with pytest.raises(CollectiveError, match=expected):
+        plugin.sync_outcomes(ALONE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_only_content_is_accepted_and_other_types_refused():
+    from collections import Counter, OrderedDict
+
+    check_weights_only_loadable(
+        {"a": [1, 2.0, None, True, "x", b"y", 1j], 3: (torch.ones(1), torch.float32, torch.device("cpu")),
+         "c": OrderedDict(a={1, 2}), "d": Counter("aab"), "e": torch.Size([1])}
+    )  # fmt: skip
+
+    class Text(str):
+        pass
+
+    refused = (({"a": Text("b")}, r"\['a'\]"), ({Text("b"): 1}, "key 'b'"), ({"a": {"b": (print,)}}, r"\[0\]"))
+    for wrong, name in refused:
+        with pytest.raises(TypeError, match=name):
+            check_weights_only_loadable(wrong)
+
+
+class Gate:
+    """Blocks the writer until it is opened."""
+
+    def __init__(self, monkeypatch):
+        self.open, self.writing = threading.Event(), threading.Event()
+        write = checkpoints.write_temp
+
+        def writes(path, work, check):
+            self.writing.set()
+            assert self.open.wait(30)
+            return write(path, work, check)
+
+        monkeypatch.setattr(checkpoints, "write_temp", writes)
+
+
+def test_training_goes_on_while_it_is_written(tmp_path, monkeypatch):
+    gate = Gate(monkeypatch)
+    plugin = VerifiedCheckpointIO(asynchronous=True)
+    checkpoint = content(1)
+    checkpoint["callbacks"] = {"a": {"seen": [1]}}
+    plugin.save_checkpoint(checkpoint, tmp_path / "last.ckpt")
+    assert gate.writing.wait(30) and not (tmp_path / "last.ckpt").exists()
+    checkpoint["state_dict"]["weight"].fill_(-1)
+    checkpoint["callbacks"]["a"]["seen"].append(2)
+    plugin.sync_outcomes(ALONE)  # the write is still pending
+    gate.open.set()
+    plugin.finish()
+    assert step_of(tmp_path / "last.ckpt") == 1
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"] == {"a": {"seen": [1]}}
+
+
+def test_a_removal_waits_for_the_save(tmp_path, monkeypatch):
+    """Lightning's AsyncCheckpointIO removes at once: after a kill during the write the folder is empty."""
+    plugin = VerifiedCheckpointIO()
+    plugin.save_checkpoint(content(1), tmp_path / "old.ckpt")
+    gate = Gate(monkeypatch)
+    plugin.asynchronous = True
+    plugin.save_checkpoint(content(2), tmp_path / "new.ckpt")
+    remover = threading.Thread(target=plugin.remove_checkpoint, args=[tmp_path / "old.ckpt"])
+    remover.start()
+    assert gate.writing.wait(30)
+    assert (tmp_path / "old.ckpt").exists() and remover.is_alive()
+    gate.open.set()
+    remover.join(30)
+    assert {path.name for path in tmp_path.iterdir()} == {"new.ckpt"}
+
+
+def test_a_snapshot_is_a_copy():
+    snapshot = Snapshot()
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    module.add_module("tied", module[0])
+    shared = {"state_dict": module.state_dict(), "views": [torch.arange(12.0).view(3, 4).t()], "step": 3}
+    taken = snapshot.copy_to_cpu(shared)
+    assert taken["state_dict"].keys() == shared["state_dict"].keys() and taken["step"] == 3
+    assert taken["state_dict"]._metadata == shared["state_dict"]._metadata, "versions of the modules"
+    for name, tensor in shared["state_dict"].items():
+        assert torch.equal(taken["state_dict"][name], tensor)
+        assert taken["state_dict"][name].data_ptr() != tensor.data_ptr()
+    assert torch.equal(taken["views"][0], shared["views"][0])
+    assert taken["state_dict"]["tied.weight"].data_ptr() == taken["state_dict"]["0.weight"].data_ptr(), "stored once"
+    again = snapshot.copy_to_cpu(shared)
+    places = {tensor.data_ptr() for tensor in taken["state_dict"].values()}
+    assert {tensor.data_ptr() for tensor in again["state_dict"].values()} == places, "the memory is used again"
+
+
+def test_the_newest_that_is_whole(plugin, tmp_path):
+    folder = tmp_path / "run"
+    assert newest_verified(folder) is None
+    row = [folder / "checkpoints" / name for name in ("last.ckpt", "last-1.ckpt")]
+    plugin.set_rotation(row)
+    for step in (1, 2):
+        plugin.save_checkpoint(content(step), row[0])
+    plugin.finish()
+    assert newest_verified(folder) == row[0]
+    os.truncate(row[0], 1000)
+    assert newest_verified(folder) == row[1]

@@ -1,0 +1,50 @@
+"""Checkpoints of another model are refused, and their differing weights named."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule
+
+from engine.checkpointing.compatibility import check_model_match
+
+FIT = {"optimizer_states": [], "lr_schedulers": [], "loops": {}, "global_step": 0, "epoch": 0}
+
+
+def model(stage, **layers):
+    module = LightningModule()
+    for name, layer in layers.items():
+        module.add_module(name, layer)
+    module._trainer = SimpleNamespace(state=SimpleNamespace(fn=stage)) if stage else None
+    return module
+
+
+def checkpoint(**layers):
+    return {"state_dict": model("fit", **layers).state_dict()} | FIT
+
+
+def test_a_checkpoint_of_the_same_model_matches():
+    check_model_match(model("fit", a=torch.nn.Linear(2, 3)), checkpoint(a=torch.nn.Linear(2, 3)))
+    check_model_match(model("fit", a=torch.nn.Linear(2, 3)), FIT)
+
+
+def test_another_models():
+    own, saved = {"a": torch.nn.Linear(2, 3), "b": torch.nn.Linear(1, 1)}, {"a": torch.nn.Linear(4, 3)}
+    output = (
+        r"another model or config: missing in the checkpoint: b.weight, b.bias; missing in the model: c.0.weight, "
+        r"c.0.bias, c.1.weight and 1 more; different shapes: a.weight \(\(3, 4\), in the model \(3, 2\)\)\. Use"
+    )
+    saved["c"] = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1))
+    with pytest.raises(ValueError, match=output):
+        check_model_match(model("test", **own), checkpoint(**saved))
+    check_model_match(model(None, **own), checkpoint(**saved))
+    lenient = model("test", **own)
+    lenient.strict_loading = False
+    check_model_match(lenient, {"state_dict": {}})
+
+
+def test_weights_alone():
+    weights = {"state_dict": {}}
+    check_model_match(model("test"), weights)
+    with pytest.raises(ValueError, match="has weights, but no optimizer_states, .*epoch: it can be tested, but"):
+        check_model_match(model("fit"), weights)

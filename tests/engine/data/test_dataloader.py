@@ -1,0 +1,65 @@
+"""An error of loading names the batch that failed, and no batch that was delivered."""
+
+import numpy as np
+import pytest
+
+from engine.data.dataloader import LoadingError, PendingSampler, TimedDataLoader
+from engine.data.samplers import EvaluationSampler, TrainSampler
+
+
+class Fragile:
+    """Returns the samples of a request, except one that it cannot read."""
+
+    def __init__(self, broken):
+        self.broken = broken
+
+    def __getitem__(self, draw):
+        if self.broken in draw.indices:
+            raise OSError(f"cannot read file {self.broken}")
+        return draw.indices
+
+    def __len__(self):
+        return 100
+
+
+def loader(sampler, broken=-5, workers=0, kind="global batch"):
+    made = TimedDataLoader(Fragile(broken), sampler=PendingSampler(sampler), batch_size=None, num_workers=workers)
+    made.kind = kind
+    return made
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("resume", [(0, 0), (3, 2)])
+def test_the_failed_batch_is_named(workers, resume):
+    sampler = TrainSampler(100, 8, seed=1, accumulation=2, resume=resume)
+    wanted = [draw for draw in TrainSampler(100, 8, seed=1, accumulation=2, resume=resume)][9]
+    batches = iter(loader(sampler, broken=wanted.indices[2], workers=workers))
+    for _ in range(9):
+        next(batches)
+    with pytest.raises(LoadingError) as error:
+        next(batches)
+    names = ", ".join(map(str, wanted.indices))
+    assert str(error.value) == (
+        f"loading global batch {resume[1] + 4} of epoch {resume[0]} (samples {names}) failed: "
+        f"OSError: cannot read file {wanted.indices[2]}"
+    )
+    assert isinstance(error.value.__cause__, OSError)
+
+
+def test_a_large_batch_is_named_by_its_first_samples():
+    batches = iter(loader(EvaluationSampler(100, 100), broken=0, kind="evaluation batch"))
+    with pytest.raises(LoadingError, match=r"evaluation batch 0 of epoch 0 \(samples 0, 1, .* 31 and 68 more\)"):
+        next(batches)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_epochs_follow_each_other_after_one_that_was_cut_short(workers):
+    sampler = TrainSampler(100, 8, seed=1)
+    made = loader(sampler, workers=workers)
+    first = [batch for batch, _ in zip(made, range(3), strict=False)]
+    second = list(made)
+    reference = TrainSampler(100, 8, seed=1)
+    epochs = [[draw.indices for draw in reference] for _ in range(2)]
+    assert all(np.array_equal(batch, indices) for batch, indices in zip(first, epochs[0][:3], strict=True))
+    assert all(np.array_equal(batch, indices) for batch, indices in zip(second, epochs[1], strict=True))
+    assert made.waited > 0 and len(made) == 13

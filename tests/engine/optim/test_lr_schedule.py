@@ -1,0 +1,40 @@
+import pytest
+
+from engine.optim.lr_schedule import lr_lambda, scale_lr
+
+
+def test_warm_up_then_each_schedule():
+    constant = lr_lambda("constant", warmup_steps=4)
+    assert [constant(step) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+    cosine = lr_lambda("cosine", warmup_steps=2, total_steps=12, final_fraction=0.1)
+    assert [round(cosine(step), 3) for step in (0, 1, 2, 7, 12, 20)] == [0.5, 1, 1, 0.55, 0.1, 0.1]
+    exponential = lr_lambda("exponential", decay_rate=0.5, decay_steps=10)
+    assert [exponential(step) for step in (0, 10, 30)] == [1, 0.5, 0.125]
+
+
+def test_cosine_needs_an_end():
+    with pytest.raises(ValueError, match="max_epochs or trainer.max_steps"):
+        lr_lambda("cosine")
+
+
+def test_the_rate_follows_the_batch():
+    assert scale_lr(1e-3, "none", 512, None) == 1e-3
+    assert scale_lr(1e-3, "linear", 512, 128) == 4e-3
+    assert scale_lr(1e-3, "sqrt", 512, 128) == 2e-3
+    with pytest.raises(ValueError, match="set model.init_args.base_batch_size to"):
+        scale_lr(1e-3, "linear", 512, None)
+    with pytest.raises(ValueError, match="base_batch_size must be at least 1, got 0"):
+        scale_lr(1e-3, "sqrt", 512, 0)
+
+
+def test_stable_decay():
+    factor = lr_lambda("stable_decay", warmup_steps=10, total_steps=100, final_fraction=0.1, decay_share=0.2)
+    assert factor(0) == 0.1 and [factor(step) for step in (9, 10, 50, 80)] == [1.0] * 4
+    assert factor(90) == pytest.approx(0.1 + 0.9 * 0.5) and factor(100) == factor(120) == pytest.approx(0.1)
+    falling = [factor(step) for step in range(80, 101)]
+    assert falling == sorted(falling, reverse=True) and len(set(falling)) == 21
+
+
+def test_stable_decay_needs_an_end():
+    with pytest.raises(ValueError, match="stable_decay schedule needs an end"):
+        lr_lambda("stable_decay")

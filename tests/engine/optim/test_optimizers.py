@@ -1,0 +1,143 @@
+"""Optimizers by name: state of the 8-bit optimizer, resuming from states, and refusals."""
+
+import logging
+
+import pytest
+import torch
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, ModelParallelStrategy
+from torch import nn
+
+from engine.checkpointing.cpu_snapshot import Snapshot
+from engine.optim.optimizers import build_optimizer, check_state, check_strategy
+from engine.strategies.fsdp import VerifiedFSDPStrategy
+
+BETAS = (0.9, 0.98)
+
+
+class Words(nn.Module):
+    """An embedding, a matrix and a vector; the first two are large enough for a state in 8 bits."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.embedding, self.linear = nn.Embedding(100, 64), nn.Linear(64, 128)
+
+    def groups(self):
+        matrices = [self.embedding.weight, self.linear.weight]
+        return [
+            {"params": matrices, "weight_decay": 0.1, "lr": 3e-3, "name": "matrices"},
+            {"params": [self.linear.bias], "weight_decay": 0.0, "name": "vectors"},
+        ]
+
+    def train_with(self, optimizer, steps, begin=0):
+        for step in range(begin, begin + steps):
+            generator = torch.Generator().manual_seed(step)
+            words = torch.randint(100, (16,), generator=generator)
+            target = torch.randn(16, 128, generator=generator)
+            optimizer.zero_grad()
+            (self.linear(self.embedding(words)) - target).square().mean().backward()
+            optimizer.step()
+
+
+def make(model, name="adamw_8bit"):
+    return build_optimizer(name, model.groups(), 1e-3, BETAS, {model.embedding.weight}, {model.linear.weight})
+
+
+def test_groups_rates_and_what_keeps_32_bits(messages, caplog):
+    model = Words()
+    with caplog.at_level(logging.INFO, "lockstep"):
+        optimizer = make(model)
+    assert "adamw_8bit: the state of 8,192 of 14,720 trained parameters in 8 bits; embeddings and" in messages[0]
+    assert [(group["lr"], group["weight_decay"], group["name"]) for group in optimizer.param_groups] == [
+        (3e-3, 0.1, "matrices"), (1e-3, 0.0, "vectors"),
+    ]  # fmt: skip
+    model.train_with(optimizer, 2)
+    formats = {name: optimizer.state[parameter]["state1"].dtype for name, parameter in model.named_parameters()}
+    assert formats == {
+        "embedding.weight": torch.float32, "linear.weight": torch.uint8, "linear.bias": torch.float32,
+    }  # fmt: skip
+
+
+def test_it_trains_as_adamw():
+    """One step from the same weights is equal where the state has 32 bits, and close where it has 8."""
+    ours, plain = Words(), Words()
+    ours.train_with(make(ours), 1)
+    plain.train_with(make(plain, "adamw"), 1)
+    begin = Words()
+    for name, weight in plain.named_parameters():
+        mine, start = ours.get_parameter(name), begin.get_parameter(name)
+        moved = (weight - start).norm()
+        assert moved > 0
+        assert (mine - weight).norm() < (0.05 if name == "linear.weight" else 1e-4) * moved, name
+
+
+@pytest.mark.parametrize("name", ["adamw_8bit", "muon"])
+@pytest.mark.parametrize("rollback", [False, True])
+def test_a_state_that_was_saved_goes_on_to_the_bit(tmp_path, rollback, name):
+    """In another process, or after further training; saved from a copy, as the writer thread does."""
+    through = Words()
+    optimizer = make(through, name)
+    through.train_with(optimizer, 5)
+    copy = Snapshot().copy_to_cpu({"model": through.state_dict(), "optimizer": optimizer.state_dict()})
+    through.train_with(optimizer, 5, begin=5)
+    torch.save(copy, tmp_path / "state.pt")
+
+    saved = torch.load(tmp_path / "state.pt", weights_only=True)
+    resumed = Words()
+    again = make(resumed, name)
+    if rollback:
+        resumed.train_with(again, 3, begin=100)
+    resumed.load_state_dict(saved["model"])
+    again.load_state_dict(saved["optimizer"])
+    resumed.train_with(again, 5, begin=5)
+    for name, weight in through.named_parameters():
+        assert torch.equal(resumed.get_parameter(name), weight), name
+        mine, theirs = again.state[resumed.get_parameter(name)], optimizer.state[weight]
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(mine[key], theirs[key]) for key in mine if torch.is_tensor(mine[key])), name
+
+
+@pytest.mark.parametrize(
+    ("saved", "name"),
+    [
+        ("adamw", "adamw_8bit"), ("adamw_8bit", "adamw"), ("adamw_8bit", "adam"),
+        ("muon", "adamw"), ("muon", "adamw_8bit"), ("adamw", "muon"), ("adamw_8bit", "muon"),
+    ],
+)  # fmt: skip
+def test_the_state_of_another_optimizer(saved, name):
+    model = Words()
+    optimizer = make(model, saved)
+    check_state(name, optimizer.state_dict())  # the state is empty before the first step
+    model.train_with(optimizer, 1)
+    check_state(saved, optimizer.state_dict())
+    with pytest.raises(ValueError, match=f"is of {saved}.*, and {name} cannot resume from it: use --model.init_a"):
+        check_state(name, optimizer.state_dict())
+
+
+def test_adam_and_adamw_have_the_same_state():
+    model = Words()
+    optimizer = make(model, "adam")
+    model.train_with(optimizer, 1)
+    check_state("adamw", optimizer.state_dict())
+
+
+@pytest.mark.parametrize("strategy", [FSDPStrategy, VerifiedFSDPStrategy, ModelParallelStrategy])
+@pytest.mark.parametrize("name", ["adamw_8bit", "muon"])
+def test_no_shards(name, strategy):
+    check_strategy("adamw", strategy())
+    check_strategy(name, DDPStrategy())
+    with pytest.raises(ValueError, match=f"{name} with trainer.strategy {strategy.__name__}: .* Use strategy ddp"):
+        check_strategy(name, strategy())
+
+
+def test_muon_says_what_it_has(messages, caplog):
+    with caplog.at_level(logging.INFO, "lockstep"):
+        make(Words(), "muon")
+    assert messages == ["muon: 1 matrices with 8,192 of 14,720 trained parameters; AdamW trains the rest"]
+    with pytest.raises(ValueError, match="no trained parameter is a hidden matrix.*Use adamw"):
+        build_optimizer("muon", Words().groups(), 1e-3, BETAS)
+
+
+def test_an_unknown_name():
+    with pytest.raises(ValueError, match="'sgd', expected one of adamw, adam, adamw_8bit, muon"):
+        make(Words(), "sgd")

@@ -1,0 +1,167 @@
+"""FSDP: what can be held without a GPU: refusals, and what becomes of the folders that torch writes."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from lightning.pytorch.plugins.precision import FSDPPrecision
+from lightning.pytorch.strategies import FSDPStrategy
+from torch import nn
+
+from callbacks.checkpointing.last_checkpoint import LastCheckpoint
+from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
+from engine.checkpointing.discovery import saved_at
+from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, verify
+from engine.distributed.errors import CollectiveError
+from engine.distributed.unsharded_shape import record_unsharded_shapes, unsharded_ndim, unsharded_numel
+from engine.strategies.fsdp import VerifiedFSDPStrategy, repeated_layers
+from tests.conftest import REPOSITORY, TINY
+
+OVERLAY = ["--config", str(REPOSITORY / "configs/overlays/fsdp.yaml")]
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_refused_without_gpus(lockstep):
+    with pytest.raises(ValueError, match="shards a model over GPUs, but the accelerator is cpu: on CPUs use .*ddp_cpu"):
+        lockstep("fit", *TINY, *OVERLAY, "--trainer.accelerator", "cpu", "--trainer.devices", "1", name="a")
+    with pytest.raises(Exception, match="No supported gpu backend found"):
+        lockstep("fit", *TINY, *OVERLAY, "--trainer.accelerator", "gpu", name="b")
+
+
+def test_two_folders_are_needed():
+    strategy = VerifiedFSDPStrategy()
+    trainer = SimpleNamespace(checkpoint_callbacks=[LastCheckpoint(keep=1)], state=SimpleNamespace(fn="fit"))
+    with pytest.raises(ValueError, match="last_checkpoint.keep and best_checkpoint.keep must be at least 2"):
+        strategy.setup(trainer)
+
+
+def test_settings_are_passed_to_fsdp():
+    strategy = VerifiedFSDPStrategy("full", "SHARD_GRAD_OP", cpu_offload=True)
+    assert strategy.cpu_offload.offload_params and strategy.sharding_strategy.name == "SHARD_GRAD_OP"
+    assert strategy.kwargs["use_orig_params"], "parameters keep their names, for groups, guards and the exact mean"
+    strategy.precision_plugin = FSDPPrecision("bf16-mixed")
+    formats = strategy.mixed_precision_config
+    assert (formats.param_dtype, formats.buffer_dtype) == (torch.bfloat16, None)
+
+
+def test_repeated_layers():
+    """Experts are none: each process runs others."""
+    experts = [nn.ModuleDict({"experts": nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])}) for _ in range(2)]
+    table, head = nn.Embedding(4, 2), nn.Linear(2, 4, bias=False)
+    decoder = nn.ModuleDict({"table": table, "layers": nn.ModuleList([*experts, nn.Identity()])})
+    assert repeated_layers(nn.ModuleDict({"decoder": decoder, "head": head})) == set(experts)
+
+
+def test_shapes_are_those_of_whole_weights():
+    layer = nn.Linear(3, 5)
+    record_unsharded_shapes(layer)
+    layer.weight.data, layer.bias.data = layer.weight.data.flatten()[:7], layer.bias.data[:0]  # as FSDP does
+    assert [(unsharded_ndim(weight), unsharded_numel(weight)) for weight in layer.parameters()] == [(2, 15), (1, 5)]
+    assert (unsharded_ndim(nn.Linear(3, 5).weight), unsharded_numel(nn.Linear(3, 5).weight)) == (2, 15)
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def strategy(request, monkeypatch):
+    """Its first process; torch writes the shards of a whole model without GPUs."""
+
+    def writes(self, checkpoint, path, storage_options):
+        if full.on:
+            raise OSError(28, "No space left on device")
+        dcp.save({"model": checkpoint.pop("state_dict")}, checkpoint_id=path, no_dist=True)
+        torch.save(checkpoint, Path(path) / PROGRESS)
+
+    full = SimpleNamespace(on=False)
+    monkeypatch.setattr(FSDPStrategy, "save_checkpoint", writes)
+    monkeypatch.setattr(FSDPStrategy, "load_checkpoint", lambda self, path, weights_only: (path, weights_only))
+    monkeypatch.setattr(VerifiedFSDPStrategy, "is_global_zero", True)
+    monkeypatch.setattr(VerifiedFSDPStrategy, "broadcast", lambda self, content: content)
+    one = VerifiedFSDPStrategy()
+    one.checkpoint_io = VerifiedCheckpointIO(asynchronous=request.param)
+    one.full = full
+    return one
+
+
+def content(step):
+    weights = {"weight": torch.full((1000,), float(step))}
+    return {"state_dict": weights, "saved_at": float(step), "pytorch-lightning_version": "2.6.6"}
+
+
+def test_folders_in_a_row(strategy, tmp_path):
+    row = [tmp_path / name for name in ("last.ckpt", "last-1.ckpt")]
+    strategy.checkpoint_io.set_rotation(row)
+    for step in (1, 2, 3):
+        strategy.save_checkpoint(content(step), row[0])
+        strategy.checkpoint_io.sync_outcomes(strategy)
+    strategy.checkpoint_io.finish()
+    assert [saved_at(path) for path in row] == [3.0, 2.0]
+    assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "last-1.ckpt"}
+    for path in row:
+        verify(path)
+    assert strategy.load_checkpoint(row[0]) == (row[0], True)
+    (row[0] / ".metadata").unlink()
+    with pytest.raises(CorruptCheckpointError, match="last.ckpt is incomplete: .metadata.*--ckpt_path last"):
+        strategy.load_checkpoint(row[0])
+
+
+def test_a_flipped_bit(strategy, tmp_path):
+    """torch stores no checksum of shards: it loads what is there."""
+    path = tmp_path / "last.ckpt"
+    strategy.save_checkpoint(content(1), path)
+    strategy.checkpoint_io.finish()
+    shard = next(path.glob("*.distcp"))
+    octets = bytearray(shard.read_bytes())
+    octets[len(octets) // 2] ^= 1
+    shard.write_bytes(octets)
+    with pytest.raises(
+        CorruptCheckpointError, match=rf"corrupt: {shard.name} has changed since it was saved.*--ckpt_path"
+    ):
+        strategy.load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"loops": None}, "last.ckpt is a whole file with wrong content: loops"),
+        ({"pytorch-lightning_version": "1.9"}, "wrong content: pytorch-lightning_version"),
+        ({"optimizer_states": [5]}, "wrong content: optimizer_states"),
+    ],
+)
+def test_a_whole_checkpoint_with_wrong_content_is_refused(strategy, tmp_path, wrong, message):
+    """As without shards: the key is named before Lightning uses its value."""
+    path = tmp_path / "last.ckpt"
+    strategy.save_checkpoint(content(1) | wrong, path)
+    strategy.checkpoint_io.finish()
+    with pytest.raises(CorruptCheckpointError, match=f"{message}.*--ckpt_path last"):
+        strategy.load_checkpoint(path)
+    torch.save({"saved_at": 1.0}, tmp_path / "other.ckpt")
+    with pytest.raises(CorruptCheckpointError, match="is not a Lightning checkpoint: it has no state_dict"):
+        strategy.load_checkpoint(tmp_path / "other.ckpt")
+
+
+def test_a_full_disk(strategy, tmp_path):
+    path = tmp_path / "last.ckpt"
+    strategy.save_checkpoint(content(1), path)
+    strategy.full.on = True
+    for step in (2, 3):
+        strategy.checkpoint_io.finish_writing()
+        strategy.checkpoint_io.sync_outcomes(strategy)
+        strategy.save_checkpoint(content(step), path)
+    with pytest.raises(CollectiveError, match="2 times in a row: .*No space left"):
+        strategy.checkpoint_io.sync_outcomes(strategy)
+    assert saved_at(path) == 1.0 and [found.name for found in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_folder_that_is_not_whole_gets_no_name(strategy, tmp_path, monkeypatch):
+    def writes_a_part(self, checkpoint, path, options):
+        Path(path).mkdir()
+        (Path(path) / "__0_0.distcp").touch()
+
+    monkeypatch.setattr(FSDPStrategy, "save_checkpoint", writes_a_part)
+    strategy.save_checkpoint(content(1), tmp_path / "last.ckpt")
+    with pytest.raises(CollectiveError, match="is incomplete: .metadata"):
+        strategy.checkpoint_io.sync_outcomes(strategy, last=True)
+    assert list(tmp_path.iterdir()) == []

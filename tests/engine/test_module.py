@@ -1,0 +1,63 @@
+"""What every family's module does in a step, without a training around it."""
+
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from engine.module import LockstepModule
+from tests.support.families.tiny import TinyData
+
+
+class Bare(LockstepModule):
+    """No network: its hooks are called one by one."""
+
+    def training_loss(self, batch):
+        raise NotImplementedError
+
+
+def dropped(monkeypatch, seed, step, batch, process, accumulation=2):
+    """What dropout draws in a micro-batch."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", str(seed))
+    module, trainer = (
+        Bare(),
+        SimpleNamespace(global_step=step, global_rank=process, accumulate_grad_batches=accumulation),
+    )
+    module.trainer = trainer
+    module.on_train_batch_start(None, batch)
+    return tuple(torch.rand(4).tolist())
+
+
+def test_dropout_differs_by_seed_step_micro_batch_and_process(monkeypatch):
+    """Processes that drop the same units of different samples train on less noise than one process does."""
+    places = [(0, 5, 10, 0), (1, 5, 10, 0), (0, 6, 10, 0), (0, 5, 11, 0), (0, 5, 10, 1)]
+    assert len({dropped(monkeypatch, *place) for place in places}) == len(places)
+
+
+def test_dropout_depends_on_nothing_else(monkeypatch):
+    """A resumed run counts its batches from another one on, and draws the same."""
+    assert dropped(monkeypatch, 0, 5, 10, 1) == dropped(monkeypatch, 0, 5, 12, 1)
+
+
+class State(dict):
+    """Optimizer state, of which a test can ask whether it is still in memory."""
+
+
+@pytest.mark.parametrize("restores_after_setup", [False, True])
+def test_optimizer_states_of_a_checkpoint_are_kept_only_for_a_check_that_follows(restores_after_setup):
+    """With FSDP the check has run before, so the states would stay in the memory of each rank for the whole run."""
+    strategy = SimpleNamespace(checkpoint_io=None, restore_checkpoint_after_setup=restores_after_setup)
+    module = Bare()
+    module.trainer = SimpleNamespace(
+        state=SimpleNamespace(fn="fit"), strategy=strategy, datamodule=TinyData(batch_size=4)
+    )
+    counters = dict.fromkeys(("ready", "started", "processed", "completed"), 0)
+    progress = {"total": dict(counters), "current": dict(counters)}
+    state = State(state={}, param_groups=[])
+    checkpoint = {"loops": {"fit_loop": {"epoch_loop.batch_progress": progress}}, "optimizer_states": [state]}
+    checkpoint |= {"lr_schedulers": [], "global_step": 0, "epoch": 0}
+    module.on_load_checkpoint(checkpoint)
+    in_memory = weakref.ref(state)
+    del checkpoint, state
+    assert (in_memory() is None) == restores_after_setup

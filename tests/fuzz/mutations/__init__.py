@@ -1,0 +1,1 @@
+"""Mutations by byte, by line, by field of a table and by node of a JSON value."""

@@ -1,0 +1,103 @@
+"""What the fuzzer needs of a reader: valid inputs, mutations, the project's function and a plain reference."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, NamedTuple
+
+from tests.fuzz.mutations.octets import mutate_octets
+
+PLACE = re.compile(r"\b(line|row|record|sample|byte|position|page|turn|key|column|group)s?\b|:\d+:", re.IGNORECASE)
+"""How a message names a place in a file."""
+
+WHOLE = re.compile(
+    r"\b(found no|no interactions|is empty|the file is|not a|is not|nothing is left|UTF-8)\b", re.IGNORECASE
+)
+"""How a message says that the whole file is at fault."""
+
+
+class Input(NamedTuple):
+    """A file that a reader reads."""
+
+    path: str  # in the reader's folder
+    data: bytes
+
+    @property
+    def file_name(self) -> str:
+        """Name under which the file is kept: the path in one name."""
+        return self.path.replace("/", "~")
+
+
+class InvalidInput(Exception):
+    """The reference cannot read the input, so a reader that accepts it invents rows."""
+
+
+class Unknown(Exception):
+    """The reference does not decide: any rows are right. The reason is stated where it is raised."""
+
+
+class Reader(ABC):
+    """A reader of user input.
+
+    The oracle: `read` returns what `reference` returns, or raises an error of the user's input whose message has at
+    most three lines and names the file and, where there are lines, the line.
+    """
+
+    seconds: ClassVar[float] = 2.0
+    """Most CPU seconds of a read."""
+
+    megabytes: ClassVar[float] = 512.0
+    """Most megabytes by which the resident memory may grow during a read."""
+
+    slow_tier: ClassVar[int] = 200
+    """Inputs in the slow tier; fewer where an input is dear."""
+
+    @abstractmethod
+    def seeds(self) -> Sequence[Input]:
+        """Return small valid inputs, the same ones each time."""
+
+    def surround(self, folder: Path) -> None:  # noqa: B027  (most readers need nothing)
+        """Write the files beside the input that a read needs."""
+
+    def mutate(self, random: Random, seed: Input) -> Input:
+        """Return a mutation of an input: by structure, by byte, or both."""
+        data = seed.data
+        for _ in range(random.choice((1, 1, 1, 2, 3))):
+            data = self.restructure(random, data) if random.random() < 0.6 else mutate_octets(random, data)
+        return seed._replace(data=data)
+
+    def restructure(self, random: Random, data: bytes) -> bytes:
+        """Return the data with a mutation of their structure."""
+        return mutate_octets(random, data)
+
+    @abstractmethod
+    def read(self, path: Path) -> Any:
+        """Read the file with the function that the program calls."""
+
+    @abstractmethod
+    def reference(self, path: Path) -> Any:
+        """Read the file in the plainest way.
+
+        Raises:
+            InvalidInput: the file is invalid.
+            Unknown: the reference does not decide.
+        """
+
+    def agrees(self, found: Any, expected: Any) -> bool:
+        """Return whether the rows are the same."""
+        return bool(found == expected)
+
+    def names_file(self, message: str, path: Path) -> bool:
+        """Return whether a message names the file."""
+        return path.name in message
+
+    def names_place(self, message: str, data: bytes) -> bool:
+        """Return whether a message names the place of the fault; a file that is empty or no file of its kind has none.
+
+        Args:
+            message: the message without the path of the file.
+            data: the content of the file.
+        """
+        return PLACE.search(message) is not None or WHOLE.search(message) is not None

@@ -1,0 +1,43 @@
+"""The readers that are fuzzed, by name; each module has the seeds, the call and the reference of some formats."""
+
+import importlib
+
+from tests.fuzz.reader import Reader
+
+MODULES = {
+    "csv": "interactions",
+    "tsv": "interactions",
+    "ratings": "interactions",
+    "parquet": "interactions",
+    "titles": "titles",
+    "histories": "histories",
+    "item_lists": "item_lists",
+    "questions": "questions",
+    "timelines": "timelines",
+    "chats": "chats",
+    "chats_parquet": "chats",
+    "shards": "chats",
+    "predict_timelines": "predict_questions",
+    "predict_images": "predict_questions",
+    "images": "images",
+    "image_folder": "image_folders",
+    "pdf": "documents",
+    "pages": "documents",
+    "checkpoints": "checkpoints",
+    "report": "runs",
+    "resume": "runs",
+    "export": "runs",
+    "config": "configs",
+    "command_line": "configs",
+}
+"""Reader -> module. A worker imports the module of its reader alone."""
+
+PLANTED = "planted"
+"""Reader with a fault for each outcome, for the tests of the fuzzer; no campaign includes it."""
+
+
+def reader(name: str) -> Reader:
+    """Return the reader of this name."""
+    module = "planted" if name == PLANTED else MODULES[name]
+    found: Reader = importlib.import_module(f"tests.fuzz.readers.{module}").READERS[name]()
+    return found

@@ -1,0 +1,351 @@
+"""Chats with images: LLaVA's JSON, JSON lines, Parquet, tar shards. References: json, pyarrow and tarfile.
+
+The messages have a weaker oracle: the texts of the turns, in order, without the markers of images; the roles alternate
+in ways that three published formats write differently. Images are compared byte by byte.
+"""
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.fuzz import plain_json
+from tests.fuzz.mutations.octets import mutate_octets
+from tests.fuzz.mutations.records import line_record_mutation, record_mutation
+from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
+
+_KEYS = (
+    "messages",
+    "conversations",
+    "texts",
+    "images",
+    "image",
+    "role",
+    "content",
+    "from",
+    "value",
+    "user",
+    "assistant",
+)
+_MARKER = "<image>"
+_IMAGES = {"a.png": b"the first image", "b/c.png": b"the second image"}  # no reader of chats decodes them
+_RECORDS: list[dict[str, Any]] = [
+    {"id": 1, "image": "a.png", "conversations": [
+        {"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A cat — schön."}]},
+    {"id": 2, "conversations": [{"from": "human", "value": "Hello"}, {"from": "gpt", "value": "Hi"}]},
+    {"id": 3, "images": ["a.png", "b/c.png"], "messages": [
+        {"role": "system", "content": "Short."}, {"role": "user", "content": "Compare."},
+        {"role": "assistant", "content": "They differ."}]},
+    {"id": 4, "images": [{"path": "b/c.png"}], "texts": [{"user": "What?", "assistant": "That."}]},
+    {"id": 5, "image": "a.png", "messages": [
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Which?"}]},
+        {"role": "assistant", "content": "This."}]},
+]  # fmt: skip
+
+
+class Chats(Reader):
+    """Rows of (texts, images)."""
+
+    def surround(self, folder: Path) -> None:
+        for name, data in _IMAGES.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+
+    def read(self, path: Path) -> Any:
+        from datamodules.vision_language.source_config import SourceSettings
+
+        settings = SourceSettings(str(path))
+        settings.prepare(path.parent / "prepared")
+        chats = settings.open(path.parent / "prepared")
+        rows = []
+        for row in range(len(chats)):
+            found = chats.read(row)
+            rows.append((_words(message["content"] for message in found.messages), found.images))
+        return rows
+
+
+class JsonChats(Chats):
+    """LLaVA's list, and JSON lines."""
+
+    def seeds(self) -> Sequence[Input]:
+        lines = "\n".join(json.dumps(record, ensure_ascii=False) for record in _RECORDS)
+        return [
+            Input("chats.json", json.dumps(_RECORDS, indent=1).encode()),
+            Input("chats.jsonl", (lines + "\n\n").encode()),
+        ]
+
+    def mutate(self, random: Random, seed: Input) -> Input:
+        if seed.path.endswith(".json") and random.random() < 0.5:
+            return seed._replace(data=record_mutation(_KEYS)(random, seed.data))
+        return super().mutate(random, seed)
+
+    def restructure(self, random: Random, data: bytes) -> bytes:
+        return line_record_mutation(_KEYS)(random, data)
+
+    def reference(self, path: Path) -> Any:
+        data = path.read_bytes()
+        if path.suffix == ".jsonl":
+            records = (
+                [record for _, record in plain_json.lines(data.replace(b"\n\xef\xbb\xbf", b"\n"))]
+                if data.removeprefix(b"\xef\xbb\xbf").strip()
+                else []
+            )
+        else:
+            records = plain_json.parse(data.removeprefix(b"\xef\xbb\xbf"))
+        if not isinstance(records, list):
+            raise InvalidInput("it is no list")
+        return [_row(record, path.parent) for record in records]
+
+
+class ParquetChats(Chats):
+    """The Parquet of minimind-v and of FineVision."""
+
+    def seeds(self) -> Sequence[Input]:
+        return [Input(name, _parquet(columns)) for name, columns in _TABLES.items()]
+
+    def restructure(self, random: Random, data: bytes) -> bytes:
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            table = pyarrow.parquet.read_table(io.BytesIO(data), use_threads=False)
+            columns = {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
+        except (pyarrow.ArrowException, OSError, ValueError):
+            return mutate_octets(random, data)
+        if not columns or not any(columns.values()):
+            return mutate_octets(random, data)
+        name = random.choice(list(columns))
+        size, kind = len(columns[name]), random.randrange(6)
+        strange: tuple[Any, ...] = (
+            None,
+            [],
+            [None],
+            1.5,
+            True,
+            b"",
+            b"\xff",
+            "",
+            "[]",
+            "x",
+            {"a": 1},
+            [{"path": "a.png"}],
+        )
+        if kind == 0:
+            del columns[name]
+        elif kind == 1:
+            columns[random.choice(_KEYS)] = columns.pop(name)
+        elif kind == 2:
+            columns[name] = [random.choice(strange)] * size
+        elif kind == 3 and size and isinstance(columns[name][0], str):
+            place = random.randrange(size)
+            text = record_mutation(_KEYS)(random, str(columns[name][place]).encode())
+            columns[name][place] = text.decode("utf-8", "replace")
+        elif kind == 4 and size:
+            columns[name][random.randrange(size)] = None
+        else:
+            columns = {key: values[:1] for key, values in columns.items()}
+        try:
+            return _parquet(columns)
+        except (pyarrow.ArrowException, ValueError, TypeError):
+            return mutate_octets(random, data)
+
+    def reference(self, path: Path) -> Any:
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            records = pyarrow.parquet.read_table(io.BytesIO(path.read_bytes()), use_threads=False).to_pylist()
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise Unknown("pyarrow cannot read all columns, and the reader needs only some") from error
+        return [_row(record, path.parent) for record in records]
+
+
+class Shards(Chats):
+    """Tar shards in WebDataset's layout."""
+
+    def seeds(self) -> Sequence[Input]:
+        files: list[tuple[str, bytes]] = []
+        for number, record in enumerate(_RECORDS[:3]):
+            images = [_IMAGES[name] for name in record.get("images", [record["image"]] if "image" in record else [])]
+            names = ["png"] if len(images) == 1 else [f"{place}.png" for place in range(len(images))]
+            files += [(f"{number:06}.{name}", image) for name, image in zip(names, images, strict=True)]
+            files.append((f"{number:06}.json", json.dumps(record, ensure_ascii=False).encode()))
+        files += [("x/9.jpg", b"an image"), ("x/9.txt", "A caption: ü".encode())]
+        return [
+            Input("train-0.tar", _tar(files)),
+            Input("long.tar", _tar([("d" * 120 + "/" + name, data) for name, data in files])),
+        ]
+
+    def restructure(self, random: Random, data: bytes) -> bytes:
+        try:
+            files = _members(data)
+        except (tarfile.TarError, ValueError, OSError, MemoryError):
+            return mutate_octets(random, data)
+        if not files:
+            return mutate_octets(random, data)
+        place, other, kind = random.randrange(len(files)), random.randrange(len(files)), random.randrange(6)
+        name, content = files[place]
+        if kind == 0:
+            del files[place]
+        elif kind == 1:
+            files.insert(other, files[place])
+        elif kind == 2:
+            files[place], files[other] = files[other], files[place]
+        elif kind == 3:
+            names = ("000000.json", "a", ".json", "../x.png", "/etc/x.json", "000001.JSON", "a.b.c.png", "é.json", "x/")
+            files[place] = (random.choice(names), content)
+        elif kind == 4:
+            files[place] = (name, record_mutation(_KEYS)(random, content))
+        else:
+            files[place] = (name, random.choice((b"", b"{}", b"null", content * 2, b"\xff\xfe")))
+        return _tar(files)
+
+    def reference(self, path: Path) -> Any:
+        try:
+            files = _members(path.read_bytes())
+        except (tarfile.TarError, ValueError, OSError) as error:
+            raise Unknown("tarfile cannot read it, which ends at some corrupt headers") from error
+        groups: list[tuple[str, dict[str, bytes]]] = []
+        for name, content in files:
+            folder, slash, last = name.rpartition("/")
+            stem, _, suffix = last.partition(".")
+            key = folder + slash + stem
+            if not stem or (stem.startswith("__") and stem.endswith("__")):
+                if slash and not stem:
+                    raise Unknown("a key is empty")
+                continue
+            if not groups or groups[-1][0] != key:
+                groups.append((key, {}))
+            groups[-1][1][suffix.lower()] = content
+        return [_shard_row(group) for _, group in groups]
+
+    def names_place(self, message: str, data: bytes) -> bool:
+        return "the file " in message or super().names_place(message, data)
+
+    def agrees(self, found: Any, expected: Any) -> bool:
+        return len(found) == len(expected) and all(
+            own[0] == other[0] and sorted(own[1]) == sorted(other[1])
+            for own, other in zip(found, expected, strict=True)
+        )
+
+
+READERS = {"chats": JsonChats, "chats_parquet": ParquetChats, "shards": Shards}
+
+
+def _words(texts: Any) -> list[str]:
+    """Return the words of the texts; the parts of a content are joined without a separator."""
+    return "\n".join(texts).replace(_MARKER, "\n").split()
+
+
+def _texts(turns: Any) -> Iterator[str]:
+    """Yield the texts of turns in any of the formats."""
+    if isinstance(turns, str):
+        turns = plain_json.parse(turns)
+    if not isinstance(turns, list) or not turns:
+        raise InvalidInput("a chat is no list of turns")
+    for turn in turns:
+        if not isinstance(turn, dict):
+            raise InvalidInput("a turn is no object")
+        if "user" in turn or "assistant" in turn:
+            contents = [turn[role] for role in ("user", "assistant") if turn.get(role) is not None]
+        else:
+            contents = [turn.get("value") if "from" in turn else turn.get("content")]
+        for content in contents:
+            if isinstance(content, str):
+                yield content
+            elif isinstance(content, list):
+                parts = [part.get("text", _MARKER) if isinstance(part, dict) else None for part in content]
+                if not all(isinstance(part, str) for part in parts):
+                    raise InvalidInput("a part is no text and no image")
+                yield "".join(f"{_MARKER}\n" if part == _MARKER else part for part in parts)
+            else:
+                raise InvalidInput("a turn has no text")
+
+
+def _row(record: Any, folder: Path) -> tuple[list[str], list[bytes]]:
+    if not isinstance(record, dict):
+        raise InvalidInput("a record is no object")
+    chat = _first(record, ("messages", "conversations", "texts"))
+    images = _first(record, ("images", "image", "image_bytes"))
+    images = [] if images is None else images if isinstance(images, list) else [images]
+    return _words(_texts(chat)), [_image(image, folder) for image in images]
+
+
+def _first(record: dict[str, Any], fields: Sequence[str]) -> Any:
+    return next((record[field] for field in fields if record.get(field) not in (None, [])), None)
+
+
+def _image(image: Any, folder: Path) -> bytes:
+    if isinstance(image, dict):
+        image = image.get("path") if image.get("bytes") is None else image["bytes"]
+    if isinstance(image, bytes):
+        return image
+    path = folder / str(image)
+    if not isinstance(image, str) or ".." in path.parts or not path.is_relative_to(folder) or not path.is_file():
+        raise InvalidInput(f"it has no image {image!r}"[:200])
+    return path.read_bytes()
+
+
+def _shard_row(files: dict[str, bytes]) -> tuple[list[str], list[bytes]]:
+    kinds = ("jpg", "jpeg", "png", "webp", "gif", "bmp")
+    images = [content for suffix, content in files.items() if suffix.rpartition(".")[2] in kinds]
+    if "json" in files:
+        try:
+            record = plain_json.parse(files["json"].removeprefix(b"\xef\xbb\xbf"))
+        except InvalidInput:
+            if files["json"].startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in files["json"]:
+                raise Unknown("json.loads reads UTF-16 and UTF-32, too") from None
+            raise
+        turns = _first(record, ("messages", "conversations", "texts")) if isinstance(record, dict) else record
+        if turns is not None:
+            return _words(_texts(turns)), images
+        if isinstance(record, dict) and any(field in record for field in ("messages", "conversations", "texts")):
+            raise Unknown("an empty chat beside a caption")
+    if "txt" not in files or not images:
+        raise InvalidInput("a sample has neither chat nor caption")
+    return files["txt"].decode("utf-8-sig").split(), images
+
+
+def _parquet(columns: dict[str, list[Any]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), file, row_group_size=2)
+    return file.getvalue()
+
+
+_TABLES: dict[str, dict[str, list[Any]]] = {
+    "minimind.parquet": {
+        "conversations": [json.dumps(record["messages"]) for record in _RECORDS if record["id"] in (3, 5)] * 2,
+        "image_bytes": [list(_IMAGES.values()), [_IMAGES["a.png"]]] * 2,
+    },
+    "finevision.parquet": {
+        "images": [[{"bytes": b"an image", "path": None}], [{"bytes": None, "path": "a.png"}], []],
+        "texts": [[{"user": f"Question {n}?", "assistant": "ü"}] for n in range(3)],
+        "source": ["tests"] * 3,
+    },
+}
+
+
+def _tar(files: Sequence[tuple[str, bytes]]) -> bytes:
+    memory = io.BytesIO()
+    with tarfile.open(fileobj=memory, mode="w") as tar:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return memory.getvalue()
+
+
+def _members(data: bytes) -> list[tuple[str, bytes]]:
+    found = []
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+        for member in tar.getmembers():
+            content = tar.extractfile(member) if member.isreg() else None
+            if content is not None:
+                found.append((member.name, content.read()))
+    return found

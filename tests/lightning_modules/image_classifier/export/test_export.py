@@ -1,0 +1,42 @@
+"""An exported classifier names the classes that `predict` names, with Lockstep and without."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datamodules.image_classifier.sources.base import digits
+from lightning_modules.image_classifier.export.runtime import load_classifier
+from tests.lightning_modules.image_classifier.test_module import FOLDER, SMALL
+from tests.support.outputs.model_card import read_card, run_code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["resnet18", "vit"])
+def test_the_average_that_is_evaluated_is_what_leaves(lockstep, tmp_path, network):
+    import torch
+
+    options = {"network": network, "width": 16, "depth": 1, "heads": 2, "ema_decay": 0.9}
+    model = [text for key, value in options.items() for text in (f"--model.init_args.{key}", str(value))]
+    steps = ["--trainer.max_steps", "12", "--trainer.limit_val_batches", "1"]
+    run = lockstep("fit", "--config", str(FOLDER / "digits.yaml"), *SMALL, *model, *steps, name="a")
+    lockstep("predict", "--ckpt_path", "last", name="a")
+    lockstep("export", "--ckpt_path", "last", "--output", "out", name="a")
+
+    card = read_card(tmp_path / "out")
+    assert card.data.pipeline_tag == "image-classification" and network in card.data.tags
+    assert "CC BY 4.0" in card.text and "moving average" in card.text
+    test = digits(0.1).test
+    images = test.read(np.arange(len(test.labels)))
+    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    reported = load_classifier(tmp_path / "out").classify(torch.from_numpy(images))
+    assert [label for label, _ in reported] == [line["class"] for line in lines]
+    assert [share for _, share in reported] == pytest.approx([line["probability"] for line in lines], abs=1e-4)
+
+    Image.fromarray(images[3, 0]).save(tmp_path / "out" / "picture.png")
+    without, with_lockstep = run_code(tmp_path / "out")
+    assert without["answer"][0] == reported[3][0] and without["answer"][1] == pytest.approx(reported[3][1], abs=1e-5)
+    assert with_lockstep["model"].classes == without["settings"]["classes"]
+    with pytest.raises(ValueError, match=r"found torch.uint8 \[1, 1, 4, 8\], expected"):
+        with_lockstep["model"].classify(torch.zeros(1, 1, 4, 8, dtype=torch.uint8))

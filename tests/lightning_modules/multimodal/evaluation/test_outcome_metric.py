@@ -1,0 +1,20 @@
+"""Shares of what was right, by name."""
+
+import pytest
+
+from lightning_modules.multimodal.evaluation.outcome_metric import OutcomeRate
+
+
+def test_shares():
+    tally = OutcomeRate(["exact", "near", "never"])
+    tally.update({"exact": (1.0, 1.0), "near": (2.0, 3.0)})
+    tally.update({"exact": (0.0, 1.0)})
+    assert tally.compute() == {"exact": 0.5, "near": pytest.approx(2 / 3)}
+    tally.reset()
+    tally.update({})
+    assert tally.compute() == {}
+
+
+def test_a_name_that_nobody_announced():
+    with pytest.raises(KeyError, match="other"):
+        OutcomeRate(["exact"]).update({"other": (1.0, 1.0)})

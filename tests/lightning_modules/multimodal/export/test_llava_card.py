@@ -1,0 +1,128 @@
+"""The code on an exported Llava's card answers as `predict` does: the same tokens, the same pixels, the same answer."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.images.tiling import collate_views
+from datamodules.multimodal.text.chat_encoder import ChatEncoder
+from datamodules.multimodal.text.tokenizer import ChatTokenizer
+from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
+from datamodules.vision_language.chat_dataset import ImageProcessor
+from datamodules.vision_language.chat_file import ImageChat
+from datamodules.vision_language.predict_questions import PredictDataset
+from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
+from lightning_modules.multimodal.export import llava
+from lightning_modules.multimodal.export.llava_model import Parts
+from lightning_modules.multimodal.export.model_card import described_llava
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.vision_tower import VisionTower
+from tests.support.families.bos_tokenizers import KINDS, WITH_BOS, WITHOUT_BOS
+from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.outputs.model_card import run_code
+
+LAYOUT = ImageLayout(size=TOWER["image_size"], tokens=4)
+NUMBERS = np.random.default_rng(0)
+NOISE = Image.fromarray(NUMBERS.integers(0, 256, (24, 18, 4), np.uint8), "RGBA")
+DEEP = Image.fromarray(NUMBERS.integers(0, 65_536, (24, 18)).astype(np.uint16))
+TURNED = Image.Exif()
+TURNED[0x0112] = 6
+
+
+def stored(image, kind, **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+PICTURES = {
+    "plain": stored(NOISE.convert("RGB"), "PNG"),
+    "transparent": stored(NOISE, "PNG"),
+    "grey and transparent": stored(NOISE.convert("LA"), "PNG"),
+    "palette": stored(NOISE.convert("RGB").quantize(8), "PNG"),
+    "palette with a transparent colour": stored(NOISE.convert("RGB").quantize(8), "PNG", transparency=2),
+    "16 bits": stored(DEEP, "PNG"),
+    "cmyk": stored(NOISE.convert("RGB").convert("CMYK"), "JPEG"),
+    "turned": stored(NOISE.convert("RGB"), "JPEG", exif=TURNED),
+    "large": stored(NOISE.convert("RGB").resize((900, 1200)), "JPEG"),
+    "animated": stored(NOISE.convert("RGB"), "GIF", save_all=True, append_images=[Image.new("RGB", (18, 24), "red")]),
+}
+
+
+def export(folder, kind, template):
+    """A Llava with random weights and its card."""
+    published = KINDS[kind]()
+    published.chat_template = template
+    tokenizer = ChatTokenizer(published, kind)
+    torch.manual_seed(3)
+    formats = precision_of("32-true", has_bf16=True)
+    tower = VisionTower(VisionTowerSettings(config=TOWER), formats)
+    language = LanguageModel(LanguageModelSettings(config=LANGUAGE_MODEL), tokenizer.vocabulary_size, formats)
+    projector = Projector(ProjectorSettings(layer_norm=False), TOWER["hidden_size"], LANGUAGE_MODEL["hidden_size"])
+    parts = Parts(tower, projector, language, LAYOUT, tokenizer.placeholder)
+    for part in parts[:3]:
+        part.eval()
+    answering = llava.Answering(tokenizer.end_of_turn, tokenizer.pad, 12)
+    llava.write(parts, folder, exported_tokenizer(tokenizer, "<image>"), answering)
+    (folder / "README.md").write_text(described_llava("A", LAYOUT.size, {}).usage)
+    return parts, tokenizer
+
+
+@torch.no_grad()
+def predicted(parts, tokenizer, folder):
+    """Tokens, pixels and answer of `predict`, for the card's question about the card's picture."""
+    (folder / "q.jsonl").write_text(json.dumps({"question": "What is shown here?", "image": "picture.png"}) + "\n")
+    item = PredictDataset(folder / "q.jsonl", ImageProcessor(LAYOUT, 10**7)).item(0, 0)
+    tokens = torch.from_numpy(ChatEncoder(tokenizer, "<image>").prompt(item.messages, item.counts).tokens)[None]
+    embeddings = parts.language_model.embed(tokens)
+    images = collate_views([item.modality], LAYOUT)
+    embeddings[tokens == tokenizer.placeholder] = parts.projector(parts.tower(images)).flatten(0, 1)
+    (answer,) = parts.language_model.generate(embeddings, tokens >= 0, 12, [tokenizer.end_of_turn])
+    return tokens, parts.tower._inputs(images.pixels)["pixel_values"], tokenizer.decode(answer)
+
+
+def test_the_card_answers_as_predict_does_on_every_picture(tmp_path, capsys):
+    parts, tokenizer = export(tmp_path, "llama 3", WITH_BOS)
+    (tmp_path / "picture.png").write_bytes(PICTURES["transparent"])
+    tokens, pixels, answer = predicted(parts, tokenizer, tmp_path)
+    capsys.readouterr()
+    (names,) = run_code(tmp_path)
+    assert capsys.readouterr().out == answer + "\n" and len(answer) > 1
+    assert torch.equal(names["inputs"]["input_ids"], tokens)
+    torch.testing.assert_close(names["inputs"]["pixel_values"], pixels, atol=1e-6, rtol=0)
+    processor = ImageProcessor(LAYOUT, 10**7)
+    for name, data in PICTURES.items():  # the code once is enough: what differs is read_image
+        (tmp_path / "picture.png").write_bytes(data)
+        read = names["read_image"](tmp_path / "picture.png")
+        (expected,) = processor.decode_images(ImageChat(name, [], [data]))
+        assert read.size == expected.size and read.tobytes() == expected.tobytes(), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("template", [WITH_BOS, WITHOUT_BOS], ids=["with BOS", "without BOS"])
+def test_every_way_of_calling_the_processor_gives_the_tokens_of_training(tmp_path, kind, template):
+    from transformers import AutoProcessor
+
+    parts, tokenizer = export(tmp_path, kind, template)
+    (tmp_path / "picture.png").write_bytes(PICTURES["plain"])
+    expected = predicted(parts, tokenizer, tmp_path)[0][0].tolist()
+    processor, image = AutoProcessor.from_pretrained(tmp_path), NOISE.convert("RGB")
+    for content in (
+        "<image>\nWhat is shown here?",
+        [{"type": "image", "image": image}, {"type": "text", "text": "\nWhat is shown here?"}],
+    ):
+        chat = [{"role": "user", "content": content}]
+        text = processor.apply_chat_template(chat, add_generation_prompt=True)
+        for options in ({}, {"add_special_tokens": False}, {"add_special_tokens": True}):
+            assert processor(images=[image], text=text, **options)["input_ids"][0] == expected
+        if not isinstance(content, str):  # of a text, transformers does not know the image
+            one_step = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=True)
+            assert np.ravel(one_step["input_ids"]).tolist() == expected

@@ -1,0 +1,41 @@
+"""What a card says of a pretrained model is what its own files say."""
+
+import pytest
+
+from lightning_modules.multimodal.export.model_card import described_parts, licences
+
+
+@pytest.mark.parametrize(
+    "readme, stated",
+    [
+        ("---\nlicense: apache-2.0\ntags: [a]\n---\n# A model\n", "apache-2.0"),
+        ("---\nlicense: other\nlicense_name: llama3\n---\n", "llama3"),
+        ("---\ntags: [a]\n---\nlicense: mit\n", None),
+        ("# No front matter\nlicense: mit\n", None),
+        ("---\n[broken: {\n---\n", None),
+        ("---\n- a list\n---\n", None),
+        ("---\nlicense: mit\n", None),  # it never ends
+        (None, None),
+    ],
+)
+def test_the_licence_is_that_of_the_front_matter(tmp_path, readme, stated):
+    if readme is not None:
+        (tmp_path / "README.md").write_text(readme)
+    paths = {"language_model": str(tmp_path), "vision_tower": str(tmp_path), "from_a_config": None}
+    assert licences(paths) == {str(tmp_path): stated}
+
+
+@pytest.mark.parametrize(
+    "trainable, merged, library, words",
+    [
+        ("lora", False, "peft", "Adapters to /models/base"),
+        ("lora", True, "transformers", "The language model, with"),
+        ("full", False, "transformers", "The language model, with"),
+        ("none", False, "transformers", "The language model is /models/base as its own files have it"),
+    ],
+)
+def test_the_description_matches_the_written_files(trainable, merged, library, words):
+    settings = {"language_model": {"name": "/models/base"}, "encoder": {"class": "SeriesEncoder"}}
+    found = described_parts("TimelineReader", trainable, merged, settings, {"/models/base": "mit"})
+    assert found.library == library and found.usage.startswith(words) and "modality/" in found.usage
+    assert "SeriesEncoder" in found.content and found.pretrained == {"/models/base": "mit"}

@@ -1,0 +1,89 @@
+"""Compiled layers do the same, for any length, and are not compiled for each anew."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from datamodules.multimodal.batch import IGNORE, Images
+from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.vision_tower import VisionTower
+
+# Dynamo looks at every tensor's gradient and hides the warning, but from pytest.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    """What torch makes of the layers, without a compiler of C++: [graphs]."""
+    from torch._dynamo.backends.debugging import aot_eager
+
+    graphs = []
+
+    def kept(graph, inputs, **options):
+        graphs.append(graph)
+        return aot_eager(graph, inputs, **options)
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=kept, fullgraph=True))
+    yield graphs
+    torch._dynamo.reset()
+
+
+def rows(lengths, width):
+    """Chats packed into a row of `width` each: tokens, labels, positions."""
+    torch.manual_seed(width)
+    tokens = torch.randint(10, 100, (len(lengths), width))
+    positions = torch.arange(width).repeat(len(lengths), 1)
+    for row, length in enumerate(lengths):
+        positions[row, length:] -= length
+    return tokens, tokens.masked_fill(positions < 3, IGNORE), positions
+
+
+def trained(model, tokens, labels, positions):
+    """Loss, and gradients by name."""
+    model.zero_grad()
+    embeddings = model.embed(tokens).detach().requires_grad_()
+    total, _ = model.loss(model.hidden_states(embeddings, positions), labels)
+    total.backward()
+    found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    return total.detach(), {**found, "embeddings": embeddings.grad}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainable, checkpointing", [("full", False), ("lora", True)])
+def test_a_compiled_language_model_is_the_same(build, backend, trainable, checkpointing):
+    settings = {"trainable": trainable, "activation_checkpointing": checkpointing}
+    plain, compiled = build(**settings), build(compile=True, **settings)
+    assert compiled.state_dict().keys() == plain.state_dict().keys()
+    for lengths, width in (([9, 4], 14), ([7, 11, 5], 17), ([3, 6, 9, 2], 12)):
+        batch = rows(lengths, width)
+        expected, found = trained(plain, *batch), trained(compiled, *batch)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert len(backend) <= 2, "not one for each layer or length"
+
+
+def test_answers_are_written_as_without(build, backend):
+    prompts = torch.randn(2, 6, 32), torch.ones(2, 6, dtype=torch.bool)
+    expected = build().generate(*prompts, max_new_tokens=5, end_ids=[0])
+    assert build(compile=True).generate(*prompts, max_new_tokens=5, end_ids=[0]) == expected
+    assert not backend
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainable", ["none", "full"])
+def test_a_compiled_tower_is_the_same(backend, trainable):
+    def tower(**settings):
+        torch.manual_seed(1)
+        config = {"model_type": "siglip_vision_model", "image_size": 16, "patch_size": 4, "hidden_size": 24,
+                  "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2}  # fmt: skip
+        chosen = VisionTowerSettings(config=config, trainable=trainable, **settings)
+        return VisionTower(chosen, precision_of("32-true", True))
+
+    plain, compiled = tower(), tower(compile=True)
+    for views in (2, 5, 3):
+        pixels = torch.randint(0, 256, (views, 3, 16, 16), dtype=torch.uint8)
+        images = Images(pixels, torch.zeros(views, dtype=torch.int64), torch.ones(views, dtype=torch.int64))
+        torch.testing.assert_close(compiled(images), plain(images), atol=1e-5, rtol=1e-5)
+    assert len(backend) <= 2

@@ -1,0 +1,219 @@
+"""The graph of plain operations is the encoder, onnxruntime computes it, and what is loaded recommends the same."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules.recommender.batch import Catalog, History, RankingBatch
+from engine.export.onnx import export_onnx, run_onnx
+from lightning_modules.recommender.export import onnx_graph as scoring_graph
+from lightning_modules.recommender.export.export import Recommender, export, graph_inputs, same_best, with_long_pauses
+from lightning_modules.recommender.export.onnx_graph import ScoringGraph
+from lightning_modules.recommender.export.runtime import ExportedRecommender, load_recommender
+from lightning_modules.recommender.networks import attention
+from tests.lightning_modules.recommender.networks.test_sequence_encoder import (
+    LOG,
+    LONGEST,
+    VARIANTS,
+    V,
+    make_encoder,
+    make_history,
+)
+from tests.tiers import slow
+
+IDS = [f"id-{number}" for number in range(1, V + 1)]
+
+
+def ranking(history):
+    none = torch.zeros(len(history.lengths), 0, dtype=torch.int64)
+    rows = torch.arange(len(history.lengths))
+    return RankingBatch(history, torch.zeros_like(history.lengths), history.items, none, rows)
+
+
+def expected_scores(encoder, history):
+    with torch.no_grad():
+        states = encoder.eval()(history)
+        return encoder.scores(states[torch.arange(len(states)), (history.lengths - 1).clamp_min(0)])
+
+
+def recommender(**variant):
+    settings = {"hidden_size": 8, "num_heads": 2, "num_blocks": 1, "sinkhorn_iterations": 2, **variant}
+    return Recommender(make_encoder(**settings), settings, Catalog(V, LONGEST, IDS, None), 5, True)
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS, {**LOG, "request_time": True}])
+def test_the_graph_is_the_encoder(variant):
+    encoder, history = make_encoder(**variant), make_history()
+    expected = expected_scores(encoder, history)
+    given = history.items, history.times, history.time_scale, history.items, history.at
+    scores, items, best = ScoringGraph(encoder, 5)(*given)
+    torch.testing.assert_close(scores[:3], expected[:3], atol=1e-6, rtol=1e-5)  # the last row has no event
+    left = expected.scatter(1, history.items, -torch.inf)
+    assert torch.equal(items[:3], left[:3].topk(5).indices) and torch.equal(best, scores.gather(1, items))
+    assert torch.equal(expected_scores(encoder, history), expected)  # the encoder itself is as it was
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"attention": "standard", "residual": "plain"},
+        slow({"attention": "time_interval", "residual": "mhc", "norm": "post"}),
+        slow({"attention": "time_interval", "time_buckets": "log", "request_time": True}),
+        slow({"attention": "standard", "residual": "gated_mhc", "feed_forward": "swiglu"}),
+        slow({"attention": "hstu", "feed_forward": "none", "request_time": True}),
+        slow({"attention": "fuxi", "feed_forward": "swiglu"}),
+    ],
+)
+def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(variant, tmp_path):
+    """Also where a padded event's streams are exactly zero, which mHC divides by the root of 1e-20."""
+    model = recommender(**variant)
+    output = export(model, tmp_path, ranking(make_history((4, 7, 1))))
+    assert "the same 5 items to 3 users" in output
+    for lengths, padded in (((10, 2, 3, 9, 1), 10), ((1,), 1), ((2, 2), 4)):
+        history = make_history(lengths, padded, seed=3)
+        history = history._replace(time_scale=torch.full((len(lengths),), 3))
+        inputs = {name: value.numpy() for name, value in graph_inputs(ranking(history), model).items()}
+        ((scores, items, _),) = run_onnx(tmp_path / "model.onnx", inputs)
+        expected = expected_scores(model.encoder, history)
+        np.testing.assert_allclose(scores[:, 1:], expected[:, 1:].numpy(), atol=1e-5)
+        left = expected.scatter(1, history.items, -torch.inf)
+        np.testing.assert_array_equal(items, left.topk(5).indices.numpy())
+
+    longer = make_history((LONGEST + 5, 2, LONGEST + 1, LONGEST), LONGEST + 6, seed=4)
+    longer = longer._replace(time_scale=torch.full((4,), 3))
+    inputs = {name: value.numpy() for name, value in graph_inputs(ranking(longer), model).items()}
+    ((scores, *_),) = run_onnx(tmp_path / "model.onnx", inputs)
+    for row, length in enumerate(longer.lengths.tolist()):
+        events = slice(max(length - LONGEST, 0), length)
+        counted = torch.tensor([min(length, LONGEST)]), longer.time_scale[:1], longer.at[row : row + 1]
+        last = History(longer.items[row : row + 1, events], longer.times[row : row + 1, events], *counted)
+        np.testing.assert_allclose(scores[row, 1:], expected_scores(model.encoder, last)[0, 1:].numpy(), atol=1e-5)
+
+    loaded = load_recommender(tmp_path)
+    answers = loaded.recommend([*IDS[:3], "unknown"], [10, 10, 17, 30], at=35)
+    row = torch.tensor([[1, 2, 3]]), torch.tensor([[10, 10, 17]])
+    history = History(*row, torch.tensor([3]), torch.tensor([7]), torch.tensor([35]))
+    best = expected_scores(model.encoder, history)[0].index_fill(0, torch.tensor([1, 2, 3]), -torch.inf).topk(5)
+    assert [answer.item for answer in answers] == [IDS[place - 1] for place in best.indices.tolist()]
+    assert [answer.score for answer in answers] == pytest.approx(best.values.tolist(), rel=1e-5)
+    assert loaded.recommend(["unknown"], [1], at=1) == []
+    assert len(loaded.recommend(IDS, list(range(V)), top_k=3, at=V)) == 0  # all are seen
+    with pytest.raises(ValueError, match="2 items and 1 times"):
+        loaded.recommend(IDS[:2], [1])
+    with pytest.raises(ValueError, match=r"times\[2\]: found 4, earlier than times\[1\], 5; expected the oldest"):
+        loaded.recommend(IDS[:3], [5, 5, 4])
+    dates = ["1970-01-01", "1970-01-01T00:00:10Z", "1970-01-01 01:00:17+01:00"]
+    as_seconds, as_dates = (loaded.recommend(IDS[:3], times, at=35) for times in ([0, 10, 17], dates))
+    assert as_dates == as_seconds == loaded.recommend(IDS[:3], np.array([0, 10, 17]), at="1970-01-01T00:00:35")
+    for wrong in (978_300_760_000, "yesterday", float("nan"), -1, True, None):
+        with pytest.raises(ValueError, match=r"times\[1\]: found .*, expected seconds since 1970 "):
+            loaded.recommend(IDS[:2], [1, wrong])
+        if wrong is not None:
+            with pytest.raises(ValueError, match="at: found .*, expected seconds since 1970"):
+                loaded.recommend(IDS[:2], [1, 2], at=wrong)
+    for top_k in (0, -1):
+        with pytest.raises(ValueError, match=f"found top_k {top_k}, expected 1 or more"):
+            loaded.recommend(IDS[:2], [1, 2], top_k)
+    assert b".py" not in (tmp_path / "model.onnx").read_bytes()  # no source file of this machine is named
+    refuses_what_does_not_belong_together(tmp_path)
+
+
+def test_a_loaded_model_with_request_time_needs_it():
+    model = recommender(**LOG, request_time=True)
+    settings = {"top_k": 3, "remove_seen": False}
+    loaded = ExportedRecommender(model.encoder, settings, IDS, None)
+    with pytest.raises(ValueError, match="found no `at`, and this model reads the time of the request"):
+        loaded.recommend(IDS[:2], [10, 20])
+    with pytest.raises(ValueError, match="at: found 19, earlier than the last of times, 20"):
+        loaded.recommend(IDS[:2], [10, 20], at=19)
+    now, after_a_year = (loaded.recommend(IDS[:2], [10, 20], at=at) for at in (20, 32_000_000))
+    assert [one.score for one in now] != [one.score for one in after_a_year]
+
+
+def refuses_what_does_not_belong_together(tmp_path):
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "num_items": V + 1}))
+    with pytest.raises(ValueError, match=rf"items.json: found {V} ids, expected {V + 1}"):
+        load_recommender(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "max_length": LONGEST + 1}))
+    with pytest.raises(ValueError, match="model.safetensors does not fit config.json"):
+        load_recommender(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "format": 0}))
+    with pytest.raises(ValueError, match="found format 0, expected 1"):
+        load_recommender(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_graph_that_computes_otherwise_is_refused(tmp_path, monkeypatch):
+    """Here one whose attention looks into the future."""
+
+    def sees_all(query, key, value, dropout=0.0, relations=None):
+        return (query @ key.mT).softmax(-1) @ value
+
+    monkeypatch.setattr(scoring_graph, "causal_attention", sees_all)
+    with pytest.raises(ValueError, match="scores by onnxruntime differ from torch's by .* nothing was written"):
+        export(recommender(attention="time_interval"), tmp_path, ranking(make_history((4, 7, 1))))
+
+
+class Intervals(torch.nn.Module):
+    """The intervals alone, of which a graph shows every number."""
+
+    def forward(self, times, time_scale):
+        return (attention.time_intervals(times, time_scale, 256),)
+
+
+@pytest.mark.slow
+def test_the_graphs_intervals_are_exact_for_decades(tmp_path):
+    """torch.div(..., rounding_mode="floor") is exported as a division of float32, wrong from 2**24 s (194 days) on."""
+    generator = torch.Generator().manual_seed(0)
+    gaps = torch.randint(0, 1000, (200, 30), generator=generator)
+    gaps[::2, 1] += torch.randint(2**24, 2**30, (100,), generator=generator)
+    scale = torch.randint(1, 60, (200,), generator=generator)
+    inputs = {"times": gaps.cumsum(1), "time_scale": scale}
+    axes = {"times": {0: torch.export.Dim("rows")}, "time_scale": {0: torch.export.Dim("rows")}}
+    export_onnx(tmp_path / "intervals.onnx", Intervals(), inputs, ["intervals"], axes)
+    ((found,),) = run_onnx(tmp_path / "intervals.onnx", {name: value.numpy() for name, value in inputs.items()})
+    expected = attention.time_intervals(*inputs.values(), 256).numpy()
+    np.testing.assert_array_equal(found, expected)
+    assert len(np.unique(expected)) > 100
+
+
+@pytest.mark.slow
+def test_intervals_that_are_wrong_after_a_year_are_refused_whatever_the_users_times_are(tmp_path, monkeypatch):
+    def rounded(times, time_scale, time_span, query_times=None):
+        scale, elapsed = time_scale.unsqueeze(1), times - times[:, :1]
+        units = torch.div(elapsed, scale, rounding_mode="floor")
+        rest = elapsed - units * scale
+        units += rest >= scale - rest
+        return (units.unsqueeze(2) - units.unsqueeze(1)).abs_().clamp_(max=time_span)
+
+    history = make_history((4, 7, 1))
+    torch.testing.assert_close(rounded(*history[1::2], 16), attention.time_intervals(*history[1::2], 16))
+    monkeypatch.setattr(attention, "time_intervals", rounded)
+    with pytest.raises(ValueError, match="scores by onnxruntime differ from torch's by"):
+        export(recommender(attention="time_interval"), tmp_path, ranking(history))
+
+
+def test_the_compared_histories_span_years_by_the_second():
+    rows = with_long_pauses(ranking(make_history((4, 7, 1))))
+    times, lengths = rows.history.times, rows.history.lengths
+    assert rows.history.at[:3].equal(make_history((4, 7, 1)).at)
+    assert len(rows.users) == len(times) == 6 and torch.equal(lengths[:3], lengths[3:])
+    added = times[3:]
+    assert (added[:2].amax(1) - added[:2, 0] > 5 * 365 * 86_400).all() and (added.diff() > 0).all()
+    assert added.diff()[:, 1:].max() < 10 and (rows.history.time_scale[3:] == 1).all()
+    last = added.gather(1, lengths[3:, None] - 1).squeeze(1)
+    assert ((rows.history.at[3:] - last > 0) & (rows.history.at[3:] - last < 10)).all()
+
+
+def test_the_best_may_change_places_where_they_score_alike_and_nowhere_else():
+    expected = np.array([[-np.inf, 3.0, 2.0, 2.0, 1.0], [-np.inf, -np.inf, 4.0, -np.inf, -np.inf]], np.float32)
+    best = np.array([[3.0, 2.0], [4.0, -np.inf]], np.float32)
+    assert same_best(np.array([[1, 2], [2, 0]]), best, expected, 1e-6) == 1.0
+    assert same_best(np.array([[1, 3], [2, 1]]), best, expected, 1e-6) == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match=r"to history 0 onnxruntime recommends items \[1, 4\], torch \[1, 2\]"):
+        same_best(np.array([[1, 4], [2, 0]]), best, expected, 1e-6)
+    with pytest.raises(ValueError, match="to history 1"):
+        same_best(np.array([[1, 2], [2, 0]]), np.array([[3.0, 2.0], [4.0, 0.0]], np.float32), expected, 1e-6)

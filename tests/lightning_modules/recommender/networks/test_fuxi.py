@@ -1,0 +1,78 @@
+"""FuXi-alpha's attention is the paper's, of all positions or of one, in values and gradients."""
+
+import pytest
+import torch
+
+from lightning_modules.recommender.networks.fused_pointwise_attention import pointwise_attention
+from lightning_modules.recommender.networks.fuxi import FuXiAttention
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from tests.lightning_modules.recommender.networks.test_hstu import LONGEST, B, L, gradients, make, silu
+
+C = 8
+
+
+def make_layer(heads=2):
+    torch.manual_seed(0)
+    layer = FuXiAttention(C, heads, 0.5, LONGEST)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return layer.double().eval()
+
+
+def papers_layer(x, buckets, layer):
+    """Position by position; the norm and the division by the maximum length are those of the paper's code."""
+    gates, query, value, key = silu(x @ layer.projection.weight.T).split((3 * C, C, C, C), -1)
+    heads = torch.arange(C).split(C // layer.num_heads)
+    rows = []
+    for row in range(B):
+        positions = []
+        for i in range(L):
+            until = torch.arange(i + 1)
+            by_distance = layer.distance_weights[i - until] @ value[row, until]
+            by_time = layer.time_weights[buckets[row, i, until]] @ value[row, until]
+            contents = [
+                silu(key[row, until][:, head] @ query[row, i, head]) @ value[row, until][:, head] for head in heads
+            ]
+            positions.append(torch.cat((by_distance, by_time, torch.cat(contents) / LONGEST)))
+        rows.append(torch.stack(positions))
+    channels = torch.stack(rows)
+    normed = channels / (channels.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    return (normed * gates) @ layer.output.weight.T + layer.output.bias
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_layer_is_the_papers(heads):
+    layer, buckets = make_layer(heads), make()[3].buckets
+    x = torch.randn(B, L, C, dtype=torch.float64, requires_grad=True)
+    found, expected = layer(x, buckets), papers_layer(x, buckets, layer)
+    torch.testing.assert_close(found, expected)
+    inputs = (x, *layer.parameters())
+    torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+
+
+def test_one_position_has_the_values_and_gradients_of_all():
+    layer, buckets, last = make_layer(), make()[3].buckets, torch.tensor([2, 6, 0])
+    x = torch.randn(B, L, C, dtype=torch.float64, requires_grad=True)
+    one, whole = layer(x, buckets, last)[:, 0], layer(x, buckets)[torch.arange(B), last]
+    torch.testing.assert_close(one, whole)
+    inputs = (x, *layer.parameters())
+    torch.testing.assert_close(gradients(one, inputs), gradients(whole, inputs))
+
+
+def test_the_tiles_need_no_biases(tiles):
+    query, key, value, _ = make()
+    found = pointwise_attention(query, key, value)
+    weights = silu(torch.einsum("bhid,bhjd->bhij", query, key)).tril()
+    expected = torch.einsum("bhij,bhjd->bhid", weights, value)
+    torch.testing.assert_close(found, expected)
+    inputs = query, key, value
+    torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+
+
+def test_it_starts_as_the_papers_code_does():
+    torch.manual_seed(0)
+    encoder = SequenceEncoder(50, 4000, 64, 1, 2, attention="fuxi", feed_forward="swiglu")
+    layer = encoder.blocks[0].attention.function
+    for weight in (layer.projection.weight, layer.distance_weights):
+        assert weight.std().item() == pytest.approx(0.02, rel=0.1) and abs(weight.mean()) < 2e-3
+    assert 0.01 < layer.time_weights.std() < 0.03

@@ -1,0 +1,77 @@
+"""Coverage, novelty and popularity of recommendations, against loops over users."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_modules.recommender.recommended_items import RecommendedItems
+
+V = 8
+
+
+def plain_metrics(scores, seen, users, events, k):
+    """What a reader would write."""
+    recommended = []
+    for row, excluded, user in zip(scores, seen, users, strict=True):
+        left = [item for item in range(1, V + 1) if item not in excluded]
+        recommended += sorted(left, key=lambda item: -row[item])[:k] if user >= 0 else []
+    if not recommended:
+        return {f"coverage@{k}": 0, f"novelty@{k}": math.nan, f"popularity@{k}": math.nan}
+    bits = [-math.log2(max(events[item], 1) / sum(events[1:])) for item in recommended]
+    return {
+        f"coverage@{k}": len(set(recommended)) / V,
+        f"novelty@{k}": sum(bits) / len(bits),
+        f"popularity@{k}": sum(events[item] for item in recommended) / len(recommended),
+    }
+
+
+@st.composite
+def batches(draw):
+    rows = draw(st.integers(1, 5))
+    scores = [[math.nan, *draw(st.permutations(range(V)))] for _ in range(rows)]  # no ties
+    seen = draw(st.lists(st.lists(st.integers(0, V), min_size=7, max_size=7), min_size=rows, max_size=rows))
+    users = draw(st.lists(st.integers(-1, 3), min_size=rows, max_size=rows))
+    return scores, seen, users
+
+
+@settings(max_examples=60)
+@given(batches(), st.lists(st.integers(0, 9), min_size=V, max_size=V).filter(any), st.integers(1, V + 2))
+def test_metrics_equal_a_loop_over_users(batch, counts, k):
+    scores, seen, users = batch
+    events = [5, *counts]  # entry 0 is no item
+    for excluded in (seen, None):
+        metrics = RecommendedItems("", k, torch.tensor(events))
+        given_scores = torch.tensor(scores)
+        metrics.update(given_scores, None if excluded is None else torch.tensor(seen), torch.tensor(users))
+        expected = plain_metrics(scores, excluded or [[]] * len(users), users, events, k)
+        found = {name: value.item() for name, value in metrics.compute().items()}
+        assert found == pytest.approx(expected, rel=1e-12, nan_ok=True)
+        assert torch.equal(given_scores.nan_to_num(), torch.tensor(scores).nan_to_num()), "not modified"
+
+
+def test_batches_add_up_and_the_protocol_begins_the_names():
+    metrics = RecommendedItems("request_time", 1, torch.tensor([0, 6, 1, 1]))
+    for best in (1, 2):
+        metrics.update(torch.eye(4)[best : best + 1], None, torch.tensor([7]))
+    found = {name: value.item() for name, value in metrics.compute().items()}
+    assert found == pytest.approx({
+        "request_time/coverage@1": 2 / 3,
+        "request_time/novelty@1": (math.log2(8 / 6) + math.log2(8)) / 2,
+        "request_time/popularity@1": 3.5,
+    })  # fmt: skip
+
+
+def test_an_evaluation_logs_them_on_demand(done, lockstep):
+    name = done.folder.name
+    lockstep("test", name=name)
+    lockstep("test", "--model.init_args.beyond_accuracy", "true", "--model.init_args.top_k", "3", name=name)
+    without, found = [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()][-2:]
+    assert not [metric for metric in without if "coverage" in metric or "novelty" in metric]
+    assert 0 < found["test/coverage@3"] <= 1 and found["test/popularity@3"] > 0
+    # Of 60 items, an average one has the self-information log2(60); recommended ones are more popular.
+    assert 3 < found["test/novelty@3"] < math.log2(60) + 0.1
+    assert "test/baseline/popularity/ndcg@10" in found and "test/baseline/popularity/coverage@3" not in found

@@ -1,0 +1,142 @@
+"""Request time from the command line: metrics with names of their own, predictions for a moment, exports."""
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.export.onnx import run_onnx
+from lightning_modules.recommender.export.runtime import load_recommender
+from tests.conftest import REPOSITORY, TINY
+
+REQUEST = [
+    "--model.init_args.attention", "time_interval",
+    "--model.init_args.time_buckets", "log",
+    "--model.init_args.request_time", "true",
+    "--best_checkpoint.monitor", "val/request_time/ndcg@10",
+]  # fmt: skip
+SHORT = [*TINY, *REQUEST, "--trainer.max_epochs", "1", "--data.init_args.sampled_100", "true"]
+
+
+def logged(run, stage):
+    records = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
+    return {name for record in records for name in record if name.startswith(f"{stage}/")}
+
+
+def test_no_metric_has_a_name_of_the_blind_clock(lockstep, messages):
+    run = lockstep("fit", *SHORT, name="a")
+    lockstep("test", name="a")
+    for stage in ("val", "test"):
+        names = logged(run, stage)
+        own = {name for name in names if "/baseline/" not in name}
+        assert {name.split("/")[1] for name in own} == {"request_time"}
+        assert f"{stage}/request_time/ndcg@10" in own and f"{stage}/request_time/sampled_100/hr@10" in own
+        for name in names - own:
+            assert name.split("/")[3] == "request_time"
+        assert f"{stage}/baseline/popularity/request_time/ndcg@10" in names
+    assert (run.folder / "checkpoints/best.ckpt").is_file()
+    (model,) = (line for line in messages if line.startswith("test: this model"))
+    (popularity,) = (line for line in messages if line.startswith("test: popularity"))
+    for row in (model, popularity):
+        assert " request_time/hr@10 " in row and " hr@10 " not in row and " ndcg@10 " not in row
+
+
+def test_the_monitor_of_the_blind_clock_is_refused_before_the_training(lockstep):
+    with pytest.raises(Exception, match="monitor is 'val/ndcg@10'.*not logged.*'val/request_time/ndcg@10'"):
+        lockstep("fit", *SHORT, "--best_checkpoint.monitor", "val/ndcg@10", name="a")
+
+
+def test_attention_that_reads_no_times_is_refused(lockstep):
+    with pytest.raises(ValueError, match="model.init_args.request_time: found true, and .* standard reads no times"):
+        lockstep("fit", *SHORT, "--model.init_args.attention", "standard", name="a")
+
+
+USERS, ITEMS, EVENTS = 40, 25, 9
+YEAR = 365 * 86_400
+OWN = [
+    "--config", str(REPOSITORY / "configs/recommender/tisasrec_request_time.yaml"),
+    "--data.init_args.dataset", "files",
+    "--data.init_args.root", "events.csv",
+    "--data.init_args.min_item_interactions", "1",
+    "--data.init_args.max_length", "6",
+    "--data.init_args.batch_size", "8",
+    "--model.init_args.hidden_size", "8",
+    "--model.init_args.num_blocks", "1",
+    "--model.init_args.top_k", "4",
+    "--trainer.max_epochs", "2",
+    "--trainer.check_val_every_n_epoch", "1",
+    "--trainer.log_every_n_steps", "1",
+    "--trainer.enable_progress_bar", "false",
+    "--trainer.accelerator", "cpu",
+]  # fmt: skip
+
+
+def history(user):
+    """Years lie between the first events."""
+    items = [f"sku-{(7 * user + 3 * event * event) % ITEMS}" for event in range(EVENTS)]
+    times = 1_000_000_000 + 1000 * user + np.cumsum([0, 3 * YEAR, 900, 400, YEAR, 500, 600, 300, 7 + user % 5])
+    return {"user": f"u{user}", "items": items, "times": times.tolist()}
+
+
+HISTORIES = [history(user) for user in range(USERS)]
+LATEST = max(one["times"][-1] for one in HISTORIES)
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = ["user,item,timestamp"]
+    rows += [f"{one['user']},{item},{time}" for one in HISTORIES
+             for item, time in zip(one["items"], one["times"], strict=True)]  # fmt: skip
+    (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
+
+
+def predictions(run, name="predictions.jsonl"):
+    lines = (run.folder / name).read_text().splitlines()
+    return [[(one["item"], one["score"]) for one in json.loads(line)["recommendations"]] for line in lines]
+
+
+def ask(lockstep, tmp_path, lines, name="people.jsonl"):
+    (tmp_path / name).write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return lockstep("predict", "--data.init_args.predict_histories", name, name="model")
+
+
+@pytest.mark.slow
+def test_a_moment_has_one_answer_through_every_way_to_ask(lockstep, table, tmp_path):
+    run = lockstep("fit", *OWN, name="model")
+    by_default = predictions(lockstep("predict", name="model"))
+    later = LATEST + 3 * YEAR
+    lockstep("predict", "--data.init_args.predict_at", str(LATEST), name="model")
+    assert predictions(run) == by_default
+    lockstep("predict", "--data.init_args.predict_at", str(later), name="model")
+    in_three_years = predictions(run)
+    assert in_three_years != by_default
+
+    ask(lockstep, tmp_path, [{**one, "at": later} for one in HISTORIES])
+    assert predictions(run, "predictions-people.jsonl") == in_three_years
+
+    lockstep("export", "--output", str(tmp_path / "out"), name="model")
+    settings = json.loads((tmp_path / "out/config.json").read_text())
+    assert settings["inputs"] == ["items", "times", "at", "seen"] and settings["architecture"]["request_time"] is True
+    loaded = load_recommender(tmp_path / "out")
+    items = np.array([[loaded.item_ids.index(item) + 1 for item in one["items"]] for one in HISTORIES])
+    times = np.array([one["times"] for one in HISTORIES])
+    for at, expected in ((LATEST, by_default), (later, in_three_years)):
+        inputs = {"items": items[:, -6:], "times": times[:, -6:], "at": np.full(USERS, at), "seen": items}
+        ((_, best, scores),) = run_onnx(tmp_path / "out/model.onnx", inputs)
+        for row, line in enumerate(expected):
+            recommended = loaded.recommend(HISTORIES[row]["items"], HISTORIES[row]["times"], at=at)
+            by_graph = [(loaded.item_ids[item - 1], score) for item, score in zip(best[row], scores[row], strict=True)]
+            for found in ([(one.item, one.score) for one in recommended], by_graph):
+                assert [item for item, _ in found] == [item for item, _ in line]
+                assert [score for _, score in found] == pytest.approx([score for _, score in line], abs=1e-4)
+
+    card = (tmp_path / "out/README.md").read_text()
+    assert "| request_time/ndcg@10 |" in card and "| ndcg@10 |" not in card
+    assert "with request time" in card and '"at": np.array([' in card and "- `at`: int64 [batch]" in card
+
+    with pytest.raises(ValueError, match="people.jsonl: line 3: found no key 'at', and model.init_args.request_time"):
+        ask(lockstep, tmp_path, [{**one, "at": later} for one in HISTORIES[:2]] + HISTORIES[2:])
+    with pytest.raises(ValueError, match="people.jsonl: line 1: key 'at': found 5, earlier than the last of 'times'"):
+        ask(lockstep, tmp_path, [{**HISTORIES[0], "at": 5}])
+    with pytest.raises(ValueError, match=f"predict_at: found {LATEST - 1}, and user u39 has an event at {LATEST}"):
+        lockstep("predict", "--data.init_args.predict_at", str(LATEST - 1), name="model")

@@ -1,0 +1,114 @@
+"""A final model, trained on all events, gives a history the same answer through every way to ask it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.export.onnx import run_onnx
+from lightning_modules.recommender.export.runtime import load_recommender
+from tests.conftest import REPOSITORY, TINY
+
+USERS, ITEMS, EVENTS = 40, 25, 9
+
+OPTIONS = [
+    "--config", str(REPOSITORY / "configs/recommender/tisasrec.yaml"),
+    "--data.init_args.dataset", "files",
+    "--data.init_args.root", "events.csv",
+    "--data.init_args.min_item_interactions", "1",
+    "--data.init_args.split", "none",
+    "--data.init_args.max_length", "6",
+    "--data.init_args.batch_size", "8",
+    "--model.init_args.hidden_size", "8",
+    "--model.init_args.num_blocks", "1",
+    "--model.init_args.top_k", "4",
+    "--trainer.max_epochs", "2",
+    "--trainer.log_every_n_steps", "1",
+    "--trainer.enable_progress_bar", "false",
+    "--trainer.accelerator", "cpu",
+]  # fmt: skip
+
+
+def history(user):
+    """The smallest gap is the last one, and years lie between the first events."""
+    items = [f"sku-{(7 * user + 3 * event * event) % ITEMS}" for event in range(EVENTS)]
+    times = 1_000_000_000 + 1000 * user + np.cumsum([0, 10**8, 900, 400, 700, 500, 600, 300, 7 + user % 5])
+    return {"user": f"u{user}", "items": items, "times": times.tolist()}
+
+
+@pytest.fixture
+def histories(tmp_path):
+    every = [history(user) for user in range(USERS)]
+    rows = ["user,item,timestamp"]
+    rows += [f"{one['user']},{item},{time}" for one in every
+             for item, time in zip(one["items"], one["times"], strict=True)]  # fmt: skip
+    (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
+    return every
+
+
+def predictions(run, name="predictions.jsonl"):
+    return [json.loads(line) for line in (run.folder / name).read_text().splitlines()]
+
+
+def answers(rows):
+    return [[(one["item"], one["score"]) for one in row["recommendations"]] for row in rows]
+
+
+@pytest.mark.slow
+def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_path, messages):
+    run = lockstep("fit", *OPTIONS, name="final")
+    checkpoints = {path.name for path in (run.folder / "checkpoints").iterdir()}
+    assert checkpoints == {"last.ckpt", "last-1.ckpt"} and not run.series("val/ndcg@10")
+    assert any("no validation and no best.ckpt" in line for line in messages)
+
+    table = predictions(lockstep("predict", name="final"))
+    assert any("best.ckpt does not exist" in line and "using last.ckpt" in line for line in messages)
+    assert [row["user"] for row in table] == [one["user"] for one in histories]
+    asked = [*histories, {"user": "stranger", "items": ["no-such-sku"], "times": [5]}]
+    (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n")
+    before = (run.folder / "predictions.jsonl").read_bytes()
+    lockstep("predict", "--data.init_args.predict_histories", "people.jsonl", name="final")
+    *file, stranger = predictions(run, "predictions-people.jsonl")
+    assert (run.folder / "predictions.jsonl").read_bytes() == before
+    assert file == table
+
+    lockstep("export", "--output", str(tmp_path / "out"), name="final")
+    loaded = load_recommender(tmp_path / "out")
+    recommended = [loaded.recommend(one["items"], one["times"]) for one in histories]
+    items, times = (np.array([[convert(value) for value in one[key]] for one in histories]) for key, convert in
+                    (("items", lambda item: loaded.item_ids.index(item) + 1), ("times", int)))  # fmt: skip
+    gaps = np.diff(times, axis=1).min(1)
+    inputs = {"items": items[:, -6:], "times": times[:, -6:], "time_scale": gaps, "seen": items}
+    ((_, best, scores),) = run_onnx(tmp_path / "out" / "model.onnx", inputs)
+    for row, line in enumerate(answers(table)):
+        by_graph = [(loaded.item_ids[item - 1], score) for item, score in zip(best[row], scores[row], strict=True)]
+        for found in ([(one.item, one.score) for one in recommended[row]], by_graph):
+            assert [item for item, _ in found] == [item for item, _ in line]
+            assert [score for _, score in found] == pytest.approx([score for _, score in line], abs=1e-4)
+    assert all(one.fallback is None for one in recommended[0])
+
+    assert stranger["user"] == "stranger" and stranger["fallback"] == "popularity"
+    popular = loaded.recommend(["no-such-sku"], [5])
+    assert [(one.item, one.score) for one in popular] == answers([stranger])[0]
+    assert {one.fallback for one in popular} == {"popularity"}
+    counts = [sum(one["items"].count(f"sku-{number}") for one in histories) for number in range(ITEMS)]
+    assert [one.score for one in popular] == sorted(counts, reverse=True)[:4]
+
+    for command in ("validate", "test"):
+        with pytest.raises(ValueError, match=f"split is none: all events train, so there is none to {command} with"):
+            lockstep(command, name="final")
+
+
+def test_a_loss_with_negatives_and_data_without(lockstep):
+    with pytest.raises(
+        ValueError, match=r"model.init_args.loss gbce needs negatives: set data.init_args.num_negatives"
+    ):
+        lockstep("fit", *TINY, "--model.init_args.loss", "gbce", name="a")
+
+
+def test_histories_and_exports_that_are_not_there(lockstep, tmp_path):
+    lockstep("fit", *TINY, "--trainer.max_steps", "1", name="a")
+    with pytest.raises(FileNotFoundError, match="data.init_args.predict_histories: absent.jsonl does not exist"):
+        lockstep("predict", "--data.init_args.predict_histories", "absent.jsonl", name="a")
+    with pytest.raises(FileNotFoundError, match="has no config.json: expected the folder that `train.py export` wrote"):
+        load_recommender(tmp_path)

@@ -1,0 +1,51 @@
+"""A run that version 0.1.0 trained for 6 steps can be tested, resumed and reported.
+
+`version_0_1_0/` is the run directory that version 0.1.0 has written. `uninterrupted.jsonl` has its metrics of the same
+training over 12 steps without a stop.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commands.report.main import main as report
+
+RUN = Path(__file__).with_name("version_0_1_0")
+
+
+@pytest.fixture
+def old_run(tmp_path, lockstep):
+    """The run's directory, where the command line finds it."""
+    folder = tmp_path / "runs/old"
+    shutil.copytree(RUN, folder, ignore=shutil.ignore_patterns("uninterrupted.jsonl"))
+    return folder
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_checkpoint_evaluates_alike(lockstep, old_run):
+    before = lines(old_run / "metrics.jsonl")[-1]
+    lockstep("test", "--ckpt_path", "last", name="old")
+    after = lines(old_run / "metrics.jsonl")[-1]
+    metrics = [name for name in before if name.startswith("test/")]
+    assert len(metrics) > 10 and after["step"] == 6
+    assert {name: after[name] for name in metrics} == pytest.approx({name: before[name] for name in metrics}, abs=1e-6)
+
+
+def test_a_run_goes_on_as_if_it_had_not_been_interrupted(lockstep, old_run):
+    further = ["--config", str(old_run / "config.yaml"), "--ckpt_path", "last", "--trainer.max_steps", "12"]
+    further += ["--trainer.check_val_every_n_epoch", "null"]  # which that version did not write into config.yaml
+    run = lockstep("fit", *further, name="old")
+    for metric in ("train/loss", "train/gradient_norm", "val/ndcg@10"):
+        expected = {line["step"]: line[metric] for line in lines(RUN / "uninterrupted.jsonl") if metric in line}
+        assert len(expected) >= 4
+        assert run.series(metric) == pytest.approx(expected, abs=1e-5), metric
+
+
+def test_a_report_shows_it(old_run, tmp_path):
+    assert report(["old", "--output", str(tmp_path / "page.html")]) in (0, None)
+    assert "ndcg@10" in (tmp_path / "page.html").read_text()

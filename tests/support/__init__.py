@@ -1,0 +1,1 @@
+"""Code that several tests share. It has no tests."""

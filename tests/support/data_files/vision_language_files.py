@@ -1,0 +1,146 @@
+"""Write chats with images in published formats, for tests and benchmarks.
+
+A sample is a list of turns (role, text) and its images; the text of a user has a marker for each image.
+"""
+
+import io
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from PIL import Image
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Sample(NamedTuple):
+    """A chat as it is to be read again."""
+
+    turns: Sequence[tuple[str, str]]
+    images: Sequence[bytes] = ()
+
+
+def png(colour: tuple[int, int, int], size: int = 8, kind: str = "PNG") -> bytes:
+    """Return a single-coloured square."""
+    return encoded(Image.new("RGB", (size, size), colour), kind)
+
+
+def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind)
+    return file.getvalue()
+
+
+def coloured(number: int, size: int = 8) -> Sample:
+    """A sample that tells its number in its picture and in its texts."""
+    colour = (number % 256, number // 256 % 256, 128)
+    turns = [("user", f"<image>\nWhich number is this? {number}"), ("assistant", f"It is {number}.")]
+    return Sample(turns, [png(colour, size)])
+
+
+def write_llava(path: Path, samples: Sequence[Sample], images: Path | None = None) -> Path:
+    """A JSON list of records and a folder of images; one image by its path, several as a list, none without a key."""
+    records = []
+    for number, sample in enumerate(samples):
+        speakers = {"user": "human", "assistant": "gpt", "system": "system"}
+        turns = [{"from": speakers[role], "value": text} for role, text in sample.turns]
+        paths = _in_folder(images or path.parent, number, sample.images)
+        record: dict[str, Any] = {"id": f"{number:06}", "conversations": turns}
+        if paths:
+            record["image"] = paths[0] if len(paths) == 1 else paths
+        records.append(record)
+    path.write_text(json.dumps(records, ensure_ascii=False, indent=1), encoding="utf-8")
+    return path
+
+
+def write_jsonl(path: Path, samples: Sequence[Sample], images: Path | None = None) -> Path:
+    """A record on each line: messages, and images by their paths."""
+    lines = []
+    for number, sample in enumerate(samples):
+        record = {"messages": _messages(sample), "images": _in_folder(images or path.parent, number, sample.images)}
+        lines.append(json.dumps(record, ensure_ascii=False))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def write_minimind_parquet(path: Path, samples: Sequence[Sample], row_group_size: int | None = None) -> Path:
+    """Columns `conversations` (JSON) and `image_bytes`: one or, if any sample has several, a list of them.
+
+    A sample without an image has a black one of 8 x 8 pixels, as minimind-v's text has.
+    """
+    import pyarrow
+
+    images = [list(sample.images) or [png((0, 0, 0), kind="JPEG")] for sample in samples]
+    single = all(len(one) == 1 for one in images)
+    kind = pyarrow.binary() if single else pyarrow.list_(pyarrow.binary())
+    table = pyarrow.table(
+        {
+            "conversations": [json.dumps(_messages(sample), ensure_ascii=False) for sample in samples],
+            "image_bytes": pyarrow.array([one[0] for one in images] if single else images, kind),
+        }
+    )
+    return _write(path, table, row_group_size)
+
+
+def write_finevision_parquet(path: Path, samples: Sequence[Sample], row_group_size: int | None = None) -> Path:
+    """Columns `images` (list of bytes and path) and `texts` (list of user and assistant), without markers."""
+    import pyarrow
+
+    structs = pyarrow.list_(pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())]))
+    table = pyarrow.table(
+        {
+            "images": pyarrow.array([[{"bytes": one, "path": None} for one in s.images] for s in samples], structs),
+            "texts": [_pairs(sample) for sample in samples],
+            "source": ["tests"] * len(samples),
+            "relevance_ratings": [[5] * len(_pairs(sample)) for sample in samples],
+        }
+    )
+    return _write(path, table, row_group_size)
+
+
+def write_tar(path: Path, samples: Sequence[Sample], first: int = 0) -> Path:
+    """A shard in WebDataset's layout: `000012.json`, and `000012.png` or `000012.0.png`, `000012.1.png`."""
+    files: dict[str, bytes] = {}
+    for number, sample in enumerate(samples, first):
+        names = ["png"] if len(sample.images) == 1 else [f"{place}.png" for place in range(len(sample.images))]
+        files |= {f"{number:06}.{name}": image for name, image in zip(names, sample.images, strict=True)}
+        files[f"{number:06}.json"] = json.dumps({"messages": _messages(sample)}).encode()
+    return write_files_in_tar(path, files)
+
+
+def write_files_in_tar(path: Path, files: Mapping[str, bytes]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def _messages(sample: Sample) -> list[dict[str, str]]:
+    return [{"role": role, "content": text} for role, text in sample.turns]
+
+
+def _pairs(sample: Sample) -> list[dict[str, str]]:
+    """Questions with their answers; data sets in this format have no markers."""
+    texts = [text.replace("<image>\n", "") for role, text in sample.turns if role != "system"]
+    return [{"user": user, "assistant": output} for user, output in zip(texts[::2], texts[1::2], strict=True)]
+
+
+def _in_folder(folder: Path, number: int, images: Sequence[bytes]) -> list[str]:
+    paths = []
+    for place, image in enumerate(images):
+        paths.append(f"images/{number:06}-{place}.png")
+        (folder / paths[-1]).parent.mkdir(parents=True, exist_ok=True)
+        (folder / paths[-1]).write_bytes(image)
+    return paths
+
+
+def _write(path: Path, table: "pyarrow.Table", row_group_size: int | None) -> Path:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table, path, row_group_size=row_group_size)
+    return path

@@ -1,0 +1,1 @@
+"""Model families at their smallest, which train in seconds, with their options and configs."""

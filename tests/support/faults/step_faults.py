@@ -1,0 +1,257 @@
+"""Inject a fault at a step on a rank: `--trainer.callbacks+=tests.support.faults.step_faults.SignalAt`."""
+
+import ctypes
+import math
+import multiprocessing
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from engine.health.signals import stop_signals
+from engine.optim.global_loss_mean import LossSum
+
+STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1")
+
+
+def wait_for_stop_signal(seconds: float = 10) -> None:
+    """Wait until the thread that reads signals has taken note, so that a test knows the step that sees the signal."""
+    deadline = time.monotonic() + seconds
+    while not stop_signals.received and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+class At(Callback):
+    """Something that happens on one process (-1: on all) after `step` optimizer steps are finished, once."""
+
+    def __init__(self, step: int, process: int = 0) -> None:
+        self.step, self.process, self.done = step, process, False
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        if trainer.global_step == self.step and not self.done and self.process in (trainer.global_rank, -1):
+            self.done = True
+            self.happen(trainer, pl_module)
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        raise NotImplementedError
+
+
+class SignalAt(At):
+    """The process gets a signal: SIGKILL, SIGSTOP, SIGTERM, SIGINT, SIGUSR1."""
+
+    def __init__(self, name: str, step: int, process: int = 0) -> None:
+        super().__init__(step, process)
+        self.name = name
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        os.kill(os.getpid(), signal.Signals[self.name])
+        if self.name in STOP_SIGNALS:
+            wait_for_stop_signal()
+
+
+class KillsAt(Callback):
+    """A process is killed after each of so many finished steps, once in the life of a run: not again after a restart.
+
+    Args:
+        steps: numbers of finished steps.
+        processes: the process that is killed at each of them.
+    """
+
+    def __init__(self, steps: list[int], processes: list[int]) -> None:
+        self.victims = dict(zip(steps, processes, strict=True))
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        if self.victims.get(trainer.global_step) != trainer.global_rank:
+            return
+        with suppress(FileExistsError):
+            (Path(trainer.default_root_dir) / f"killed-after-{trainer.global_step}").open("x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class RaiseAt(At):
+    """The process raises an error."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        raise RuntimeError(f"injected on process {self.process}")
+
+
+class HangAt(At):
+    """The main thread hangs."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        threading.Event().wait()
+
+
+class HoldLockAt(At):
+    """The process hangs in code that holds the GIL, so none of its threads runs either."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        ctypes.PyDLL(None).pause()
+
+
+class SkipAt(At):
+    """The process does not take part in a step, as with `continue` or `return` in a loop of one's own."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        pl_module.training_step = lambda *batch: None
+
+
+class RootOfZeroAt(At):
+    """The loss stays what it is; its gradient is 0 x infinity."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        change_next_loss(pl_module, lambda total: total + (total * 0).sqrt() * 0)
+
+
+class SlowLoss(Callback):
+    """On one process the loss takes so many seconds longer."""
+
+    def __init__(self, process: int, seconds: float) -> None:
+        self.process, self.seconds = process, seconds
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        training_loss = pl_module.training_loss
+
+        def slow(batch: Any) -> LossSum:
+            until = time.perf_counter() + self.seconds
+            while time.perf_counter() < until:
+                pass
+            return training_loss(batch)
+
+        if trainer.global_rank == self.process:
+            pl_module.training_loss = slow
+
+
+class WorkerEndsAt(At):
+    """A loader's worker process gets a signal."""
+
+    def __init__(self, name: str, step: int, process: int = 0) -> None:
+        super().__init__(step, process)
+        self.name = name
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for worker in multiprocessing.active_children():
+            os.kill(worker.pid, signal.Signals[self.name])
+
+
+class CommandAt(At):
+    """The process runs a command, once in the life of a run: not again after a restart.
+
+    Variables are put in: ``["scancel", "--signal=USR1", "$SLURM_JOB_ID"]``, ``["kill", "-TERM", "$PID"]``. With `hold`
+    it then waits until it is told to stop, as a signal sent through others takes its time.
+    """
+
+    def __init__(self, command: list[str], step: int, process: int = 0, hold: bool = False) -> None:
+        super().__init__(step, process)
+        self.command, self.hold = command, hold
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        try:
+            (Path(trainer.default_root_dir) / "command-was-run").open("x").close()
+        except FileExistsError:
+            return
+        os.environ["PID"] = str(os.getpid())
+        command = [os.path.expandvars(word) for word in self.command]
+        code = subprocess.run(command, timeout=60).returncode
+        if code not in (0, -signal.SIGTERM):  # a launcher signals all that the process has started, the command too
+            raise subprocess.CalledProcessError(code, command)
+        deadline = time.monotonic() + 120
+        while self.hold and not stop_signals.received:
+            if time.monotonic() > deadline:
+                raise TimeoutError("no signal came")
+            time.sleep(0.05)
+
+
+class NonFiniteLoss(Callback):
+    """The loss is NaN (or `value`) on one process (-1: on all) in the steps after so many are finished."""
+
+    def __init__(self, steps: list[int], process: int = -1, value: float = math.nan) -> None:
+        self.steps, self.process, self.value = steps, process, value
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        if trainer.global_step in self.steps and self.process in (trainer.global_rank, -1):
+            change_next_loss(pl_module, lambda total: total * self.value)
+
+
+class NonFiniteSample(Callback):
+    """The loss of a micro-batch that holds the sample is NaN, in every epoch, on whichever process the sample lies."""
+
+    def __init__(self, sample: int) -> None:
+        self.sample = sample
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        micro_batches = trainer.datamodule.samples_of_step(trainer.global_rank)
+        if self.sample in micro_batches[batch_idx % trainer.accumulate_grad_batches]:
+            change_next_loss(pl_module, lambda total: total * math.nan)
+
+
+class InfiniteGradientAt(At):
+    """The loss is finite, the gradient of the last parameter is infinite."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        *_, last = pl_module.parameters()
+
+        def overflow(gradient: Tensor) -> Tensor:
+            hook.remove()
+            return gradient + math.inf
+
+        hook = last.register_hook(overflow)
+
+
+class UlpAt(At):
+    """One weight becomes the next larger floating-point number."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        *_, last = pl_module.parameters()
+        with torch.no_grad():
+            last.view(-1)[0] = torch.nextafter(last.view(-1)[0], torch.tensor(math.inf))
+
+
+class SideBranch(Callback):
+    """The model has a branch that takes no part in the loss on one process (-1: on all), after so many steps."""
+
+    def __init__(self, unused_on: int = -1, frozen: bool = False, after: int = 0) -> None:
+        self.unused_on, self.frozen, self.after = unused_on, frozen, after
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        pl_module.branch = torch.nn.Linear(4, 1).requires_grad_(not self.frozen)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        if self.unused_on not in (trainer.global_rank, -1) or trainer.global_step < self.after:
+            change_next_loss(pl_module, lambda total: total + pl_module.branch(torch.ones(1, 4)).sum())
+
+
+class Without(Callback):
+    """The run has no callback of that class: what Lightning does by itself."""
+
+    def __init__(self, callback: str) -> None:
+        self.callback = callback
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        trainer.callbacks = [one for one in trainer.callbacks if type(one).__name__ != self.callback]
+
+
+def change_next_loss(pl_module: LightningModule, change: Callable[[Tensor], Tensor]) -> None:
+    """Of the next micro-batch alone."""
+
+    def changed(batch: Any) -> LossSum:
+        del pl_module.training_loss  # the class's own is back
+        loss = pl_module.training_loss(batch)
+        return loss._replace(total=change(loss.total))
+
+    pl_module.training_loss = changed
+
+
+def fault(kind: str, **settings: Any) -> list[str]:
+    """The options that add a fault to a run: ``fault("SignalAt", name="SIGKILL", step=3, process=1)``."""
+    options = [f"--trainer.callbacks+=tests.support.faults.step_faults.{kind}"]
+    return options + [f"--trainer.callbacks.{key}={value}" for key, value in settings.items()]

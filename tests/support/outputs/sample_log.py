@@ -1,0 +1,50 @@
+"""Read the samples that the ranks of a run trained on, and compare the records of two runs."""
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+Log = dict[int, tuple[int, list[int]]]
+"""{optimizer step: (epoch, samples of its global batch in ascending order)}."""
+
+
+def sample_log(folder: Path) -> Log:
+    """Of all processes of a run together. What was trained after the checkpoint it was resumed from does not count."""
+    records = read(folder)
+    begun = sorted({record["begun"] for record in records})
+    log: dict[int, tuple[int, list[int]]] = {}
+    samples: dict[int, list[int]] = defaultdict(list)
+    for record in records:
+        later = [step for step in begun if step > record["begun"]]
+        if later and record["step"] >= later[0]:
+            continue
+        samples[record["step"]] += record["samples"]
+        log[record["step"]] = record["epoch"], sorted(samples[record["step"]])
+    return dict(sorted(log.items()))
+
+
+def read(folder: Path, name: str = "seen") -> list[dict[str, Any]]:
+    """What the processes of a run wrote, one record a micro-batch."""
+    lines = [line for path in sorted((folder / name).glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def differences(found: Log, expected: Log) -> list[str]:
+    """Missing samples, duplicate samples and misordered samples, a message for each epoch or step."""
+    messages = []
+    for epoch in sorted({epoch for epoch, _ in [*found.values(), *expected.values()]}):
+        ours, theirs = _of_epoch(found, epoch), _of_epoch(expected, epoch)
+        if missing := theirs - ours:
+            messages.append(f"missing samples in epoch {epoch}: {sorted(missing.elements())}")
+        if duplicates := ours - theirs:
+            messages.append(f"duplicate samples in epoch {epoch}: {sorted(duplicates.elements())}")
+    if not messages:
+        for step in sorted({*found, *expected}):
+            if found.get(step) != expected.get(step):
+                messages.append(f"misordered samples in step {step}: {found.get(step)}, not {expected.get(step)}")
+    return messages
+
+
+def _of_epoch(log: Log, epoch: int) -> Counter[int]:
+    return Counter(sample for number, samples in log.values() if number == epoch for sample in samples)

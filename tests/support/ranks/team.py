@@ -1,0 +1,173 @@
+"""Start the ranks of a run on one machine as torchrun does, and collect their output and exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+from torch.distributed import TCPStore
+
+from tests import tiers
+from tests.conftest import REPOSITORY, Run
+
+
+class ForkServer:
+    """The process of fork_server.py, which forks the ranks of every team."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.ranks.fork_server"],
+            cwd=REPOSITORY,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONFAULTHANDLER": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        tiers.preloaded.append(psutil.Process(self._process.pid))
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._requests, self._messages = self._process.stdin, self._process.stdout
+        os.set_blocking(self._messages.fileno(), False)
+        self._heard = b""
+        self.codes: dict[int, int] = {}
+        self._started: dict[str, int] = {}
+        self._ready = False
+        self._wait(lambda: self._ready)  # for the imports
+
+    def start(self, arguments: list[str], environment: Mapping[str, str], folder: Path, output: Path) -> int:
+        """Forks a process of train.py; returns its number."""
+        request = {
+            "arguments": arguments, "environment": dict(environment), "folder": str(folder), "output": str(output),
+        }  # fmt: skip
+        self._requests.write(json.dumps(request).encode() + b"\n")
+        self._requests.flush()
+        self._wait(lambda: str(output) in self._started)
+        return self._started.pop(str(output))
+
+    def _wait(self, happened: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 170
+        while not happened():
+            self.listen()
+            assert self._process.poll() is None and time.monotonic() < deadline, "the fork server does not answer"
+            time.sleep(0.01)
+
+    def listen(self) -> None:
+        """Takes note of the processes that have started and ended."""
+        *lines, self._heard = (self._heard + (self._messages.read() or b"")).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "ready" in message:
+                self._ready = True
+            elif "started" in message:
+                self._started[message["output"]] = message["started"]
+            else:
+                self.codes[message["ended"]] = message["code"]
+
+    def close(self) -> None:
+        self._requests.close()
+        self._messages.close()
+        self._process.wait(60)
+
+
+class Team(Run):
+    """Processes of one run. `end` waits for them, `survivors` are those that should be gone.
+
+    Args:
+        arguments: of train.py.
+        processes: how many; one is started as from a shell, more as torchrun starts them.
+        restart: how often torchrun has restarted the team.
+        environment: variables besides those of the launcher.
+        store: of the team before, which torchrun keeps when it starts the processes again.
+    """
+
+    def __init__(
+        self,
+        forge: ForkServer,
+        arguments: list[str],
+        folder: Path,
+        run: str,
+        processes: int = 2,
+        restart: int = 0,
+        environment: Mapping[str, str] | None = None,
+        store: TCPStore | None = None,
+    ) -> None:
+        super().__init__(folder / "runs" / run)
+        self._forge = forge
+        self.began = time.monotonic()
+        self.store = store or TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        number = len(list(folder.glob("team-*")))
+        self.outputs = [folder / f"team-{number}-process-{rank}.log" for rank in range(processes)]
+        self.pids = []
+        for rank in range(processes):
+            variables = {**os.environ, **(environment or {})}
+            if processes > 1:
+                variables |= self._launcher(rank, processes, restart)
+            self.pids.append(forge.start([*arguments, "--run_name", run], variables, folder, self.outputs[rank]))
+
+    def _launcher(self, rank: int, processes: int, restart: int) -> dict[str, str]:
+        return {
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port), "TORCHELASTIC_RUN_ID": "test",
+            "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(restart),
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0",
+            "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
+        }  # fmt: skip
+
+    def end(self, timeout: float = 100, of: Sequence[int] | None = None) -> list[int]:
+        """Exit codes (negative for a signal), None for a process that has not ended in `timeout` seconds.
+
+        Waits for all processes, or only for those that are named in `of`.
+        """
+        awaited = self.pids if of is None else [self.pids[process] for process in of]
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self._forge.listen()
+            if all(pid in self._forge.codes for pid in awaited):
+                break
+            time.sleep(0.02)
+        self.seconds = time.monotonic() - self.began
+        return [self._forge.codes.get(pid) for pid in self.pids]  # type: ignore[misc]
+
+    def wait_for(self, path: str, timeout: float = 100) -> None:
+        """Until the run has written a file."""
+        deadline = time.monotonic() + timeout
+        while not (self.folder / path).exists():
+            assert time.monotonic() < deadline, f"no {path} after {timeout} s\n{self.output}"
+            time.sleep(0.02)
+
+    def signal(self, process: int, number: signal.Signals) -> None:
+        """Sends a signal to one process."""
+        os.kill(self.pids[process], number)
+
+    @property
+    def logs(self) -> list[str]:
+        """What each process has printed."""
+        return [path.read_text(errors="replace") if path.exists() else "" for path in self.outputs]
+
+    @property
+    def output(self) -> str:
+        return "\n".join(f"--- process {rank}\n{text}" for rank, text in enumerate(self.logs))
+
+    @output.setter
+    def output(self, text: str) -> None:
+        """Read from files here."""
+
+    @property
+    def survivors(self) -> list[psutil.Process]:
+        """Processes of the team, their loaders' workers too, that still run."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) in self.pids and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                continue
+        return found
+
+    def close(self) -> None:
+        """Ends what is left."""
+        for process in self.survivors:
+            process.kill()
+        self.end(10)

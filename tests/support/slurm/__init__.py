@@ -1,0 +1,1 @@
+"""A real SLURM cluster of two nodes on one machine."""
