@@ -162,7 +162,8 @@ class CommandAt(At):
         os.environ["PID"] = str(os.getpid())
         command = [os.path.expandvars(word) for word in self.command]
         code = subprocess.run(command, timeout=60).returncode
-        if code not in (0, -signal.SIGTERM):  # a launcher signals all that the process has started, the command too
+        # A launcher signals everything that the process started, so the command may die by the signal it asked for.
+        if code not in (0, -signal.SIGTERM, -signal.SIGUSR1):
             raise subprocess.CalledProcessError(code, command)
         deadline = time.monotonic() + 120
         while self.hold and not stop_signals.received:
