@@ -102,7 +102,7 @@ def test_a_start_by_hand_into_an_occupied_folder_is_refused(team):
 
 @pytest.mark.launcher
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("times", [1, slow(3)])
+@pytest.mark.parametrize("times", [1, slow(2)])
 def test_torchrun_restarts_a_killed_run(tmp_path, through, times):
     """Whenever and whichever process it is: the end is that of the run that nothing disturbed."""
     # Each start has trained some steps, and logged them, before its end comes.
