@@ -15,10 +15,9 @@ from datamodules.recommender.dataset import RankingDataset, TrainDataset, Window
 from datamodules.recommender.evaluation_size import weak_evaluations
 from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.item_lists import ItemLists
-from datamodules.recommender.reading.predict_histories import Histories, read_histories
-from datamodules.recommender.request_time import parse_predict_at, request_times
-from datamodules.recommender.required_times import require_key, require_times
+from datamodules.recommender.reading.predict_histories import Histories
 from datamodules.recommender.sampled_candidates import prepare_candidates, stored_candidates
 from datamodules.recommender.sources.dataset_card import described
 from datamodules.recommender.sources.interaction_source import Dataset, InteractionSource
@@ -81,15 +80,6 @@ class InteractionSequences(LockstepDataModule):
 
     is_in_memory = True
 
-    excluded_items: NDArray[np.bool_] | None = None
-    """[num_items + 1] items that `predict` must not recommend; None if it may recommend all."""
-
-    _untimed_line: int | None = None
-    """First line of `predict_histories` without times."""
-
-    _undated_line: int | None = None
-    """First line of `predict_histories` without a time of the request."""
-
     def __init__(
         self,
         dataset: Dataset = "files",
@@ -142,9 +132,8 @@ class InteractionSequences(LockstepDataModule):
         self.split = SplitSettings(split, validation_from, test_from)
         self.max_length, self.windows, self.length_groups = max_length, windows, length_groups
         self.num_negatives, self.shared_negatives = num_negatives, shared_negatives
-        self.sampled_100, self.predict_histories = sampled_100, predict_histories
-        self.item_lists = ItemLists(allow_items, deny_items)
-        self.predict_at = parse_predict_at(predict_at, predict_histories)
+        self.sampled_100 = sampled_100
+        self.prediction_input = PredictionInput(predict_histories, predict_at, ItemLists(allow_items, deny_items))
 
     @classmethod
     @override
@@ -208,13 +197,7 @@ class InteractionSequences(LockstepDataModule):
                 for text in weak_evaluations(self.events, self.splits):
                     log.warning("WARNING: %s. %s", text, self.split.way_to_more(self.min_user_interactions))
         if stage == "predict":
-            self.excluded_items, reports = self.item_lists.excluded(self.events.item_ids)
-            for report in reports:
-                log.warning("%s", report)
-            histories = self._histories_to_predict()
-            self._names = histories.users
-            self._untimed_line, self._undated_line = histories.untimed, histories.undated
-            self.predict_set = self._prediction_set(histories)
+            self.predict_set = self._prediction_set(self.prediction_input.read(self.events))
 
     def _setup_splits(self) -> None:
         events, splits = self.events, self.splits
@@ -253,25 +236,9 @@ class InteractionSequences(LockstepDataModule):
         return self.events.root / "sampled_100.npy"
 
     @property
-    def _whole_histories(self) -> Histories:
-        users = self.events.user_ids
-        return Histories(self.events, users, at=request_times(self.events, users, self.predict_at))
-
-    def _histories_to_predict(self) -> Histories:
-        """Return the histories of the prediction file, or every user's whole history."""
-        if self.predict_histories is None:
-            return self._whole_histories
-        if not Path(self.predict_histories).exists():
-            raise FileNotFoundError(f"data.init_args.predict_histories: {self.predict_histories} does not exist")
-        histories = read_histories(Path(self.predict_histories), self.events.item_ids)
-        if histories.report:
-            log.warning("%s: %s", self.predict_histories, histories.report)
-        return histories
-
-    @property
     @override
     def predict_input(self) -> str | None:
-        return self.predict_histories
+        return self.prediction_input.path
 
     def some_histories(self, number: int) -> RankingBatch:
         """Return histories of users evenly spread over the data, at most `number`, to compare an export with.
@@ -281,7 +248,7 @@ class InteractionSequences(LockstepDataModule):
         self.setup("export")
         histories = self.validation_set
         if not len(histories):
-            histories = self._prediction_set(self._whole_histories)
+            histories = self._prediction_set(self.prediction_input.whole_histories(self.events))
         rows = np.linspace(0, len(histories) - 1, min(number, len(histories))).astype(np.int64)
         return histories[MicroBatchRequest(0, rows)]
 
@@ -292,7 +259,7 @@ class InteractionSequences(LockstepDataModule):
 
     def whole_histories(self, batch_size: int) -> Iterator[RankingBatch]:
         """Yield the histories of all users with all their events, in the order of `user_ids`, without a target."""
-        histories = self._prediction_set(self._whole_histories)
+        histories = self._prediction_set(self.prediction_input.whole_histories(self.events))
         for start in range(0, len(histories), batch_size):
             rows = np.arange(start, min(start + batch_size, len(histories)))
             yield histories[MicroBatchRequest(0, rows)]
@@ -317,8 +284,12 @@ class InteractionSequences(LockstepDataModule):
         Args:
             reader: what reads the times, for the message.
         """
-        require_times(self.events, self.source.root, reader)
-        require_key(self.predict_histories, self._untimed_line, "times", reader)
+        if not self.events.has_times:
+            raise ValueError(
+                f"{self.source.root}: found no time column, and {reader} reads times; name the column with "
+                "data.init_args.time_column"
+            )
+        self.prediction_input.require_times(reader)
 
     def require_request_times(self, reader: str) -> None:
         """Raise ValueError unless all histories to predict for have the time of the request.
@@ -326,7 +297,7 @@ class InteractionSequences(LockstepDataModule):
         Args:
             reader: what reads these times, for the message.
         """
-        require_key(self.predict_histories, self._undated_line, "at", reader)
+        self.prediction_input.require_request_times(reader)
 
     def user(self, row: int) -> str:
         """Return the original id of the user in a row of the store."""
@@ -343,6 +314,11 @@ class InteractionSequences(LockstepDataModule):
         held_out = (self.test_set if stage == "test" else self.validation_set).held_out_of(rows)
         return EvaluatedUsers([str(ids[row]) for row in rows.tolist()], *held_out)
 
+    @property
+    def excluded_items(self) -> NDArray[np.bool_] | None:
+        """[num_items + 1] true for items that `predict` must not recommend; None if it may recommend all."""
+        return self.prediction_input.excluded_items
+
     def describe(self, row: int) -> dict[str, Any]:
         """Return the fields that `predict` writes besides the recommendations of a row."""
-        return {"user": self._names[row]}
+        return {"user": self.prediction_input.users[row]}

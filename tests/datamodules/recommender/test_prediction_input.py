@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from datamodules.recommender.datamodule import InteractionSequences
-from datamodules.recommender.request_time import parse_predict_at
+from datamodules.recommender.prediction_input import parse_predict_at
 from engine.data.samplers import MicroBatchRequest
 
 USERS, EVENTS = 12, 6

@@ -1,0 +1,146 @@
+"""What `predict` reads: the histories to predict for, the time of the request, and the items it may recommend."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.events import Events
+from datamodules.recommender.reading.item_lists import ItemLists
+from datamodules.recommender.reading.predict_histories import Histories, read_histories
+from datamodules.recommender.store.interaction_store import InteractionStore
+from engine.timestamp import EXPECTED_TIME, to_seconds
+
+log = logging.getLogger("lockstep")
+
+KEY = "data.init_args.predict_at"
+
+
+class PredictionInput:
+    """The options `predict_histories`, `predict_at`, `allow_items` and `deny_items` of InteractionSequences.
+
+    Raises:
+        ValueError: `predict_at` is neither a time nor an ISO 8601 date, or each history has a time of its own.
+    """
+
+    excluded_items: NDArray[np.bool_] | None = None
+    """[num_items + 1] items that `predict` must not recommend; None if it may recommend all."""
+
+    users: Sequence[str]
+    """[rows] user of each history, once they are read."""
+
+    _untimed_line: int | None = None
+    """First line of the file without times."""
+
+    _undated_line: int | None = None
+    """First line of the file without a time of the request."""
+
+    def __init__(self, path: str | None, at: float | str | None, item_lists: ItemLists) -> None:
+        self.path, self.item_lists = path, item_lists
+        self.at = parse_predict_at(at, path)
+
+    def read(self, events: InteractionStore) -> Histories:
+        """Read the lists of items, and return the histories to predict for.
+
+        Args:
+            events: events of all users of the data.
+
+        Raises:
+            FileNotFoundError: a file does not exist.
+            InteractionError: a file cannot be read, or its list leaves no item to recommend.
+            ValueError: a user of the data has an event after `predict_at`.
+        """
+        self.excluded_items, reports = self.item_lists.excluded(events.item_ids)
+        for report in reports:
+            log.warning("%s", report)
+        histories = self.whole_histories(events) if self.path is None else self._read_file(Path(self.path), events)
+        self.users, self._untimed_line, self._undated_line = histories.users, histories.untimed, histories.undated
+        return histories
+
+    def whole_histories(self, events: InteractionStore) -> Histories:
+        """Return every user's whole history. Raises ValueError if a user has an event after `predict_at`."""
+        users = events.user_ids
+        return Histories(events, users, at=request_times(events, users, self.at))
+
+    def _read_file(self, path: Path, events: InteractionStore) -> Histories:
+        if not path.exists():
+            raise FileNotFoundError(f"data.init_args.predict_histories: {path} does not exist")
+        histories = read_histories(path, events.item_ids)
+        if histories.report:
+            log.warning("%s: %s", path, histories.report)
+        return histories
+
+    def require_times(self, reader: str) -> None:
+        """Raise ValueError if a history to predict for has no times.
+
+        Args:
+            reader: what reads the times, for the message.
+        """
+        self._require_key("times", "times", self._untimed_line, reader)
+
+    def require_request_times(self, reader: str) -> None:
+        """Raise ValueError if a history to predict for has no time of the request.
+
+        Args:
+            reader: what reads these times, for the message.
+        """
+        self._require_key("at", "the time of the request", self._undated_line, reader)
+
+    def _require_key(self, key: str, what: str, line: int | None, reader: str) -> None:
+        if line is not None:
+            raise ValueError(
+                f"{self.path}: line {line}: found no key {key!r}, and {reader} reads {what}; add it to every line"
+            )
+
+
+def parse_predict_at(value: float | str | None, predict_histories: str | None = None) -> int | None:
+    """Return the setting `predict_at` in seconds since 1970, rounded down; None for its default.
+
+    Args:
+        value: the setting.
+        predict_histories: file of histories, each line of which has its own time.
+
+    Raises:
+        ValueError: it is neither a time nor an ISO 8601 date, or there is a file of histories.
+    """
+    if value is None:
+        return None
+    if predict_histories is not None:
+        raise ValueError(
+            f"{KEY}: found {value}, but each line of predict_histories has its own 'at'; remove one of the two"
+        )
+    seconds = to_seconds(value)
+    if seconds is None:
+        raise ValueError(f"{KEY}: found {value!r}, expected {EXPECTED_TIME}")
+    return int(seconds)
+
+
+def request_times(events: Events, users: Sequence[str], predict_at: int | None) -> NDArray[np.int64]:
+    """Return the time of the request of each user: the same for all.
+
+    Args:
+        events: events of all users.
+        users: [U] ids, for the message.
+        predict_at: time in seconds; None: that of the latest event of all users.
+
+    Returns:
+        int64 [U]
+
+    Raises:
+        ValueError: a user has an event after `predict_at`.
+    """
+    latest = int(events.times.max(initial=0))
+    if predict_at is None:
+        return np.full(len(users), latest, np.int64)
+    starts, ends = np.asarray(events.offsets[:-1]), np.asarray(events.offsets[1:])
+    filled = np.flatnonzero(ends > starts)
+    last = events.times[ends[filled] - 1]
+    late = np.flatnonzero(last > predict_at)
+    if len(late):
+        raise ValueError(
+            f"{KEY}: found {predict_at}, and user {users[filled[late[0]]]} has an event at {last[late[0]]}; expected a "
+            f"time after all events, the latest of which is at {latest}"
+        )
+    return np.full(len(users), predict_at, np.int64)
