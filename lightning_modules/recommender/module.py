@@ -28,10 +28,8 @@ from lightning_modules.recommender.compatibility import (
     items_identity,
 )
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
-from lightning_modules.recommender.export.export import Recommender, export, graph_inputs
-from lightning_modules.recommender.export.faiss_index import empty_index
-from lightning_modules.recommender.export.model_card import described
-from lightning_modules.recommender.export.retrieval import add_vectors
+from lightning_modules.recommender.export.export import Recommender
+from lightning_modules.recommender.export.export_files import export_files
 from lightning_modules.recommender.item_rows import (
     ItemOptimizer,
     check_item_optimizer,
@@ -41,7 +39,7 @@ from lightning_modules.recommender.item_rows import (
     read_item_rows,
 )
 from lightning_modules.recommender.item_to_item import ItemBaselines
-from lightning_modules.recommender.losses.next_item import LOSSES, LossName, cross_entropy
+from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss
 from lightning_modules.recommender.networks.hyper_connections import summarize
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import (
@@ -177,7 +175,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             "tie_output": tie_output,
             "activation_checkpointing": activation_checkpointing,
         }
-        self.loss_name, self.loss_options = loss, {"calibration": gbce_calibration} if loss == "gbce" else {}
+        self.loss = NextItemLoss(loss, gbce_calibration)
         self.item_optimizer: ItemOptimizer = item_optimizer
         self.item_learning_rate = item_learning_rate
         self.remove_seen, self.save_ranks, self.top_k = remove_seen, save_ranks, top_k
@@ -196,8 +194,8 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         super().setup(stage)
         if stage == "fit":
             check_strategy_of_rows(self.item_optimizer, self.trainer.strategy)
-            if self.loss_name != "cross_entropy":
-                self.data.require_negatives(f"model.init_args.loss {self.loss_name}")
+            if self.loss.name != "cross_entropy":
+                self.data.require_negatives(f"model.init_args.loss {self.loss.name}")
         if self.architecture["attention"] != "standard":
             self.data.require_times(f"model.init_args.attention {self.architecture['attention']}")
         if self.architecture["request_time"]:
@@ -226,7 +224,8 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         if self.row_tables:
             batch, vectors = read_item_rows(self.row_tables[0], batch)
         states = [self.encoder(part.history, item_vectors=vectors) for part in batch]
-        total = self._total_loss(states, batch, self.encoder.output_weight if vectors is None else vectors[1:])
+        weight = self.encoder.output_weight if vectors is None else vectors[1:]
+        total = self.loss.total(states, batch, weight, self.encoder.num_items)
         real = torch.stack([(part.targets > 0).sum() for part in batch]).sum()
         positions = sum(part.targets.numel() for part in batch)
         self.log("train/real_positions", real.float() / positions, on_step=True, batch_size=1)
@@ -235,19 +234,6 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             for name, value in summarize(self.encoder.diagnostics()).items():
                 self.log(f"mhc/{name}", value, on_step=True, batch_size=1)
         return LossSum(total, real)
-
-    def _total_loss(self, states: list[Tensor], batch: Sequence[TrainBatch], weight: Tensor) -> Tensor:
-        if self.loss_name == "cross_entropy":
-            # One call for all parts, because each call keeps a gradient of the size of all item vectors.
-            targets = torch.cat([part.targets.flatten() for part in batch])
-            return cross_entropy(torch.cat([part.flatten(0, 1) for part in states]), weight, targets)
-        loss = LOSSES[self.loss_name]
-        options = self.loss_options | ({"num_items": self.encoder.num_items} if self.loss_name == "gbce" else {})
-        totals = [
-            loss(part_states, weight, part.targets, part.negatives, **options)
-            for part_states, part in zip(states, batch, strict=True)
-        ]
-        return torch.stack(totals).sum()
 
     @override
     def on_train_batch_start(self, batch: Sequence[TrainBatch], batch_idx: int) -> None:
@@ -309,24 +295,12 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     @override
     def predict_step(self, batch: RankingBatch, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
         scores = self.encoder.scores(encode_last_position(self.encoder, batch.history))
-        best = self._recommendations.best(scores, batch.seen if self.remove_seen else None)
-        answers = []
-        for row, events, items, values in zip(
-            *(column.tolist() for column in (batch.users, batch.history.lengths, *best)), strict=True
-        ):
-            if row >= 0:
-                answer = self._recommendations.answer(items, values) if events else self._popular_answer
-                answers.append((row, {**self.data.describe(row), **answer}))
-        return answers
+        answers = self._recommendations.for_batch(scores, batch, self.remove_seen, self._popularity)
+        return [(row, {**self.data.describe(row), **answer}) for row, answer in answers]
 
     @cached_property
     def _recommendations(self) -> Recommendations:
         return Recommendations(self.data.catalog, self.top_k, self.data.excluded_items)
-
-    @cached_property
-    def _popular_answer(self) -> dict[str, Any]:
-        """Answer to a history without an item that the model knows."""
-        return self._recommendations.popular(self._popularity())
 
     def _popularity(self) -> list[int]:
         """Return the number of training events of each item, [num_items]."""
@@ -336,21 +310,14 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     # -- exports -----------------------------------------------------------------------------------------------------
 
     def export(self, folder: Path, merge: bool) -> ExportedModel:
-        """Write a graph for onnxruntime, and the weights."""
+        """Write a graph for onnxruntime, the weights, and the vectors and index if they are wanted."""
         if merge:
             raise ValueError("export --merge: a recommender has no adapters to merge")
         catalog = self.data.catalog
         recommender = Recommender(
             self.encoder, self.architecture, catalog, self.top_k, self.remove_seen, self._popularity()
         )
-        # Fewer if there are millions of items to score.
-        histories = self.data.some_histories(max(8, min(256, (1 << 25) // catalog.num_items)))
-        index = empty_index(self.architecture["hidden_size"], self.export_index) if self.export_index else None
-        checked = export(recommender, folder, histories)
-        exported = described(recommender, list(graph_inputs(histories, recommender)), checked)
-        if not self.export_vectors:
-            return exported
-        return add_vectors(exported, recommender, folder, self.data, (index, self.export_index or ""))
+        return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

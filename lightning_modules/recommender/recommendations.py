@@ -1,6 +1,6 @@
 """Recommendations of `predict`: the best items by score, or the most popular ones, as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datamodules.recommender.batch import Catalog
+from datamodules.recommender.batch import Catalog, RankingBatch
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
 
 
@@ -23,7 +23,33 @@ class Recommendations:
 
     def __init__(self, catalog: Catalog, top_k: int, excluded: NDArray[np.bool_] | None = None) -> None:
         self.catalog, self.top_k, self.excluded = catalog, top_k, excluded
+        self._popular: dict[str, Any] | None = None
         self._mask = None if excluded is None else torch.from_numpy(excluded)
+
+    def for_batch(
+        self, scores: Tensor, batch: RankingBatch, remove_seen: bool, counts: Callable[[], Sequence[int]]
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Return (row of the history, answer) of each history of a batch, without padding rows.
+
+        Args:
+            scores: [B, num_items + 1], changed in place.
+            batch: histories.
+            remove_seen: whether the items of a history are excluded.
+            counts: returns the [num_items] training events of item 1, 2, ...; called once, for a history without a
+                known item.
+        """
+        best = self.best(scores, batch.seen if remove_seen else None)
+        answers: list[tuple[int, dict[str, Any]]] = []
+        columns = (column.tolist() for column in (batch.users, batch.history.lengths, *best))
+        for row, events, items, values in zip(*columns, strict=True):
+            if row >= 0:
+                answers.append((row, self.answer(items, values) if events else {**self._fallback(counts)}))
+        return answers
+
+    def _fallback(self, counts: Callable[[], Sequence[int]]) -> Mapping[str, Any]:
+        if self._popular is None:
+            self._popular = self.popular(counts())
+        return self._popular
 
     def best(self, scores: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the best items of each history, the best first. Excluded items have -inf.

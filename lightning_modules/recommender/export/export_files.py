@@ -1,4 +1,4 @@
-"""The part of an export that is for retrieval: vectors of users and items, and an index of the items."""
+"""Writes all files of an export: graph and weights, and for retrieval vectors and an index of the items."""
 
 import logging
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from datamodules.recommender.interface import RecommenderData
 from engine.export.artifacts import ExportedModel
 from lightning_modules.recommender.export import faiss_index, vectors
-from lightning_modules.recommender.export.export import Recommender
+from lightning_modules.recommender.export.export import Recommender, export, graph_inputs
+from lightning_modules.recommender.export.model_card import described
 
 if TYPE_CHECKING:
     import faiss
@@ -15,9 +16,42 @@ if TYPE_CHECKING:
 log = logging.getLogger("lockstep")
 
 _BATCH = 256
-_SAMPLED = 256
-_SCORES = 1 << 25
-"""Most scores of the sampled users in memory: 128 MB."""
+_MOST_USERS = 256
+"""Users whose recommendations by the files are compared with those of the encoder."""
+
+_MOST_SCORES = 1 << 25
+"""Scores of these users in memory, 128 MB. With millions of items fewer users are compared."""
+
+
+def export_files(
+    recommender: Recommender, folder: Path, data: RecommenderData, with_vectors: bool, index: str | None
+) -> ExportedModel:
+    """Write the files and compare each with the encoder.
+
+    Args:
+        recommender: recommender to export.
+        folder: existing, empty directory.
+        data: histories of users.
+        with_vectors: whether to write the vectors of all users and items.
+        index: factory string of the FAISS index, which also needs `with_vectors`; None: no index.
+
+    Returns:
+        The files, and what the model card says about them.
+
+    Raises:
+        ValueError: the files give other recommendations than the encoder, or FAISS cannot build the index.
+    """
+    empty = faiss_index.empty_index(recommender.architecture["hidden_size"], index) if index else None
+    histories = data.some_histories(_compared_users(recommender))
+    checked = export(recommender, folder, histories)
+    exported = described(recommender, list(graph_inputs(histories, recommender)), checked)
+    if not with_vectors:
+        return exported
+    return add_vectors(exported, recommender, folder, data, (empty, index or ""))
+
+
+def _compared_users(recommender: Recommender) -> int:
+    return max(8, min(_MOST_USERS, _MOST_SCORES // recommender.catalog.num_items))
 
 
 def add_vectors(
@@ -39,8 +73,8 @@ def add_vectors(
     Raises:
         ValueError: the files give other recommendations than the model, or FAISS cannot build the index.
     """
-    sampled = max(8, min(_SAMPLED, _SCORES // recommender.catalog.num_items))
-    users, checked = vectors.write_vectors(recommender, folder, data.user_ids, data.whole_histories(_BATCH), sampled)
+    histories = data.whole_histories(_BATCH)
+    users, checked = vectors.write_vectors(recommender, folder, data.user_ids, histories, _compared_users(recommender))
     files, usage = exported.files | vectors.FILES, f"{exported.usage}\n\n{vectors.USAGE}"
     if index[0] is not None:
         top_k = min(recommender.top_k, recommender.catalog.num_items)

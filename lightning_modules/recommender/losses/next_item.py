@@ -8,12 +8,15 @@ Shapes: states [B, L, C] or [N, C]; weight [V, C], whose row ``i - 1`` belongs t
 with 0 for no target; negatives [B, L, K], [B, 1, K] (shared along the row) or [N, K], items from 1 to V, 0 in padding.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from datamodules.recommender.batch import TrainBatch
 from lightning_modules.recommender.losses.linear_cross_entropy import linear_cross_entropy
 
 LossName = Literal["cross_entropy", "sampled_softmax", "bce", "gbce"]
@@ -86,6 +89,40 @@ LOSSES: dict[str, Loss] = {
     "bce": bce,
     "gbce": gbce,
 }
+
+
+class NextItemLoss:
+    """Loss of a micro-batch that is given in parts of similar length.
+
+    Args:
+        name: name of the loss.
+        calibration: t of `gbce`.
+    """
+
+    def __init__(self, name: LossName, calibration: float) -> None:
+        self.name, self.calibration = name, calibration
+
+    def total(self, states: Sequence[Tensor], batch: Sequence[TrainBatch], weight: Tensor, num_items: int) -> Tensor:
+        """Return the sum over all parts, a float32 scalar.
+
+        Args:
+            states: [B, L, C] of each part.
+            batch: targets and negatives of each part.
+            weight: [V, C] item vectors, or those that the batch uses.
+            num_items: V.
+        """
+        if self.name == "cross_entropy":
+            # One call for all parts, because each call keeps a gradient of the size of all item vectors.
+            targets = torch.cat([part.targets.flatten() for part in batch])
+            return cross_entropy(torch.cat([part.flatten(0, 1) for part in states]), weight, targets)
+        loss = LOSSES[self.name]
+        if self.name == "gbce":
+            loss = partial(gbce, calibration=self.calibration, num_items=num_items)
+        totals = [
+            loss(part_states, weight, part.targets, part.negatives)
+            for part_states, part in zip(states, batch, strict=True)
+        ]
+        return torch.stack(totals).sum()
 
 
 def _logits(

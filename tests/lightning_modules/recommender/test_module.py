@@ -10,7 +10,7 @@ from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_buckets import LengthGroups
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender import module as recommender
-from lightning_modules.recommender.losses.next_item import cross_entropy
+from lightning_modules.recommender.losses import next_item
 
 V, LONGEST, ROWS = 13, 10, 9
 SMALL = {"hidden_size": 8, "num_heads": 2, "dropout": 0.0, "time_span": 16}
@@ -87,7 +87,8 @@ def test_groups_change_neither_loss_nor_gradients(loss, negatives, shared, netwo
 
 def test_cross_entropy_is_called_once_for_all_groups(monkeypatch):
     calls = []
-    monkeypatch.setattr(recommender, "cross_entropy", lambda *args: (calls.append(args), cross_entropy(*args))[1])
+    cross_entropy = next_item.cross_entropy
+    monkeypatch.setattr(next_item, "cross_entropy", lambda *args: (calls.append(args), cross_entropy(*args))[1])
     Recommender().training_loss(make_batch(4))
     assert len(calls) == 1
 
