@@ -102,7 +102,7 @@ class LockstepParser(LightningArgumentParser):
     def _in_one_line(self, message: str, options: list[str]) -> str:
         keys, reason = parse_error(message)
         if not keys:
-            return shorten(reason)
+            return shorten(reason if self._reading is None else f"{self._reading}: {reason}")
         where, key = locate(keys, getattr(self, "args", []), self._reading)
         if reason == "there is no such setting":
             reason += nearest("--" + key.removeprefix("--"), options)

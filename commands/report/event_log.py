@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from commands.report.metric_series import UNREADABLE, seconds
+from datamodules.multimodal.json_records import parse_json
 
 KEPT = 300
 """Largest number of events of a kind on a page, including the first and the newest."""
@@ -136,7 +137,7 @@ def _records(path: Path) -> Iterator[tuple[float, int | None, dict[str, Any] | N
         for line in lines:
             try:
                 if '"event"' in line or any(f'"{level}"' in line for level in _LEVELS):
-                    whole = json.loads(line)
+                    whole = parse_json(line)
                     yield seconds(whole["time"]), _step(whole), _parse(whole)
                 elif match := _TIME_AND_STEP.search(line):  # most lines are of a step, and need not be parsed
                     yield seconds(match[1]), None if match[2] == "null" else int(match[2]), None

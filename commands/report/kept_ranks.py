@@ -1,11 +1,11 @@
 """Ranks that evaluations of a run have kept, if they are those of the metrics in metrics.jsonl."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.report.metric_series import UNREADABLE
+from datamodules.multimodal.json_records import parse_json
 from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _latest(path: Path, name: str) -> float | None:
         for line in lines:
             if name in line:  # few lines are of a test, and the others need not be parsed
                 try:
-                    record = json.loads(line)
+                    record = parse_json(line)
                     if not record.get("altered") and isinstance(record[name], int | float):
                         found = float(record[name])
                 except UNREADABLE:

@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any, Literal
 
 from commands.report.downsample import DownsampledSeries
+from datamodules.multimodal.json_records import each_key_once
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors of reading a malformed line."""
@@ -96,7 +97,7 @@ def _records(path: Path, history: MetricHistory) -> Iterator[tuple[int, float, i
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
-                record = json.loads(line)
+                record = json.loads(line, object_pairs_hook=each_key_once)  # NaN is a number, as null is
                 if record.get("altered"):
                     continue
                 named = [(_RENAMED.get(key, key), value) for key, value in record.items() if _is_metric(key, value)]

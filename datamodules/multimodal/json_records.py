@@ -29,7 +29,7 @@ def parse_json(data: bytes | str) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
         value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer
+            text, object_pairs_hook=each_key_once, parse_constant=_constant, parse_float=_float, parse_int=_integer
         )
     except UnicodeDecodeError as error:
         raise ValueError(describe_undecodable(error)) from error
@@ -116,7 +116,12 @@ def describe_line(line: bytes) -> str:
     return repr(text) + ("..." if len(line) > _SHOWN else "")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of (key, value) pairs, an `object_pairs_hook` of `json.loads`.
+
+    Raises:
+        ValueError: a key occurs twice.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: dict[str, Any] = {}

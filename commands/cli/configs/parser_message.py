@@ -11,6 +11,7 @@ MOST_CHARACTERS = 400
 _KEY = re.compile(
     r"Parser key \"([^\"]+)\"|Option '([^']+)' is not accepted|(?:Group '([^']+)' )?does not accept option '([^']+)'"
 )
+_NO_SETTINGS = re.compile(r"\nUnable to load config .*\n *- Parser key \"[^\"]+\": Unable to load config (.*)")
 _LITERAL = re.compile(r"Literal\[([^\]]*)\]")
 _UNKNOWN = re.compile(r"is not accepted|does not accept option")
 _CLASS_PATH = re.compile(r"given class_path '([\w.]+)'")
@@ -26,6 +27,7 @@ def parse_error(message: str) -> tuple[list[str], str]:
 
     The keys omit `init_args` and positions in lists.
     """
+    message = _NO_SETTINGS.sub(r" expected settings (KEY: VALUE), found \1", message)
     keys: list[str] = []
     depth, inside = -1, message.splitlines() or [""]
     for number, line in enumerate(message.splitlines()):

@@ -46,6 +46,14 @@ def test_an_evaluation_afterwards_is_not_of_the_course(run):
     assert figures.last_time == BEGAN.timestamp() + 30, "that was not training"
 
 
+def test_a_line_with_a_metric_twice_is_malformed(run):
+    run.metrics(10, train__loss=1.0)
+    with (run.folder / "metrics.jsonl").open("a") as lines:
+        lines.write('{"step": 11, "time": "2026-01-02T03:04:05Z", "train/loss": 1, "train/loss": null}\n')
+    figures = read(run)
+    assert ([point.step for point in figures.series["train/loss"].points()], figures.unreadable) == ([10], 1)
+
+
 def test_an_evaluation_with_other_settings_is_not_the_runs(run):
     run.metrics(20, 600, altered="", **{"test__ndcg_at_10": 0.7})
     run.metrics(20, 700, altered="trainer.limit_test_batches", **{"test__ndcg_at_10": 0.1})

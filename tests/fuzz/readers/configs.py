@@ -33,6 +33,8 @@ _LISTED = (
     "--trainer.max_epochs.x",
 )  # fmt: skip
 
+_NO_SETTINGS = ("--config", "--print_config", "--gradients.static_graph")  # the last one was removed and is ignored
+
 
 class Config(Reader):
     """The config of a recommender, read by the parser of `fit`."""
@@ -122,7 +124,9 @@ class CommandLine(Config):
             pairs = dict(argument.split("=", 1) for argument in listed)
         if not all(key.startswith("--") and "=" not in key for key in pairs) or len(pairs) * 2 != len(listed):
             raise Unknown("options of both forms")
-        return {key[2:]: value for key, value in pairs.items() if key not in ("--config", "--print_config")}
+        if any(value.startswith("--") for value in pairs.values()):
+            raise Unknown("an option without a value")
+        return {key[2:]: value for key, value in pairs.items() if key not in _NO_SETTINGS}
 
     def agrees(self, found: Any, expected: Any) -> bool:
         return found is None or super().agrees(found, expected)

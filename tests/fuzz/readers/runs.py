@@ -110,6 +110,7 @@ class Report(Reader):
                 datetime.fromisoformat(record["time"].replace("Z", "+00:00"))
                 assert type(step) is int and type(record.get("epoch") or 0) is int and record == dict(record)
                 loss = record.get("train/loss")
+                _refuse_lenient(line)
             except (InvalidInput, LookupError, TypeError, ValueError, AttributeError, AssertionError):
                 unreadable += 1
                 continue
@@ -212,12 +213,10 @@ class Export(Report):
             if stage is None:
                 continue
             try:
-                record = plain_json.parse(line)
+                record = plain_json.parse(line.removeprefix(b"\xef\xbb\xbf"))
             except InvalidInput:
                 continue
-            json.loads(line, object_pairs_hook=_unique)
-            if any(mark in line for mark in (b"NaN", b"Infinity", b"e999", b"[[[", b"9" * 300)):
-                raise Unknown("a line that strict JSON does not allow is no record")
+            _refuse_lenient(line.decode())
             if isinstance(record, dict) and record.get("step") == 8 and record.get("altered") == "":
                 values = {name: value for name, value in record.items() if name.startswith(f"{stage}/")}
                 stages[stage] = {name: value for name, value in values.items() if type(value) in (int, float)}
@@ -228,6 +227,12 @@ class Export(Report):
 
 
 READERS = {"report": Report, "resume": Resume, "export": Export}
+
+
+def _refuse_lenient(line: str) -> None:
+    if any(mark in line for mark in ("NaN", "Infinity", "e999", "[[[", "9" * 300)):
+        raise Unknown("a line that strict JSON does not allow is no record")
+    json.loads(line.removeprefix("\ufeff"), object_pairs_hook=_unique)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -153,6 +153,21 @@ def test_the_place_is_that_of_the_value_in_force(parser, capsys, messages, tmp_p
     assert lines[-1].endswith("y.yaml:2: model.init_args.num_blocks: Expected a int, found many")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("seed_everything: 1\nlog:\n  text\n", 'x.yaml:2: log: expected settings (KEY: VALUE), found "text"'),
+        ("log:\n(  level: info\n", 'x.yaml: Spaces not allowed in keys: "( level"'),
+    ],
+)
+def test_a_file_is_named_where_settings_are_a_text_or_a_key_is_no_name(
+    parser, capsys, messages, tmp_path, text, expected
+):
+    (tmp_path / "x.yaml").write_text(text)
+    code, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
+    assert code == 2 and expected in lines[-1]
+
+
 def test_a_text_that_yaml_reads_as_a_boolean(parser, capsys, messages, tmp_path):
     (tmp_path / "x.yaml").write_text("run_name: no\n")
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
