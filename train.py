@@ -1,4 +1,4 @@
-"""Entry point of every command: `python train.py fit --config configs/FAMILY/X.yaml`; installed, `lockstep fit ...`."""
+"""Runs every command: `python train.py fit --config configs/FAMILY/X.yaml`; installed, `lockstep fit ...`."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Resumable downloads with checksums.
+"""Downloads files, resumes after interruptions, and compares checksums.
 
 Bytes are written to ``NAME.partial``; a later call requests the rest (HTTP Range). A file gets its name only after its
 checksum has been verified, so a file that exists is complete.

@@ -1,4 +1,4 @@
-"""The private names of Lightning, torch and jsonargparse that the project uses; no other file uses them.
+"""Wraps the private names of Lightning, torch and jsonargparse that the project uses; no other file uses them.
 
 Each function states why no public name suffices. `tests/engine/test_lightning_internals.py` tests what each name does,
 and reports the installed version when an update changes it. This file imports nothing of the project.

@@ -1,4 +1,4 @@
-"""Check that a number of a config lies in its range."""
+"""Checks that a number of a config lies in its range."""
 
 import math
 from collections.abc import Mapping

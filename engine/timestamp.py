@@ -1,4 +1,4 @@
-"""Times that users give: numbers of seconds since 1970, or ISO 8601 dates, which are UTC unless they have an offset."""
+"""Parses times that users give: numbers of seconds since 1970, or ISO 8601 dates, UTC unless they have an offset."""
 
 import re
 from datetime import datetime, timezone

@@ -1,4 +1,4 @@
-"""Settings of Lightning's Trainer that contradict the batch plan, the order of samples or the schedule."""
+"""Refuses settings of Lightning's Trainer that contradict the batch plan, the order of samples or the schedule."""
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging

@@ -1,4 +1,4 @@
-"""Two independent checkpoints of a run: the best by a validation metric, and the last.
+"""Rotates and saves the two checkpoints of a run: the best by a validation metric, and the last.
 
 Lightning ties `save_last` to the best: when the metric stops improving, the last checkpoint becomes stale. Here each is
 a callback of its own (`best_checkpoint.py`, `last_checkpoint.py`), so a killed run resumes from its last step. Both

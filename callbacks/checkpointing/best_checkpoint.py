@@ -1,4 +1,4 @@
-"""The best checkpoint by a validation metric."""
+"""Keeps the best checkpoint by a validation metric."""
 
 import logging
 import math

@@ -10,10 +10,10 @@ from engine.lightning_internals import start_next_epoch
 
 
 class ResumeAtEpochEnd(Callback):
-    """Completes the epoch of a checkpoint that was saved at its end.
+    """Completes the epoch of a checkpoint that was saved at the end of the epoch.
 
-    Lightning does so for runs that `max_epochs` limits. With `max_steps` it takes every checkpoint for one from within
-    an epoch. It would train a batch of the next epoch as part of the finished one and skip the others.
+    Lightning does so for runs that `max_epochs` limits. With `max_steps` it assumes that every checkpoint is from
+    the middle of an epoch: it would train one batch of the next epoch as part of the finished epoch, and skip the rest.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Validates the weights that a training ends with, wherever its last step lies."""
+"""Validates the final weights of a training when its last step has no validation."""
 
 from typing import Any
 

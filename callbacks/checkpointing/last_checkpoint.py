@@ -1,4 +1,4 @@
-"""The last checkpoint, from which a run resumes after a stop."""
+"""Keeps the last checkpoint, from which a run resumes after a stop."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Counts steps for log intervals after a resume as a run does that was not stopped."""
+"""Counts steps for log intervals after a resume as in a run that was never stopped."""
 
 from typing import Any
 

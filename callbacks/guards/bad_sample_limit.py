@@ -1,4 +1,4 @@
-"""Bad samples of a run: counts them over all ranks, lists them in a file and enforces their limit."""
+"""Limits the bad samples of a run: counts them over all ranks and lists them in a file."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Consistency of replicas: detects that ranks no longer train the same model."""
+"""Detects replicas that differ: ranks that no longer train the same model."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ class RunFolderGuard(Callback):
     """Ends all ranks of a training whose folder is no longer at its path.
 
     Files that are open follow a folder that is renamed, and vanish with a folder that is deleted, both without an
-    error. Checkpoints would create the folder again, without config and logs. Rank 0 looks in the steps that are
+    error. Checkpoints would create the folder again, without config and logs. Rank 0 checks in the steps that are
     logged, before each validation and before each checkpoint.
     """
 

@@ -1,4 +1,4 @@
-"""Memory of a run: its course, the rank that uses most, and advice when it runs out."""
+"""Monitors the memory of a run: its course, the rank that uses most, and advice when it runs out."""
 
 import logging
 from typing import Any

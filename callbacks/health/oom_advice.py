@@ -1,4 +1,4 @@
-"""Advice for an out-of-memory error: the batch, the peak, and the settings to change, with values for this run."""
+"""Advises on an out-of-memory error: the batch, the peak, and the settings to change, with values for this run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Preemption: after a stop signal all ranks save at the same step and end."""
+"""Preempts a run: after a stop signal all ranks save at the same step and end."""
 
 import logging
 import os

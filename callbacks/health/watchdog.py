@@ -1,4 +1,4 @@
-"""Watchdog: the callback that reports phases of a run to engine.health.monitor, which ends stalled runs."""
+"""Reports the phases of a run to engine.health.monitor, which ends stalled runs."""
 
 import logging
 import math
@@ -161,7 +161,7 @@ class Watchdog(Callback):
 
     @override
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # Metrics over the whole data set may take long. They are computed in the module's hook, after this one.
+        # Metrics over the whole data set may take long. The module's hook, which follows, computes them.
         self._enter("sanity check" if trainer.sanity_checking else "end of validation", self.start_timeout)
 
     on_validation_end = on_validation_epoch_end

@@ -1,4 +1,4 @@
-"""Log handlers for the run's folder: train.log for people, log.jsonl for programs."""
+"""Writes log records into the run's folder: train.log for people, log.jsonl for programs."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Logger that writes metrics.jsonl."""
+"""Writes metrics.jsonl."""
 
 import json
 import logging

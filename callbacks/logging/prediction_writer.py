@@ -1,4 +1,4 @@
-"""Callback of `predict` that writes one JSON object per line, in the order of the input, on any world size."""
+"""Writes predictions as one JSON object per line, in the order of the input, on any world size."""
 
 import heapq
 import json

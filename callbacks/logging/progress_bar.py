@@ -1,4 +1,4 @@
-"""Progress bar of a run, and a step's metrics in one line of train.log."""
+"""Shows the progress bar of a run, and logs a step's metrics in one line of train.log."""
 
 import math
 import time

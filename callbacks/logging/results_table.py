@@ -1,4 +1,4 @@
-"""Callbacks that print a table at the end of a run: the metrics of the model and of its baselines."""
+"""Prints a table at the end of a run: the metrics of the model and of its baselines."""
 
 import logging
 import math

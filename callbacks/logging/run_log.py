@@ -1,4 +1,4 @@
-"""Callback that writes a run's logs: train.log, log.jsonl, metrics.jsonl and environment.json."""
+"""Writes a run's logs: train.log, log.jsonl, metrics.jsonl and environment.json."""
 
 import json
 import logging

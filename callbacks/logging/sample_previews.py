@@ -1,4 +1,4 @@
-"""Callback that writes previews after each validation: the same few samples, with the model's answers."""
+"""Writes previews after each validation: the same few samples, with the model's answers."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""`trainer.auto_micro_batch`: finds the largest micro-batch that fits into GPU memory, before training."""
+"""Finds the largest micro-batch that fits into GPU memory, before training (`trainer.auto_micro_batch`)."""
 
 import gc
 import logging
@@ -34,7 +34,7 @@ class AutoMicroBatch(Callback):
 
     The first candidate is the rank's share of the global batch, or `data.micro_batch_size` if it is set. Each next
     candidate is half of the previous candidate. It fits if two forward and backward passes succeed while gradients,
-    optimizer state and DDP's buffers are allocated. The samples are the largest ones of the training set if it has
+    optimizer state and DDP's buffers are allocated. The samples are the largest of the training set if it has
     `sample_costs`, otherwise those of the largest of the first micro-batches.
 
     Each rank runs its passes without collectives, so a rank that runs out of memory blocks no other. After each

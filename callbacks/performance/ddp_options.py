@@ -1,4 +1,4 @@
-"""Callback that sets how DDP sends gradients: in how many bits, and in buckets of which size."""
+"""Sets how DDP sends gradients: in how many bits, and in buckets of which size."""
 
 import logging
 import math

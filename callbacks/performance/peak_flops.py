@@ -1,4 +1,4 @@
-"""Peak FLOPS of devices. Imports torch alone, so that benchmarks use it without Lightning."""
+"""Looks up the peak FLOPS of a device. Imports torch alone, so that benchmarks use it without Lightning."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""`--threads`: the number of CPU threads that each rank computes with.
+"""Sets the number of CPU threads that each rank computes with (`--threads`).
 
 The number of threads determines the order of some sums, so a bit-identical training needs the same number. A run
 records it in environment.json and in its checkpoints, and a resumed run uses the recorded number.

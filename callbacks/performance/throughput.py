@@ -1,4 +1,4 @@
-"""Throughput, model FLOPs utilization and data wait of a training."""
+"""Measures throughput, model FLOPs utilization and data wait of a training."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Forward and backward passes before training that leave no trace in it."""
+"""Runs forward and backward passes before training that leave no trace in it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Samples for a trial pass, read without a DataLoader but with its handling of bad samples."""
+"""Reads samples for a trial pass without a DataLoader, but with its handling of bad samples."""
 
 from itertools import islice
 from typing import Any

@@ -1,4 +1,4 @@
-"""Callback that serves a run's metrics to Prometheus and its health to probes, over HTTP from every rank."""
+"""Serves a run's metrics to Prometheus and its health to probes, over HTTP from every rank."""
 
 import errno
 import logging

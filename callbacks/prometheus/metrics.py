@@ -1,4 +1,4 @@
-"""Prometheus collector of a run's metrics. Values are read at each scrape."""
+"""Collects a run's metrics for Prometheus. Values are read at each scrape."""
 
 import logging
 import math

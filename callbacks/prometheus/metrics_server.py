@@ -1,4 +1,4 @@
-"""HTTP server of the Prometheus endpoint: prometheus_client's WSGI app with a health check beside it."""
+"""Serves the Prometheus endpoint over HTTP: prometheus_client's WSGI app with a health check beside it."""
 
 import logging
 import os

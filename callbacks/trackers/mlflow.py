@@ -1,4 +1,4 @@
-"""MLflow as an experiment tracker."""
+"""Records a run in MLflow."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""TensorBoard as the default logger of a run."""
+"""Records a run for TensorBoard, the default logger."""
 
 import logging
 import tempfile

@@ -1,4 +1,4 @@
-"""Weights & Biases as an experiment tracker."""
+"""Records a run in Weights & Biases."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""Options of the command line besides Lightning's own, and messages for wrong ones."""
+"""Defines the options of the command line besides Lightning's own, and the messages for wrong options."""
 
 import logging
 import os

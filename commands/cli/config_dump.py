@@ -1,4 +1,4 @@
-"""The YAML of `config.yaml`, also for values that PyYAML's safe dumper refuses."""
+"""Dumps the YAML of `config.yaml`, also for values that PyYAML's safe dumper refuses."""
 
 from datetime import timedelta
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Console output: the run's messages and selected messages of Lightning, as text or as JSON."""
+"""Prints the run's messages and selected messages of Lightning to the console, as text or as JSON."""
 
 import logging
 import os

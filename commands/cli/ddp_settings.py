@@ -1,4 +1,4 @@
-"""Devices and strategy of the config, as the launcher and the options of `ddp` require."""
+"""Sets devices and strategy of the config as the launcher and the options of `ddp` require."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Class paths and options of version 0.1.0, which configs and run directories may still contain.
+"""Maps names of version 0.1.0, which configs and run directories may contain, to the current class paths and options.
 
 A config that `fit` wrote has the full path of every class and every option, so moving a class, renaming a group of
 options or removing an option would make old runs unreadable. The aliases are removed in version 0.3.0.

@@ -1,4 +1,4 @@
-"""Messages of failures, and the exit code of the process."""
+"""Reports failures and sets the exit code of the process."""
 
 import errno
 import logging

@@ -1,4 +1,4 @@
-"""Overview of the commands, `python train.py --help`, printed without the imports, which take seconds."""
+"""Prints the overview of the commands, `python train.py --help`, without the imports, which take seconds."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Command line of fit, validate, test, predict, prepare and export: LightningCLI with a directory for every run.
+"""Runs fit, validate, test, predict, prepare and export: LightningCLI with a directory for every run.
 
 Differences from LightningCLI:
 

@@ -1,4 +1,4 @@
-"""Extras of setup.cfg that a command needs, by its config, before anything is built or read."""
+"""Finds the extras of setup.cfg that a command needs, by its config, before anything is built or read."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Profilers of `--trainer.profiler simple`, `advanced` or `pytorch`, which write into the run directory.
+"""Builds the profilers of `--trainer.profiler simple`, `advanced` or `pytorch`, which write into the run directory.
 
 Lightning prints the first two to the console, and writes traces of the third into the current directory.
 """

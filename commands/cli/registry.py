@@ -1,4 +1,4 @@
-"""Modules and data modules of all families: importing a class makes its short name valid in a config."""
+"""Imports modules and data modules of all families, which makes their short names valid in a config."""
 
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions

@@ -1,4 +1,4 @@
-"""Lookup of shipped configs from any directory, for an installed program without a checkout."""
+"""Finds shipped configs from any directory, for an installed program without a checkout."""
 
 import difflib
 import os

@@ -1,4 +1,4 @@
-"""Number of threads that is known before a run starts to compute."""
+"""Determines the number of threads where it is known before a run starts to compute."""
 
 import json
 import logging

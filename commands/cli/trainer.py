@@ -1,4 +1,4 @@
-"""Trainer of a run: Lightning's Trainer with the callbacks of every run, in their required order."""
+"""Builds the Trainer of a run: Lightning's Trainer with the callbacks of every run, in their required order."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class LockstepTrainer(RunTrainer):
     """Checkpoint that the command begins with, for modules that need it before Lightning loads it."""
 
     # Arguments that are a number or a share are declared again as `int | float`. For typing, Lightning's
-    # Union[int, float] equals Union[float, int], and its cache returns the one created first: 1 could become 1.0, all.
+    # Union[int, float] equals Union[float, int], and its cache returns the first of them: 1 could become 1.0, all.
     def __init__(
         self,
         *,

@@ -1,4 +1,4 @@
-"""Checks and their findings: each check has a time limit, and if it hangs or raises, the others continue."""
+"""Runs checks and collects their findings: if a check hangs or raises, the others continue."""
 
 import os
 import sys

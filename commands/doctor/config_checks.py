@@ -1,4 +1,4 @@
-"""Checks of a config: it parses, its batch divides, its files exist, a step of it runs, its checkpoints fit.
+"""Checks a config: it parses, its batch divides, its files exist, a step of it runs, its checkpoints fit.
 
 Each check depends on those before it: if a config does not parse, the checks after it find nothing.
 """

@@ -1,4 +1,4 @@
-"""Number of ranks, nodes and loader workers that a command line, its configs and the launcher determine."""
+"""Determines the ranks, nodes and loader workers from a command line, its configs and the launcher."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

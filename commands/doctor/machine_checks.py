@@ -1,4 +1,4 @@
-"""List of the checks of this machine, each bound to what it examines."""
+"""Lists the checks of this machine, each bound to what it examines."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Command line of `python train.py doctor`."""
+"""Runs `python train.py doctor`."""
 
 import argparse
 import os

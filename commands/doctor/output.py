@@ -1,4 +1,4 @@
-"""Output of the findings: a table, a JSON object and an exit code."""
+"""Prints the findings: a table, a JSON object and an exit code."""
 
 import json
 import os

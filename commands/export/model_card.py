@@ -1,4 +1,4 @@
-"""Model card of an export: the README.md that the Hugging Face hub reads."""
+"""Writes the model card of an export: the README.md that the Hugging Face hub reads."""
 
 import re
 from collections.abc import Mapping

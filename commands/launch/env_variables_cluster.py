@@ -1,4 +1,4 @@
-"""Cluster environment for ranks that are described by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+"""Describes to Lightning the ranks of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as a cluster environment."""
 
 import os
 

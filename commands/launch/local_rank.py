@@ -1,4 +1,4 @@
-"""Argument `--local-rank=N` of `torch.distributed.launch`, which it passes without `--use_env`."""
+"""Handles the argument `--local-rank=N`, which `torch.distributed.launch` passes without `--use_env`."""
 
 import logging
 import re

@@ -1,10 +1,11 @@
-"""Limits how long OpenMP threads spin before they sleep; set before torch is imported.
+"""Limits how long OpenMP threads spin before they sleep. Call it before torch is imported.
 
-Threads of a parallel region wait at its end. OpenMP's libraries let them spin first: 300,000 rounds, about 3 ms, in
-GNU's libgomp (env.c), which PyTorch's Linux wheels contain, and 200 ms in LLVM's libomp and Intel's libiomp, which the
-wheels for macOS and Windows and conda's builds contain. A training step has hundreds of short regions. Where another
-program uses one of the cores, a spinning thread occupies the core that the awaited thread needs, and training is up to
-30 times slower. Each library ignores the variable of the other.
+At the end of a parallel region, threads wait for the slowest thread. OpenMP's libraries first spin, i.e. keep the core
+busy, and then sleep. GNU's libgomp (env.c), in PyTorch's wheels for Linux, spins 300,000 rounds, about 3 ms. LLVM's
+libomp and Intel's libiomp, in the wheels for macOS and Windows and in conda's builds, spin 200 ms.
+
+A training step has hundreds of short regions. If another program uses one of the cores, a spinning thread occupies the
+core that the slowest thread needs, and training is up to 30 times slower. Each library ignores the other's variable.
 """
 
 from collections.abc import MutableMapping

@@ -1,4 +1,4 @@
-"""Decisions of rank 0 that all ranks follow, before there is a process group.
+"""Shares a decision of rank 0 with all ranks, before there is a process group.
 
 The name of a new run and the newest checkpoint depend on the clock and on files. If each rank determined them, ranks
 could silently get different answers.

@@ -1,4 +1,4 @@
-"""Store in which separately started ranks exchange decisions before there is a process group."""
+"""Connects separately started ranks to a store for decisions before there is a process group."""
 
 import json
 import socket

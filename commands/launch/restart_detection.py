@@ -1,4 +1,4 @@
-"""Restarts by the launcher: detects them, and connects the ranks of each start under keys of their own."""
+"""Detects restarts by the launcher, and connects the ranks of each start under keys of their own."""
 
 import atexit
 import uuid

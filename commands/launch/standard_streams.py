@@ -1,4 +1,4 @@
-"""Standard streams that never fail: a training outlives its console.
+"""Replaces the standard streams by streams that never fail: a training outlives its console.
 
 Python raises an error from `print`, and from the last flush, if stdout or stderr is a closed pipe (`| head`), a full
 disk, closed (`>&-`), a full pipe that does not block, or of an encoding that lacks a character. A training that has
@@ -51,13 +51,13 @@ def open_closed_descriptors() -> None:
     """Make each of stdin, stdout and stderr that is closed refer to the null device.
 
     A file that is opened later would otherwise get its number, and messages of libraries would be written into a
-    checkpoint, for example. The processes that this one starts inherit them.
+    checkpoint, for example. Child processes inherit them.
     """
     for number, mode in ((_STDIN, os.O_RDONLY), (_STDOUT, os.O_WRONLY), (_STDERR, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, mode), True)  # it takes the lowest free number, which is this one
+            os.set_inheritable(os.open(os.devnull, mode), True)  # it takes the lowest free number, which is this number
 
 
 def _unfailing(stream: TextIO | None, number: int) -> TextIO:

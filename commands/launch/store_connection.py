@@ -1,4 +1,4 @@
-"""Connection to torch's TCPStore that does not wait for a program which accepts connections and never answers."""
+"""Connects to torch's TCPStore without waiting for a program that accepts connections and never answers."""
 
 import socket
 import threading
@@ -38,7 +38,7 @@ def wait_for_listener(address: str, port: int, timeout: float) -> None:
 
 
 def open_store(address: str, port: int, serves: bool, timeout: float) -> TCPStore:
-    """Return a store at an address, where a process must listen already unless this one serves the store.
+    """Return a store at an address, where a process must listen already unless this process serves the store.
 
     torch's constructor has no limit for the first answer, so a thread calls it.
 

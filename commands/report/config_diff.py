@@ -1,4 +1,4 @@
-"""Configs of runs as flat keys, their differences, and groups of runs that differ only in the seed."""
+"""Compares configs of runs as flat keys, and groups runs that differ only in the seed."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Downsampling of a series of any length to a bounded number of points, in one pass."""
+"""Downsamples a series of any length to a bounded number of points, in one pass."""
 
 import math
 from typing import NamedTuple

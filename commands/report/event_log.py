@@ -1,4 +1,4 @@
-"""Events of a run from log.jsonl, and its attempts: the training from one start or restart to the next."""
+"""Reads the events of a run from log.jsonl, and its attempts: the training from one start or restart to the next."""
 
 import json
 import re

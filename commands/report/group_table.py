@@ -1,4 +1,4 @@
-"""Table of a recommender's metrics by group of users and items, with confidence intervals.
+"""Tabulates a recommender's metrics by group of users and items, with confidence intervals.
 
 numpy and rich are imported only if the run has a file of ranks.
 """

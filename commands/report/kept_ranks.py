@@ -1,4 +1,4 @@
-"""Ranks that evaluations of a run have kept, if they are those of the metrics in metrics.jsonl."""
+"""Reads the ranks that evaluations of a run have kept, if they are those of the metrics in metrics.jsonl."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lightning_modules.recommender.ranks.rank_file import UserRanks
 
 STAGES = ("test", "val")
-"""Evaluations whose ranks are kept, the one to prefer first."""
+"""Evaluations whose ranks are kept, in order of preference."""
 
 KeptRanks = Mapping[str, "UserRanks"]
 """{`test`: ranks of ranks-test.npz}"""

@@ -1,4 +1,4 @@
-"""Command line of `python train.py report RUN [RUN ...]`: runs as one HTML file without dependencies."""
+"""Runs `python train.py report RUN [RUN ...]`: writes runs into an HTML file without dependencies."""
 
 import argparse
 import json

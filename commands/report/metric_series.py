@@ -1,4 +1,4 @@
-"""Metrics of a run from metrics.jsonl: series over the steps, the best evaluation and the last test."""
+"""Reads the metrics of a run from metrics.jsonl: series over the steps, the best evaluation and the last test."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Data of the page about runs, as a JSON object that the page's scripts read."""
+"""Collects the data of the page about runs in a JSON object that the page's scripts read."""
 
 import os
 import statistics

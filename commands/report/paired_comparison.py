@@ -1,4 +1,4 @@
-"""Comparison of two recommenders by the ranks that `test` or `validate` has kept: which one is better, in two lines.
+"""Compares two recommenders by the ranks that `test` or `validate` has kept, and reports the better in two lines.
 
 numpy is imported only if a run has a file of ranks.
 """

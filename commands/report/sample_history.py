@@ -1,4 +1,4 @@
-"""Sample previews of a run from examples/val-STEP.json: the same samples at several steps, bounded in size."""
+"""Reads sample previews of a run from examples/val-STEP.json: the same samples at several steps, bounded in size."""
 
 import base64
 import binascii

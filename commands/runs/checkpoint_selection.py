@@ -1,4 +1,4 @@
-"""Selection of the checkpoint that a command begins with."""
+"""Selects the checkpoint that a command begins with."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Evaluation settings that differ from the config with which the run was trained."""
+"""Lists evaluation settings that differ from the config with which the run was trained."""
 
 from collections.abc import Iterator
 from pathlib import Path

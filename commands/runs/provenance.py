@@ -1,4 +1,4 @@
-"""Training that a checkpoint comes from: its step, metrics, config and environment, read from the run directory."""
+"""Finds the training that a checkpoint comes from: its step, metrics, config and environment."""
 
 import logging
 from collections.abc import Mapping

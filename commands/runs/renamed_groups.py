@@ -1,4 +1,4 @@
-"""Option groups that have had another name since version 0.1.0, whose configs and run directories are still read.
+"""Renames option groups of version 0.1.0, whose configs and run directories are still read.
 
 Imports nothing heavy: the report reads configs without torch and without a parser.
 """

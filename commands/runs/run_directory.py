@@ -1,4 +1,4 @@
-"""Run directories: their names, the configs that they keep, and the refusal to overwrite them."""
+"""Creates run directories: checks their names, keeps their configs, and refuses to overwrite them."""
 
 import logging
 import os
@@ -48,7 +48,7 @@ def config_stem(config: Path, runs: Path = RUNS) -> str:
 def experiment_stem(configs: Sequence[Path], runs: Path = RUNS) -> str:
     """Return the stem of several merged configs: `vision_language-quickstart_sft+no_pretrain`.
 
-    Overlays (`configs/overlays`) are omitted: they state how an experiment is run, not which one.
+    Overlays (`configs/overlays`) are omitted: they state how an experiment is run, not which experiment.
     """
     first, *rest = configs
     merged = [config.stem for config in rest if config.resolve().parent.name != "overlays"]

@@ -1,4 +1,4 @@
-"""Lock of a run directory while a training writes into it, and a report if the kernel killed the previous start."""
+"""Locks a run directory while a training writes into it, and reports if the kernel killed the previous start."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ def lock_run(directory: Path, timeout: float = _TIMEOUT) -> BaseFileLock | None:
 
 
 def record_start(directory: Path) -> None:
-    """Report whether the previous start was OOM-killed, and record this one; called by the holder of the lock.
+    """Report whether the previous start was OOM-killed, and record this start; called by the holder of the lock.
 
     A process that the kernel kills cannot report it. With several ranks `engine.health.monitor` on a surviving rank
     does; this covers a single process, and all ranks killed at once.

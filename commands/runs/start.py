@@ -1,4 +1,4 @@
-"""Start of a command in a run directory: selects the directory and the checkpoint, and locks the directory."""
+"""Starts a command in a run directory: selects the directory and the checkpoint, and locks the directory."""
 
 import logging
 import os

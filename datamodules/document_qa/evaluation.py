@@ -1,4 +1,4 @@
-"""Evaluation of answers: metrics, prediction lines and reports."""
+"""Evaluates answers: metrics, prediction lines and reports."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

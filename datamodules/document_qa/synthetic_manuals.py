@@ -42,7 +42,7 @@ class SyntheticManuals(DocumentDataModule):
         asking: properties of the questions.
         seed: seed of the samples.
         num_samples: chats per epoch, each about its own manual.
-        fresh_samples: generate new samples in every epoch; otherwise every epoch repeats the same ones.
+        fresh_samples: generate new samples in every epoch; otherwise every epoch repeats the same samples.
         validation_size: number of validation questions.
         test_size: number of questions for test and predict.
         one_page_chats: in training, the questions of a chat are answered by the same page, which keeps contexts short.
@@ -95,7 +95,7 @@ class SyntheticManuals(DocumentDataModule):
         return DatasetCard("Lockstep's synthetic manuals", content, GENERATED)
 
     def prepare(self) -> None:
-        """Write test manuals as PDFs with their questions, unless the same ones exist already."""
+        """Write test manuals as PDFs with their questions, unless the same manuals exist already."""
         super().prepare()
         identity = json.dumps(
             {"manuals": asdict(self.sampler.manuals), "asking": asdict(self.sampler.asking), "seed": self.seed}

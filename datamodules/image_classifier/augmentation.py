@@ -1,4 +1,4 @@
-"""Augmentation and normalisation of a whole batch, on the device."""
+"""Augments and normalises a whole batch, on the device."""
 
 import math
 from typing import NamedTuple
@@ -50,7 +50,7 @@ def prepare_batch(raw: RawImages, classes: int, augmentation: Augmentation) -> I
 
 
 def random_crop_and_flip(pixels: Tensor, uniform: Tensor, padding: int, flip: bool) -> Tensor:
-    """Random crops of zero-padded images, and random horizontal flips.
+    """Crop zero-padded images at random, and flip them horizontally at random.
 
     As in He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section 4.2.
 

@@ -1,4 +1,4 @@
-"""Training on chats from a stream: samples with an order but without random access."""
+"""Encodes chats from a stream: samples with an order but without random access."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar

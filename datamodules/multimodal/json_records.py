@@ -1,4 +1,4 @@
-"""Strict JSON of users' files: each record has one meaning, or an error states what is wrong with it.
+"""Parses JSON of users' files strictly: each record has one meaning, or an error states what is wrong with it.
 
 Python's parser accepts more than JSON. Of a key that occurs twice it keeps the last value, `NaN` and `1e999` become
 numbers that no measurement has, and deep nesting ends in a RecursionError of whatever uses the value.

@@ -1,4 +1,4 @@
-"""Questions for `predict`: a JSONL file with one object per line."""
+"""Reads questions for `predict`: a JSONL file with one object per line."""
 
 from collections.abc import Iterator, Set
 from pathlib import Path

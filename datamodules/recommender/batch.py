@@ -21,7 +21,7 @@ class History(NamedTuple):
     times: Tensor  # [B, L] int64, seconds; padding repeats the last time of the row (0 in a padding row)
     lengths: Tensor  # [B] int64, number of real events
     time_scale: Tensor  # [B] int64, seconds; smallest non-zero gap of the whole history (not only L events), 1 if none
-    at: Tensor | None = None  # [B] int64, seconds; time of the event after the last one: of the target, or of a request
+    at: Tensor | None = None  # [B] int64, seconds; time of the event after the history: of the target, or of a request
 
 
 class TrainBatch(NamedTuple):

@@ -1,4 +1,4 @@
-"""Validation of the sequences of a batch.
+"""Validates the sequences of a batch.
 
 A store is validated when it is written, but may be corrupted later. An invalid item id would crash the process in the
 embedding kernel, on a GPU without naming the sample; a decreasing time would give negative intervals.

@@ -27,7 +27,7 @@ Windows = Literal["last", "random"]
 
 
 class TrainDataset(Dataset[TrainBatch]):
-    """Training rows: the events ``offsets[user]:end``, each of which predicts the next one, cut to a window.
+    """Training rows: the events ``offsets[user]:end``, each of which predicts the next event, cut to a window.
 
     Args:
         events: events of all users.
@@ -124,7 +124,7 @@ class RankingDataset(Dataset[RankingBatch]):
     Args:
         events: events of all users.
         examples: (users [M], ends [M]).
-        max_length: maximum number of events of a history; the last ones are kept. ``seen`` has all of them.
+        max_length: maximum number of events of a history; the last events are kept. ``seen`` has all of them.
         time_scale: int64 [U], from :func:`personal_time_scale`.
         candidates: [U, 100] from ``sampled_candidates.py``, or None without the `sampled_100` protocol.
         held_out: False for prediction: a history ends where the user's events end, and there is no target.

@@ -1,4 +1,4 @@
-"""Length grouping: a batch is computed in groups of rows of similar length, which reduces padding without changing it.
+"""Groups rows of a batch by length, which reduces padding without changing the batch.
 
 On ML-1M with at most 200 events, 54 % of the positions of a batch of 128 are real, because nearly every batch has a
 long row; with 8 groups it is 91 %. The batch remains a uniform sample of all rows, with which training converges faster

@@ -1,4 +1,4 @@
-"""Uniform sampling of items that a user has not interacted with."""
+"""Samples items uniformly that a user has not interacted with."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""What `predict` reads: the histories to predict for, the time of the request, and the items it may recommend."""
+"""Reads the input of `predict`: histories to predict for, times of the request, and items it may recommend."""
 
 import logging
 from collections.abc import Sequence

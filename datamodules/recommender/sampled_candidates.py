@@ -1,4 +1,4 @@
-"""Fixed candidates of the `sampled_100` protocol: 100 items without interactions of the user, the same in every run.
+"""Draws the candidates of the `sampled_100` protocol: 100 items without interactions of the user, fixed for all runs.
 
 The SASRec and TiSASRec papers rank the held-out item among 100 uniform negatives. Their code draws new negatives at
 each evaluation. Here the candidates are a function of (seed, user) and stored in a file, so that models and programs

@@ -1,4 +1,4 @@
-"""The option `split`: which events it holds out, and which commands and callbacks it leaves without an evaluation."""
+"""Applies the option `split`, and disables the evaluation of commands and callbacks if it holds out no events."""
 
 import logging
 from typing import Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Splits of the events into training, validation and test.
+"""Splits the events into training, validation and test.
 
 Both splits are prefixes of users' histories without copies: an example is a user's row and an index into the store.
 """

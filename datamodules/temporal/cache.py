@@ -1,4 +1,4 @@
-"""Reader of a cache of samples: memory-mapped Arrow files and a manifest that describes them.
+"""Reads a cache of samples: memory-mapped Arrow files and a manifest that describes them.
 
 A cached sample is bit-identical to what `Synthesis` returns. A cache that was written with other settings, or by
 another version of the generator, is refused.

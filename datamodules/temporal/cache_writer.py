@@ -1,4 +1,4 @@
-"""Writing of a cache of samples: Arrow shards first, the manifest last."""
+"""Writes a cache of samples: Arrow shards first, the manifest last."""
 
 import hashlib
 import json

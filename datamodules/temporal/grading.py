@@ -1,10 +1,11 @@
-"""Grades of an answer, slot by slot.
+"""Grades an answer, slot by slot.
 
 Only slots that the curve determines are graded: a requirement, a capacity or a time given in the question earns no
 points. A missing slot counts as wrong. Values and times are parsed with their units, so 512 of another unit is not 512
 GB.
 
-The original's metrics compare numbers by their position in the text, including copied ones, and ignore missing ones.
+The original's metrics compare numbers by their position in the text, include copied numbers, and ignore missing
+numbers.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Grades of a free-form answer: exact match and token F1."""
+"""Grades a free-form answer: exact match and token F1."""
 
 import re
 from collections import Counter

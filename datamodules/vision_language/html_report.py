@@ -1,4 +1,4 @@
-"""Report of a model's answers about images: `prediction_report.html`, with the images embedded."""
+"""Reports a model's answers about images in `prediction_report.html`, with the images embedded."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Several files of chats as the samples of an epoch, repeated according to their weights."""
+"""Mixes several files of chats: the samples of an epoch, repeated according to their weights."""
 
 import hashlib
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Questions for `predict` about images of the user."""
+"""Reads questions for `predict` about images of the user."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Subsets of the rows of a file: rows held out for validation, and the others."""
+"""Splits the rows of a file: rows held out for validation, and the others."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Configuration of a source of chats: one file, or several files of the same format."""
+"""Configures a source of chats, one file or several of the same format, and opens its reader."""
 
 import os
 from collections.abc import Sequence

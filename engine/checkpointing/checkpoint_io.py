@@ -63,7 +63,7 @@ class VerifiedCheckpointIO(CheckpointIO):
     # -- for callbacks -----------------------------------------------------------------------------------------------
 
     def set_rotation(self, files: Sequence[Path]) -> None:
-        """Rotate `files`, newest first: a save as one of them moves the older ones to the next name."""
+        """Rotate `files`, newest first: a save under one of these names moves the older files to the next name."""
         for path in files:
             self._rotations[path] = list(files)
 

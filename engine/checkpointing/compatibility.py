@@ -1,4 +1,4 @@
-"""Compatibility checks: a checkpoint matches the program and the model, and can be loaded with `weights_only`."""
+"""Checks that a checkpoint matches the program and the model, and can be loaded with `weights_only`."""
 
 import io
 import pickle

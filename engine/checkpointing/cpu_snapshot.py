@@ -1,4 +1,4 @@
-"""Copies of a checkpoint in CPU memory, which training cannot change while an asynchronous save writes them."""
+"""Copies a checkpoint to CPU memory, where training cannot change it while an asynchronous save writes it."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Discovery of a run's checkpoints: lists them newest first and selects the newest one that is usable."""
+"""Lists the checkpoints of a run, newest first, and selects the newest intact one: corrupt checkpoints are skipped."""
 
 import logging
 import math

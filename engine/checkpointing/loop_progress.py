@@ -1,4 +1,4 @@
-"""Conversion of the progress of Lightning's loops in a checkpoint to that of a run that resumes from it."""
+"""Converts the progress of Lightning's loops in a checkpoint to that of a run that resumes from it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rules for the optimizer state of a checkpoint, which depend on the parameters that it is loaded for."""
+"""Checks the optimizer state of a checkpoint against the parameters that it is loaded for."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Limits of a checkpoint's pickle, checked before it is unpickled.
+"""Limits a checkpoint's pickle in size and content, before it is unpickled.
 
 torch's `weights_only` unpickler runs no foreign code, but a pickle of 4 MB can make it build millions of nested lists
 for minutes. This scan reads the opcodes without building anything and stops at the first limit.

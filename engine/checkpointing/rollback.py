@@ -1,4 +1,4 @@
-"""Rollback of a training run to the weights of its newest good checkpoint."""
+"""Rolls a training run back to the weights of its newest good checkpoint."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checkpoint rotation: last.ckpt, last-1.ckpt, ... as logrotate keeps logs.
+"""Rotates checkpoints: last.ckpt, last-1.ckpt, ... as logrotate keeps logs.
 
 At every instant each name of a rotation refers to an intact checkpoint: a file is linked under its next name before its
 old name is replaced.
@@ -14,7 +14,7 @@ log = logging.getLogger("lockstep")
 
 
 def rotate_in(new: Path, files: list[Path], index: int = 0, shift: bool = True) -> None:
-    """Insert the checkpoint `new` at `files[index]`. Older checkpoints move one name further; the last one is dropped.
+    """Insert the checkpoint `new` at `files[index]`. Older checkpoints move to the next name; the last is deleted.
 
     Args:
         new: complete checkpoint (file or folder) in the same folder under a temporary name.

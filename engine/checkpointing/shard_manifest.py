@@ -1,4 +1,4 @@
-"""Manifest of a sharded checkpoint: size and CRC-32 of each file, since torch stores no checksums of shards."""
+"""Records size and CRC-32 of each file of a sharded checkpoint, since torch stores no checksums of shards."""
 
 import json
 import os

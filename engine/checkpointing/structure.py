@@ -1,4 +1,4 @@
-"""Rules for the content of a checkpoint: which key holds which kind of value.
+"""Describes the content of a checkpoint: which key holds which kind of value.
 
 A file with a valid checksum can hold invalid values. The rules are checked before anything is loaded, so that a wrong
 value is reported with its key, and not as an error in the code that uses it.

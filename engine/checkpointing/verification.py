@@ -1,4 +1,4 @@
-"""Verification of checkpoints: detects truncated, corrupt and unsafe files before they are loaded."""
+"""Verifies checkpoints: detects truncated, corrupt and unsafe files before they are loaded."""
 
 import errno
 import io
@@ -186,7 +186,7 @@ def _check_directory(members: list[zipfile.ZipInfo], path: Path) -> None:
         raise CorruptCheckpointError(f"{path} is corrupt: its members have {total:,} bytes, the file has {size:,}")
     names = Counter(member.filename for member in members)
     twice = [name for name, times in names.items() if times > 1]
-    if twice:  # torch and zipfile read different ones
+    if twice:  # torch and zipfile read different members
         raise CorruptCheckpointError(f"{path} is not a checkpoint: it holds {twice[0]} {names[twice[0]]} times")
     for member in members:
         if member.filename.endswith("/data.pkl") and member.file_size > _MAX_PICKLE:

@@ -1,4 +1,4 @@
-"""Loading without bad samples.
+"""Loads batches without bad samples.
 
 Whether a sample is skipped depends on the sample alone, so a run skips the same samples on any number of ranks. All
 loss terms have the same weight (`engine.optim.global_loss_mean`), so the training is exactly that of the data without
@@ -98,7 +98,7 @@ def _find_bad(
 ) -> list[SkippedSample]:
     if error.sample is not None and error.sample in request.indices:
         return [SkippedSample("unusable", str(error), error.sample)]
-    # The error does not name its sample: load each one alone.
+    # The error does not name its sample: load each sample alone.
     bad = []
     for index in request.indices[request.indices != PADDING_INDEX].tolist():
         report_position(index)

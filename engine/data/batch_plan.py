@@ -1,4 +1,4 @@
-"""Split of a global batch over ranks and micro-batches."""
+"""Splits a global batch over ranks and micro-batches."""
 
 from dataclasses import dataclass
 

@@ -132,7 +132,7 @@ class TimedDataLoader(DataLoader[Any]):
     def next_skipped(self) -> tuple[SkippedSample, ...]:
         """Return the samples that were skipped in the next batch. Call it once when work on a batch begins.
 
-        Lightning holds batches ahead, so the batch on which work begins is not the one that was loaded last.
+        Lightning holds batches ahead, so the batch on which work begins is not the batch that was loaded last.
         """
         self.skipped = self._skipped.popleft() if self._skipped else ()
         return self.skipped
@@ -147,7 +147,7 @@ class TimedDataLoader(DataLoader[Any]):
     def state_dict(self) -> dict[str, Any]:
         """Return an empty state: the data module restores the sampler.
 
-        Lightning takes a loader without this method for one that cannot resume within an epoch, and warns.
+        Lightning assumes that a loader without this method cannot resume within an epoch, and warns.
         """
         return {}
 

@@ -1,4 +1,4 @@
-"""Where a training resumes in the order of its samples, from the position that a checkpoint has."""
+"""Finds where a training resumes in the order of its samples, from the position that a checkpoint has."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Order of the samples: a pure function of (seed, epoch, position), independent of the number of ranks.
+"""Orders the samples: a pure function of (seed, epoch, position), independent of the number of ranks.
 
 An epoch is a list of *global batches*. Each is split into ``world_size x accumulation`` micro-batches. The content of a
 global batch does not depend on the world size; only the share of a rank does. A run can thus resume from any position
@@ -23,7 +23,7 @@ _BLOCK_ORDER = 0xB10C
 
 
 class Blocks(NamedTuple):
-    """Blocks of samples that are cheap to read together. A block ends where the next one starts."""
+    """Blocks of samples that are cheap to read together. A block ends where the next block starts."""
 
     starts: NDArray[np.int64]  # [blocks] first sample of each block, ascending from 0
     sizes: NDArray[np.int64]  # [blocks] memory to keep each block, in any unit; 0 for none
@@ -129,7 +129,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         return self._trained_at_start is None or self._trained() == self._trained_at_start
 
     def __len__(self) -> int:
-        """Return the micro-batches of a whole epoch, also if this one is resumed in its middle."""
+        """Return the micro-batches of a whole epoch, also if this epoch is resumed in its middle."""
         if self.num_samples is None:
             raise TypeError("a stream has no length")
         return -(-self.num_samples // self.batch_size) * self.accumulation

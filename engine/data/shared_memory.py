@@ -1,4 +1,4 @@
-"""Space in /dev/shm, through which workers send their batches to the training process.
+"""Moves the batches of workers to /dev/shm for the training process, and reports when space runs out.
 
 Docker gives a container 64 MiB of it by default. When it is full, a worker is killed (SIGBUS, "Bus error") or, with
 torch 2.13, loses its batch, and the training hangs. Both of torch's sharing strategies, `file_descriptor` and

@@ -1,4 +1,4 @@
-"""Accounting of skipped samples: logged on the rank that skips them, counted over all ranks."""
+"""Counts skipped samples: logged on the rank that skips them, summed over all ranks."""
 
 import hashlib
 import logging

@@ -1,4 +1,4 @@
-"""Start of loader workers, and a shared record of the sample that each worker is loading.
+"""Starts loader workers, and records in shared memory which sample each worker is loading.
 
 A worker that is killed (out of memory, a crashing decoder) cannot report anything. Each worker therefore writes the
 index of its current sample to a few bytes of memory that the training process can read.

@@ -1,4 +1,4 @@
-"""Randomness without state: every random number is a hash of its coordinates, e.g. (seed, epoch, sample).
+"""Draws random numbers without state: each is a hash of its coordinates, e.g. (seed, epoch, sample).
 
 The state of a generator would have to be saved, and could only be restored on the same number of ranks. The same
 coordinates give the same number on any rank, in any worker and after any restart. The mixer is the finalizer of

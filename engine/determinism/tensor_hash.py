@@ -1,4 +1,4 @@
-"""Hash of a tensor's bits, computed on the tensor's device.
+"""Hashes a tensor's bits on the tensor's device.
 
 Multilinear hashing (Lemire and Kaser, "Strongly universal string hashing is fast", 2014): the bytes of a tensor are
 read as 32-bit words, each word is multiplied by a 64-bit weight of its position, and the products are summed modulo

@@ -1,4 +1,4 @@
-"""All-gathers of tensors, of objects, and of rows, also with their gradients.
+"""Gathers tensors, objects and rows from all ranks, also with their gradients.
 
 Every rank must make each call. Without a process group, a call returns the rank's own values.
 """

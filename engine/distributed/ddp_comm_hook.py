@@ -1,4 +1,4 @@
-"""DDP communication hook that averages gradients in a 16-bit format.
+"""Averages gradients in a 16-bit format, as a DDP communication hook.
 
 PyTorch's own hooks (torch.distributed.algorithms.ddp_comm_hooks.default_hooks) refuse bfloat16 over gloo, which can sum
 it, and round twice if the world size is not a power of two.

@@ -1,4 +1,4 @@
-"""Average of gradients that are local, by DDP's own reducer and in the buckets of all later steps."""
+"""Averages gradients that are local, by DDP's own reducer and in the buckets of all later steps."""
 
 import torch
 from lightning.pytorch.overrides.distributed import prepare_for_backward

@@ -1,4 +1,4 @@
-"""Classification of the errors that end a run."""
+"""Classifies the errors that end a run."""
 
 import errno
 

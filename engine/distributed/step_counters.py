@@ -1,4 +1,4 @@
-"""Counters that are summed over all ranks once per optimizer step.
+"""Sums counters over all ranks once per optimizer step.
 
 The sums travel in the all-reduce that the exact loss mean needs anyway (`engine.optim.global_loss_mean`), so they cost
 no further collective. A rank never acts on an event that only it has seen (a signal, a failed write): it adds to a

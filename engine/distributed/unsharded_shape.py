@@ -1,4 +1,4 @@
-"""Original shapes of sharded weights.
+"""Records the original shapes of sharded weights.
 
 Between steps FSDP keeps a flat shard of each weight, whose own shape has no meaning.
 """

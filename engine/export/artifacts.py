@@ -1,4 +1,4 @@
-"""Description of an export and of its training data, for the model card."""
+"""Describes an export and its training data for the model card."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Export of networks as ONNX files, and the comparison of their outputs by onnxruntime."""
+"""Exports networks as ONNX files, and compares their outputs by onnxruntime."""
 
 import logging
 import warnings

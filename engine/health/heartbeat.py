@@ -1,4 +1,4 @@
-"""Heartbeats of ranks, and the diagnosis which rank the other ranks wait for."""
+"""Tracks heartbeats of ranks, and diagnoses which rank the other ranks wait for."""
 
 import json
 import math
@@ -62,7 +62,7 @@ class HeartbeatTracker:
         self._heartbeats: dict[int, Heartbeat | None] = dict.fromkeys(range(world_size))
 
     def record(self, rank: int, heartbeat: Heartbeat, now: float) -> None:
-        """Record what the store holds for a rank. An unchanged heartbeat is no sign of life."""
+        """Record what the store holds for a rank. An unchanged heartbeat does not count as a new heartbeat."""
         known = self._heartbeats[rank]
         if known is None or heartbeat.number != known.number:
             self._heartbeats[rank], self._last_seen[rank] = heartbeat, now
@@ -93,7 +93,7 @@ class HeartbeatTracker:
         step = max((heartbeat.step for heartbeat in heartbeats.values()), default=0)
         waiting = f"the other ranks wait for it at step {step}"
         any_stalled = any(heartbeat.is_stalled for heartbeat in heartbeats.values())
-        # Ranks wait for each other, so when some stall, all do. A rank that is silent as well is the cause.
+        # Ranks wait for each other, so when one stalls, all do. A rank without a heartbeat is the cause.
         silent = self.find_silent(now, min(timeout, 3.5 * period) if any_stalled else timeout)
         if silent:
             return silent._replace(text=f"{silent.text}; {waiting}")
@@ -103,7 +103,7 @@ class HeartbeatTracker:
         behind = [rank for rank, heartbeat in heartbeats.items() if heartbeat.progress == least]
         heartbeat = heartbeats[behind[0]]
         if any(now - self._last_seen[rank] > 1.5 * period and not self.has_left(rank) for rank in behind):
-            return None  # this rank may be falling silent: wait until that is known
+            return None  # this rank may be about to stall: wait until its next heartbeat is due
         if len(behind) == len(heartbeats):
             locations = ", ".join(f"rank {rank} in {heartbeats[rank].location}" for rank in behind[:_MAX_RANKS])
             where = f"at step {heartbeat.step} ({heartbeat.phase})"

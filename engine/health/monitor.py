@@ -125,7 +125,7 @@ class ProcessMonitor:
         return self.failure
 
     def _await_cause(self) -> None:
-        """Wait for the report of the rank that caused an error here; without one, blame a silent rank."""
+        """Wait for the report of the rank that caused an error here; without it, name a rank without heartbeat."""
         assert self._client is not None
         self._client.reads_all = True
         deadline = time.monotonic() + 1.5 * GRACE

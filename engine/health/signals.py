@@ -1,4 +1,4 @@
-"""Stop signals: SIGTERM, SIGINT and SIGUSR1 only set a flag, which callbacks.health.preemption polls between steps.
+"""Receives stop signals: SIGTERM, SIGINT and SIGUSR1 only set a flag, which callbacks.health.preemption polls.
 
 A handler that acts in the middle of a step, as Python's own do, finds the ranks in different places: one would save
 while another waits for its gradients. This module imports nothing heavy, so that the handlers are installed before
@@ -44,7 +44,7 @@ class StopSignals:
 
     @contextmanager
     def handlers_installed(self) -> Iterator[None]:
-        """Install the handlers in a `with` block. Handlers that were installed before it stay installed."""
+        """Install the handlers in a `with` block. Handlers that were installed before the block remain."""
         is_first = not self._previous
         self.install_handlers()
         try:
@@ -146,7 +146,7 @@ def _write_stderr(text: bytes) -> None:
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Handler: the wakeup socket has passed the signal on."""
+    """Ignore the signal here: the wakeup socket has passed it on."""
 
 
 stop_signals = StopSignals()

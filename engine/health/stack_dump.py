@@ -1,4 +1,4 @@
-"""Stack dumps of all threads, written when a process fails or stalls."""
+"""Dumps the stacks of all threads when a process fails or stalls."""
 
 import sys
 import threading

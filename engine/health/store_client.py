@@ -1,4 +1,4 @@
-"""Client of torch's rendezvous store that exchanges heartbeats in a thread of its own."""
+"""Exchanges heartbeats through torch's rendezvous store, in a thread of its own."""
 
 import json
 import logging

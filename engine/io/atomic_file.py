@@ -1,4 +1,4 @@
-"""Atomic writes: a file or directory is complete under its name, or it does not exist.
+"""Writes files and directories atomically: each is complete under its name, or does not exist.
 
 The content is written to a hidden temporary path in the same folder, flushed to the disk, checked, and then renamed;
 the rename is flushed too. A rename is atomic only within one file system, so files are never moved from /tmp.

@@ -1,4 +1,4 @@
-"""Hash of the content of a source file, for the names of caches: other data never have the name of an old cache.
+"""Hashes the content of a source file, for the names of caches: other data never have the name of an old cache.
 
 `ContentHashes.of` returns the SHA-256 of the whole content. A file of more than `SMALL` bytes is not read again while
 its state is the remembered one: size, time of the last write (mtime), time of the last change (ctime) and 16 sampled

@@ -1,4 +1,4 @@
-"""Hashes of the bytes of files: SHA-256 to distinguish files, CRC-32 to find corruption, samples of large files."""
+"""Hashes the bytes of files: SHA-256 to distinguish files, CRC-32 to find corruption, samples of large files."""
 
 import hashlib
 import zlib

@@ -1,4 +1,4 @@
-"""Folders that the program creates beside a user's files, with a `.gitignore` that keeps them out of repositories."""
+"""Creates folders beside a user's files, with a `.gitignore` that keeps them out of repositories."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Checksum of a JSON object in the object itself: a value that is changed later does not go unnoticed."""
+"""Stores the checksum of a JSON object in the object itself, which reveals later changes."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Reading of YAML files within bounds of time and memory; a key that stands twice is an error.
+"""Reads YAML files within bounds of time and memory; a key that occurs twice is an error.
 
 PyYAML keeps the last of two equal keys and drops the first, expands aliases without a limit, and reads nested
 collections recursively. Each file is therefore checked before its values are built.
@@ -124,7 +124,7 @@ def _open_without_waiting(path: str, flags: int) -> int:
 def _check_size(text: str, name: str) -> None:
     """Raise if the text has too many parts, aliases expanded, or too many levels."""
     sizes: dict[str, int] = {}
-    collections: list[tuple[str | None, int]] = [(None, 0)]  # open ones: anchor, parts before it
+    collections: list[tuple[str | None, int]] = [(None, 0)]  # open containers: anchor, parts before it
     total = 0
     for event in yaml.parse(text, _LOADER):
         mark: Any = event.start_mark
@@ -150,7 +150,7 @@ def _check_size(text: str, name: str) -> None:
 
 
 def _check_keys(tree: yaml.Node, name: str) -> None:
-    """Raise if a key stands twice, also once as `a.b` and once as `b` of the section `a`."""
+    """Raise if a key occurs twice, also once as `a.b` and once as `b` of the section `a`."""
     lines: dict[str, int] = {}
     for key, line in _keys(tree):
         if key in lines:

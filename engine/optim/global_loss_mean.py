@@ -1,4 +1,4 @@
-"""The exact mean of the loss over the global batch: every loss term has the same weight.
+"""Computes the exact mean of loss and gradient over the global batch: every loss term has the same weight.
 
 DDP averages gradients over ranks, and gradient accumulation averages over micro-batches. The result is a mean of means,
 in which a term of a short micro-batch weighs more than a term of a long one. Here each rank differentiates its *sum* of

@@ -1,4 +1,4 @@
-"""Gradient norms of a step, equal on all ranks."""
+"""Computes gradient norms of a step, equal on all ranks."""
 
 import math
 import sys

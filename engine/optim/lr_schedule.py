@@ -1,4 +1,4 @@
-"""Learning rate schedules, in optimizer steps, and scaling of the learning rate with the batch size."""
+"""Computes learning rate schedules, in optimizer steps, and scales the learning rate with the batch size."""
 
 import math
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def lr_lambda(
 
 
 def scale_lr(learning_rate: float, scaling: Scaling, batch_size: int, base_batch_size: int | None) -> float:
-    """Return the learning rate for ``batch_size``, given the one that was chosen for ``base_batch_size``.
+    """Return the learning rate for ``batch_size``, given the rate that was chosen for ``base_batch_size``.
 
     ``linear``: Goyal et al. 2017 (arXiv 1706.02677); ``sqrt``: Krizhevsky 2014 (arXiv 1404.5997), usual with Adam.
 

@@ -62,7 +62,7 @@ class Muon(CustomUpdateOptimizer, AdamW):
 
 
 def newton_schulz(matrix: Tensor) -> Tensor:
-    """Approximately orthogonalize a matrix by a Newton-Schulz iteration.
+    """Orthogonalize a matrix approximately by a Newton-Schulz iteration.
 
     Args:
         matrix: [M, N]. Computed in bfloat16 on a GPU, as in the source, otherwise in float32.

@@ -1,4 +1,4 @@
-"""Optimizers by name, and checks that an optimizer suits the strategy and the checkpoint."""
+"""Builds optimizers by name, and checks that an optimizer suits the strategy and the checkpoint."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence

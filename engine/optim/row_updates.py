@@ -1,4 +1,4 @@
-"""Updates of the touched rows of a table: row-wise Adagrad and lazy AdamW.
+"""Updates the touched rows of a table: row-wise Adagrad and lazy AdamW.
 
 Both leave the rows that a step does not touch (and their state) as they are, so a step costs as much as its touched
 rows, whatever the size of the table. With g_i the gradient of row i, C its width, r the learning rate and w the weight
@@ -51,7 +51,7 @@ def update_rows(
         rows: [U, C], the touched rows.
         gradient: [U, C].
         state: the state of these rows: [U] or [U, C] by key.
-        step: number of the table's steps, this one included.
+        step: number of the table's steps, including this step.
         settings: `lr`, `weight_decay`, `eps`, and `betas` for `lazy_adamw`.
     """
     rate, eps = settings["lr"], settings["eps"]

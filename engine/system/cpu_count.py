@@ -1,4 +1,4 @@
-"""Number of CPUs that this process may use, and the number of loader workers that follows from it.
+"""Counts the CPUs that this process may use, and the loader workers that follow from it.
 
 `os.cpu_count()` counts the CPUs of the machine. In a container or a SLURM job a process has fewer, limited by its
 affinity and by the CPU quota of its control group (cgroup v1 and v2, Linux kernel Documentation/admin-guide). More

@@ -1,4 +1,4 @@
-"""Extras of setup.cfg: missing packages, and the command that installs them."""
+"""Finds missing extras of setup.cfg, and the command that installs them."""
 
 import re
 import shlex
@@ -101,7 +101,7 @@ def install_command(extras: Collection[str]) -> str:
 
 
 def _pip() -> str:
-    """Return the pip of this environment, as a path if another one comes first on the PATH."""
+    """Return the pip of this environment, as a path if another pip comes first on the PATH."""
     own = Path(sys.executable).with_name("pip")
     found = shutil.which("pip")
     if not own.is_file() or (found and Path(found).parent == own.parent):

@@ -1,4 +1,4 @@
-"""Reachability of the Hugging Face Hub.
+"""Checks whether the Hugging Face Hub can be reached.
 
 Without a network, the hub's client retries each file six times with a timeout of half a minute. One request beforehand
 avoids that.

@@ -1,4 +1,4 @@
-"""Location of the installation: a checkout of the repository, or the packages of an environment."""
+"""Locates the installation: a checkout of the repository, or the packages of an environment."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Recognition of out-of-memory errors, which each allocator words differently."""
+"""Recognizes out-of-memory errors, which each allocator words differently."""
 
 import errno
 

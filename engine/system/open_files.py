@@ -1,4 +1,4 @@
-"""Limit of open files of this process, which loader workers and connections between ranks need."""
+"""Raises the limit of open files of this process, which loader workers and connections between ranks need."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""A file to which records are appended, and which survives a full disk without losing or splitting any."""
+"""Appends records to a file that survives a full disk without losing or splitting any."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Names of the events of a run, shared by its log, its metrics endpoint and its report.
+"""Names the events of a run, which its log, its metrics endpoint and its report share.
 
 A log record of an event names it: ``log.warning("...", extra=event("straggler", process=3))``. The message is for
 people and may change; the event's name and fields are for programs and are stable.

@@ -25,7 +25,7 @@ def encode_png_grid(*images: "Image") -> bytes:
 def resize_for_display(image: "Image", longest: int) -> "Image":
     """Return the image in RGB, in a size that people can view.
 
-    A large image is reduced. A small one is enlarged by an integer factor, so that its pixels stay sharp.
+    A large image is reduced. A small image is enlarged by an integer factor, so that its pixels stay sharp.
 
     Args:
         image: image of any mode.

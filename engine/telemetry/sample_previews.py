@@ -1,4 +1,4 @@
-"""Previews of an evaluation: a few samples, each with the model's answer.
+"""Keeps previews of an evaluation: a few samples, each with the model's answer.
 
 The same samples are selected at every evaluation and on any number of ranks.
 """

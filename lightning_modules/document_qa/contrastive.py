@@ -1,4 +1,4 @@
-"""Contrastive loss of a retriever: InfoNCE over the samples of all ranks.
+"""Computes the contrastive loss of a retriever: InfoNCE over the samples of all ranks.
 
 A. van den Oord et al., "Representation Learning with Contrastive Predictive Coding" (2018). The negatives are the pages
 of the whole global batch, as in CLIP (Radford et al., "Learning Transferable Visual Models From Natural Language
@@ -30,7 +30,7 @@ class Temperature(nn.Module):
 
     @torch.no_grad()
     def clamp(self) -> None:
-        """Clamp the inverse temperature after an optimizer step. Larger ones make training unstable."""
+        """Clamp the inverse temperature after an optimizer step. Larger values make training unstable."""
         self.log_scale.clamp_(0, math.log(_MAX_SCALE))
 
 

@@ -1,4 +1,4 @@
-"""Training losses of a reader of documents: each is a sum of terms, one per token of a right answer.
+"""Computes training losses of a reader of documents: sums of terms, one per token of a right answer.
 
 The sums of parts of a batch add up to the sum of the batch, so the mean does not depend on how it is split.
 """

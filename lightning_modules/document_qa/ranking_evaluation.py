@@ -1,4 +1,4 @@
-"""Evaluation of a retriever: the ranks of the pages of each question's document."""
+"""Evaluates a retriever: the ranks of the pages of each question's document."""
 
 from pathlib import Path
 from typing import Any, Protocol

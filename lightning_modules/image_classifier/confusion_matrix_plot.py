@@ -1,4 +1,4 @@
-"""Plot of a confusion matrix."""
+"""Plots a confusion matrix."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Previews of images in an evaluation: the class and the prediction."""
+"""Renders previews of images in an evaluation: the class and the prediction."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Exponential moving average of a network's weights."""
+"""Averages a network's weights exponentially over the steps."""
 
 import torch
 from torch import Tensor, nn

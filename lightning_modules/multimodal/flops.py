@@ -1,4 +1,4 @@
-"""Floating-point operations of a micro-batch, forward and backward, from shapes and settings.
+"""Counts floating-point operations of a micro-batch, forward and backward, from shapes and settings.
 
 Products with weights and attention are counted, with 2 operations for each multiply-add. The backward pass adds the
 same number for the gradient of a layer's input, if weights at or before that input train, and the same number for the

@@ -1,4 +1,4 @@
-"""Image features for a language model."""
+"""Computes image features for a language model."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

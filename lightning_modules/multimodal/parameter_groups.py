@@ -1,4 +1,4 @@
-"""Optimizer groups of a model's parts (encoder, projector, ...), and a table of them."""
+"""Groups a model's parameters by part (encoder, projector, ...) for the optimizer, and tabulates them."""
 
 import io
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Baselines without training: popularity and last-item transitions. A useful model beats both.
+"""Scores items by popularity and by last-item transitions. A useful model beats both baselines.
 
 Both count events of the training part and return scores as a network does, so the same metrics rank them.
 """

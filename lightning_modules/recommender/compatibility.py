@@ -1,4 +1,4 @@
-"""Compatibility of a checkpoint with the run: same items, same architecture. Checked before the weights load."""
+"""Checks that a checkpoint has the items and the architecture of the run, before the weights load."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

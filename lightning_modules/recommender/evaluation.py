@@ -1,4 +1,4 @@
-"""Evaluation of a recommender: ranks of held-out items by the network and, once per run, by the baselines."""
+"""Evaluates a recommender: ranks of held-out items by the network and, once per run, by the baselines."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Training of the item vectors by rows, for catalogues of which a step uses a small part."""
+"""Trains the item vectors by rows, for catalogues of which a step uses a small part."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

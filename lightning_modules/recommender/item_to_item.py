@@ -1,4 +1,4 @@
-"""Baselines with a weight for each pair of items, in closed form: ItemKNN and EASE.
+"""Fits baselines with a weight for each pair of items, in closed form: ItemKNN and EASE.
 
 Both see a user's training part as the set of its items, and score a history by the sum of the weights from its items.
 The weights are rounded to multiples of a power of two, so that the sums are exact: neither the number of ranks nor the
@@ -49,7 +49,7 @@ class ItemBaselines:
 
 
 class ItemKNN(nn.Module):
-    """Scores an item by its cosine similarities to the items of the history that have it among their nearest ones.
+    """Scores an item by its cosine similarities to the items of the history that have it among their nearest items.
 
     Deshpande and Karypis, "Item-Based Top-N Recommendation Algorithms", ACM TOIS 2004, section 4. The similarity of two
     items is the number of users with both over the square root of the product of their numbers of users. Of equally

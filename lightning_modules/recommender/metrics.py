@@ -1,4 +1,4 @@
-"""Ranking metrics of held-out items: HR, NDCG and MRR at cutoffs.
+"""Computes ranking metrics of held-out items: HR, NDCG and MRR at cutoffs.
 
 The state of a metric is the number of users at each rank. Sums of integers do not depend on their order, so the metrics
 are bit-identical for every world size.

@@ -1,4 +1,4 @@
-"""Recommendations of `predict`: the best items by score, or the most popular ones, as JSON."""
+"""Formats the recommendations of `predict`: the best items by score, or the most popular ones, as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

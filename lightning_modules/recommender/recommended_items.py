@@ -1,4 +1,4 @@
-"""Beyond-accuracy metrics of the recommended items: coverage, novelty and popularity.
+"""Computes beyond-accuracy metrics of the recommended items: coverage, novelty and popularity.
 
 The state is how often each item is recommended. Sums of integers do not depend on their order, so the metrics are
 bit-identical for every world size.

@@ -1,4 +1,4 @@
-"""Previews of users in an evaluation: their last items, the next item and the recommendations."""
+"""Renders previews of users in an evaluation: their last items, the next item and the recommendations."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

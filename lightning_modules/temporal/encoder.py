@@ -1,4 +1,4 @@
-"""Encoder of time series: a 1D-CNN into which padding and missing measurements do not leak.
+"""Encodes time series with a 1D-CNN into which padding and missing measurements do not leak.
 
 The inputs of a value are the value, its Fourier features (Tancik et al., "Fourier features", NeurIPS 2020), in which
 the digits of a percentage are nearly linear, its place in the range of its channel, and whether it was measured. Norms
@@ -83,7 +83,7 @@ class SeriesEncoder(nn.Module):
         steps = 1 if layout.tokens == "pooled" else layout.patch
         self.read_out = nn.Linear(steps * hidden_size, output_size)
         self.time = nn.Linear(2 * len(STEP_WAVES), output_size if steps > 1 else hidden_size, bias=False)
-        # Place and channel get the scale of the values; smaller ones are confused for hundreds of training steps.
+        # Place and channel get the scale of the values; smaller encodings are confused for hundreds of training steps.
         nn.init.normal_(self.time.weight, std=len(STEP_WAVES) ** -0.5)
         if layout.tokens != "pooled":
             self.raw = nn.Linear(steps * width, output_size, bias=False)  # bypasses the convolutions

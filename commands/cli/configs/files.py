@@ -1,4 +1,4 @@
-"""Check of the config files of a command line before the parser reads them, and the place of a wrong setting."""
+"""Checks the config files of a command line before the parser reads them, and locates wrong settings."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

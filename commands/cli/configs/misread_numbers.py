@@ -1,4 +1,4 @@
-"""Check that no option is a number that YAML 1.1 makes of a text: `1:30`, of base 60, is 90, and `0777` is 511 or 777.
+"""Refuses text that YAML 1.1 reads as a number: `1:30`, of base 60, is 90, and `0777` is 511 or 777.
 
 Unquoted, such a text is an error where a file is read (`engine.io.yaml_file`). A value of the command line and a quoted
 value of a file may be meant as a text, which only the type of the option decides; it is checked once they are parsed.

@@ -1,4 +1,4 @@
-"""Short messages for errors of jsonargparse, which lists each type of a union with the reason why it does not fit."""
+"""Shortens errors of jsonargparse, which list each type of a union with the reason why it does not fit."""
 
 import difflib
 import inspect

@@ -1,4 +1,4 @@
-"""Places of settings in config files: file, line and dotted key."""
+"""Locates settings in config files: file, line and dotted key."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checks of the CPU: cores for ranks and loader workers, threads of each rank."""
+"""Checks the CPU: cores for ranks and loader workers, threads of each rank."""
 
 import os
 from collections.abc import Iterator, Mapping

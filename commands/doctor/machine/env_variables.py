@@ -1,4 +1,4 @@
-"""Check of environment variables that are outdated, harmful, misspelt or without effect.
+"""Checks for environment variables that are outdated, harmful, misspelt or without effect.
 
 Sources: NCCL's user guide, chapter Environment Variables (the versions are its own); ProcessGroupNCCL.hpp and
 AllocatorConfig.h of PyTorch 2.13.

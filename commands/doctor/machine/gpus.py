@@ -1,4 +1,4 @@
-"""Check of the GPUs: enough of them, of one kind, healthy, free, and with peer access."""
+"""Checks the GPUs: enough of them, of one kind, healthy, free, and with peer access."""
 
 import os
 from collections.abc import Iterator, Mapping

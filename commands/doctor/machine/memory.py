@@ -1,4 +1,4 @@
-"""Checks of the memory: RAM, and shared memory in /dev/shm."""
+"""Checks the memory: RAM, and shared memory in /dev/shm."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Driver, GPUs, peer access and processes on GPUs, parsed from the output of nvidia-smi."""
+"""Parses driver, GPUs, peer access and processes on GPUs from the output of nvidia-smi."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Checks of OpenMP threads: how long waiting threads spin, and whether other programs use their cores."""
+"""Checks OpenMP threads: how long waiting threads spin, and whether other programs use their cores."""
 
 import time
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Check of SLURM's variables, against each other and against the config."""
+"""Checks SLURM's variables, against each other and against the config."""
 
 import re
 from collections.abc import Iterator, Mapping

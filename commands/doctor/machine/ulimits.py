@@ -1,4 +1,4 @@
-"""Check of the resource limits that the shell, the login or the container sets (`ulimit -a`)."""
+"""Checks the resource limits that the shell, the login or the container sets (`ulimit -a`)."""
 
 import resource
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Checks of versions: Python, required packages, PyTorch, CUDA, driver, NCCL."""
+"""Checks versions: Python, required packages, PyTorch, CUDA, driver, NCCL."""
 
 import configparser
 import platform
@@ -19,7 +19,7 @@ def python(setup: Path = SETUP, version: str = "") -> Iterator[Finding]:
 
     Args:
         setup: setup.cfg of the checkout, for `python_requires`; without it the metadata of the installed package.
-        version: version of Python; empty: this one.
+        version: version of Python; empty: the running version.
     """
     from packaging.specifiers import SpecifierSet
 

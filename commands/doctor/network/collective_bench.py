@@ -1,4 +1,4 @@
-"""Measurements of a process group: correctness of all-reduce, latency and bandwidth between nodes, clock skew.
+"""Measures a process group: correctness of all-reduce, latency and bandwidth between nodes, clock skew.
 
 All ranks call the same functions in the same order.
 """

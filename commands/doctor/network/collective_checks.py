@@ -1,4 +1,4 @@
-"""Checks of collectives between ranks: correct sums, bandwidth between nodes, clocks."""
+"""Checks collectives between ranks: correct sums, bandwidth between nodes, clocks."""
 
 import socket
 import statistics

@@ -1,4 +1,4 @@
-"""Checks of names: the host name, from which gloo derives its address, and MASTER_ADDR."""
+"""Checks names: the host name, from which gloo derives its address, and MASTER_ADDR."""
 
 import ipaddress
 import socket

@@ -1,4 +1,4 @@
-"""Check of the network interfaces: those of this machine, and the choice of NCCL and gloo."""
+"""Checks the network interfaces: those of this machine, and the choice of NCCL and gloo."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""Checks between the ranks that torchrun or srun has started, and one report of the findings of all ranks."""
+"""Runs checks between the ranks that torchrun or srun has started, and reports the findings of all ranks at once."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ _CAUSES = "a firewall between the nodes, or a MASTER_ADDR that is not the first 
 
 @dataclass
 class MultiProcessDoctor:
-    """Checks between ranks, as one of the ranks runs them.
+    """Checks between ranks, as each rank runs them.
 
     Args:
         environ: environment variables of the launcher.

@@ -1,4 +1,4 @@
-"""Check of the rendezvous port: free, permitted, and not ephemeral."""
+"""Checks the rendezvous port: free, permitted, and not ephemeral."""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""Check that ranks reach each other at the addresses that gloo uses, which are not the rendezvous address.
+"""Checks that ranks reach each other at the addresses that gloo uses, which are not the rendezvous address.
 
 For the rendezvous all ranks connect to one address. For collectives each rank opens ports at an interface that it
 chooses by GLOO_SOCKET_IFNAME, else by the host's name. A wrong choice or a firewall shows only then, as a hang.

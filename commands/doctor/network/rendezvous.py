@@ -1,4 +1,4 @@
-"""Store through which ranks exchange values before a process group exists, with heartbeats that name missing ranks.
+"""Exchanges values between ranks before a process group exists, with heartbeats that name missing ranks.
 
 Every rank sends heartbeats. A rank whose heartbeats stop was killed, stopped or cut off, and no rank waits for it, so
 that an exchange takes no longer than the slowest live rank.

@@ -1,4 +1,4 @@
-"""Check of the storage for checkpoints: writable directory, free space, write speed."""
+"""Checks the storage for checkpoints: writable directory, free space, write speed."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""All errors of configs at once, with file and line; parsing stops at the first.
+"""Finds all errors of configs at once, with file and line; parsing stops at the first error.
 
 The setting of each error is removed, and the rest is parsed again. Settings are removed from the YAML node tree, which
 keeps the line numbers.

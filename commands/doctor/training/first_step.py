@@ -1,4 +1,4 @@
-"""First step of a training: probes the micro-batch of the config, or the largest that fits, and reports the result."""
+"""Probes the first step of a training with the micro-batch of the config, or the largest that fits."""
 
 from collections.abc import Sequence
 from pathlib import Path

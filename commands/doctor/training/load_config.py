@@ -1,4 +1,4 @@
-"""Parsing of a config as `fit` parses it, without starting a run."""
+"""Parses a config as `fit` parses it, without starting a run."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -1,4 +1,4 @@
-"""A memory limit for the doctor's own process, under which an allocation fails before the kernel kills the doctor."""
+"""Limits the memory of the doctor's own process: an allocation fails before the kernel kills the doctor."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

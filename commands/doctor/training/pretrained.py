@@ -1,4 +1,4 @@
-"""Check that pretrained weights and tokenizers are on this machine, so that a training needs no network."""
+"""Checks that pretrained weights and tokenizers are on this machine, so that a training needs no network."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Two training steps of one micro-batch, which measure time and memory and leave nothing behind.
+"""Runs two training steps of one micro-batch, which measure time and memory and leave nothing behind.
 
 The first step creates the optimizer's state, and the second is measured. Lightning's own loop runs both.
 """

@@ -1,4 +1,4 @@
-"""Augmentation of a training sample, as a function of (seed, epoch, index)."""
+"""Augments a training sample, as a function of (seed, epoch, index)."""
 
 from collections.abc import Callable, Sequence
 

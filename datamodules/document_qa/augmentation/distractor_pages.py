@@ -1,4 +1,4 @@
-"""Distractor pages: pages that do not answer the question, so that a model learns to find the page that does."""
+"""Adds pages that do not answer the question, so that a model learns to find the page that does."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING

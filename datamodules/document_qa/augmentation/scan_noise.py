@@ -1,4 +1,4 @@
-"""Scan artefacts for images: noise, skew, blur and JPEG compression."""
+"""Adds scan artefacts to images: noise, skew, blur and JPEG compression."""
 
 import io
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,4 +1,4 @@
-"""Balanced accuracy of choice questions."""
+"""Computes the balanced accuracy of choice questions."""
 
 from collections import defaultdict
 from collections.abc import Sequence

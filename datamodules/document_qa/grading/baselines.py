@@ -20,7 +20,7 @@ class MostFrequentAnswers(NamedTuple):
 
 
 def most_frequent_answers(questions: Iterable[Question]) -> MostFrequentAnswers:
-    """Count the answers of questions; of equally frequent ones, the first by letter or alphabet is returned."""
+    """Count the answers of questions; of equally frequent answers, the first by letter or alphabet is returned."""
     places: Counter[int] = Counter()
     texts: Counter[str] = Counter()
     for question in questions:

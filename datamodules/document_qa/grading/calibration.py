@@ -1,4 +1,4 @@
-"""Calibration of confidences."""
+"""Measures the calibration of confidences."""
 
 import math
 from collections.abc import Sequence

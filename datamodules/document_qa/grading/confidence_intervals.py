@@ -1,4 +1,4 @@
-"""Confidence intervals of metrics."""
+"""Computes confidence intervals of metrics."""
 
 import math
 from collections.abc import Sequence

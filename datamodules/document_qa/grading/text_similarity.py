@@ -1,4 +1,4 @@
-"""Similarity of two answers as text: exact match, token and character F1, ANLS."""
+"""Measures the similarity of two answers as text: exact match, token and character F1, ANLS."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Cache of ingested documents, and of what is known about their source files.
+"""Caches ingested documents, and what is known about their source files.
 
     CACHE/known.json         for each document's path: its files with size and times, and a content digest
     CACHE/documents/KEY/     an ingested document, see ingested_document.py; or `broken.json` with an error message

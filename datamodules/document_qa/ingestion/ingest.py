@@ -1,4 +1,4 @@
-"""Ingestion of documents by worker processes, and access to ingested documents."""
+"""Ingests documents in worker processes, and gives access to ingested documents."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Worker processes that each convert one document at a time; a crash affects its document only."""
+"""Runs worker processes that each convert one document at a time; a crash affects its document only."""
 
 import multiprocessing
 import os

@@ -32,8 +32,8 @@ class ManualSettings:
     """Properties of a manual.
 
     Args:
-        chapters: number of assemblies of the device, each with its own pages; all but the one that a question is about
-            are distractors.
+        chapters: number of assemblies of the device, each with its own pages; all but the assembly that a question is
+            about are distractors.
         parts: number of parts of each assembly, at least 4: wrong options are values of other parts.
         highest_number: part numbers are from 1 to this number, in every chapter. It must exceed `parts`, so that
             questions about missing parts are possible.

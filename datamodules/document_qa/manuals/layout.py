@@ -1,4 +1,4 @@
-"""Layout of the pages of a manual. Lengths are in points (1/72 inch), from the page's top left."""
+"""Lays out the pages of a manual. Lengths are in points (1/72 inch), from the page's top left."""
 
 from typing import NamedTuple
 

@@ -18,7 +18,7 @@ _LETTERS = "ABCD"
 
 
 def write_manuals(questions: ManualQuestionSet, folder: Path, made_by: str) -> None:
-    """Write all manuals of a split and their questions, unless the same ones exist.
+    """Write all manuals of a split and their questions, unless the same manuals exist.
 
         FOLDER/documents/test-0.pdf
         FOLDER/questions.jsonl       as DocumentQuestions reads them

@@ -1,4 +1,4 @@
-"""Contexts: as many whole pages of a document as fit a token budget."""
+"""Builds contexts: as many whole pages of a document as fit a token budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Chats: a context, questions about it, and their options."""
+"""Builds chats: a context, questions about it, and their options."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Options of a choice question as people write them: with or without letters, answered by letter or by text."""
+"""Parses options of a choice question: with or without letters, answered by letter or by text."""
 
 import re
 import unicodedata

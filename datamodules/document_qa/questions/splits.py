@@ -1,4 +1,4 @@
-"""Splits into training, validation and test by document: documents with the same content are in the same split."""
+"""Splits data into training, validation and test by document; documents with equal content share a split."""
 
 import hashlib
 from collections import defaultdict

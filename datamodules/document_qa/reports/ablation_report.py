@@ -1,4 +1,4 @@
-"""Report that compares the tests of a run under different ablations: an HTML page, and a table for the log."""
+"""Compares the tests of a run under different ablations: an HTML page, and a table for the log."""
 
 import io
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Verdicts of ablations: whether removing a modality reduces exactly the accuracies that depend on it."""
+"""Judges ablations: whether removing a modality reduces exactly the accuracies that depend on it."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple

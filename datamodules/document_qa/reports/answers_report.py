@@ -1,4 +1,4 @@
-"""Report of answers, each with its page and the marked evidence, for a test or a prediction."""
+"""Reports answers, each with its page and the marked evidence, for a test or a prediction."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

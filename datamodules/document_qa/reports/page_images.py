@@ -1,4 +1,4 @@
-"""Page images of a report: each page once, within limits of number and size."""
+"""Embeds page images in a report: each page once, within limits of number and size."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Lines of predictions.jsonl: from an answer record to a line and back."""
+"""Converts an answer record to a line of predictions.jsonl and back."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Questions and pages as inputs of a dense retriever."""
+"""Encodes questions and pages as inputs of a dense retriever."""
 
 from typing import NamedTuple
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 
 _LONGEST = 50
-"""Pages of the longest range; a longer range is taken for an error."""
+"""Pages of the longest range; a longer range counts as an error."""
 
 _DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
 _NUMERAL = f"(?:[0-9]+|[{''.join(_DIGITS)}十百]+)"

@@ -1,4 +1,4 @@
-"""Metrics of page rankings: of a model, BM25, both combined, and chance."""
+"""Computes metrics of page rankings: of a model, BM25, both combined, and chance."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

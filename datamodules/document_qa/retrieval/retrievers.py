@@ -1,4 +1,4 @@
-"""Retrievers; all rank the pages of the document that a question names."""
+"""Ranks the pages of the document that a question names."""
 
 from pathlib import Path
 

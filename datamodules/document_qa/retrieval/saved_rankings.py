@@ -1,4 +1,4 @@
-"""Rankings that `predict` of a PageRetriever has saved."""
+"""Reads rankings that `predict` of a PageRetriever has saved."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tokenization for BM25: words and numbers; characters and bigrams of Chinese, Japanese and Korean."""
+"""Tokenizes text for BM25: words and numbers; characters and bigrams of Chinese, Japanese and Korean."""
 
 import re
 import unicodedata

@@ -78,7 +78,7 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
         self._known: dict[str, NDArray[np.int64]] = {}
 
     def first(self, number: int) -> "EvaluationDataset":
-        """Return the data set of the first samples; the shortest ones would be a biased choice."""
+        """Return the data set of the first samples; the shortest samples would be a biased choice."""
         return EvaluationDataset(
             self.sample_builder, self.encoder, self.option_orders, self.question_only, self.evidence, self.in_order,
             number,

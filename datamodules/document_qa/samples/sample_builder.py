@@ -1,4 +1,4 @@
-"""Samples before encoding: questions, their document and its pages for the context."""
+"""Builds samples before encoding: questions, their document and its pages for the context."""
 
 import logging
 from collections.abc import Sequence

@@ -59,12 +59,12 @@ def _labelled(folder: Path, classes: list[str], shape: tuple[int, int, int]) -> 
 
 
 def _folders(folder: Path) -> list[str]:
-    """Return the names of the classes: all folders but hidden ones, such as .ipynb_checkpoints."""
+    """Return the names of the classes: all folders that are not hidden (.ipynb_checkpoints is)."""
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def _images(folder: Path) -> list[Path]:
-    """Return the image files below a folder, sorted; other files are named in a warning, hidden ones are ignored.
+    """Return the image files below a folder, sorted; other files are named in a warning, hidden files are ignored.
 
     A link that leads nowhere, or whatever else has the name of an image, is listed: it is a bad sample with its name.
     """

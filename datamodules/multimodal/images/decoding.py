@@ -1,4 +1,4 @@
-"""Decoding of untrusted image files to RGB: bounded memory, EXIF orientation applied, transparency on white."""
+"""Decodes untrusted image files to RGB: bounded memory, EXIF orientation applied, transparency on white."""
 
 import io
 import warnings
@@ -132,7 +132,7 @@ def _check_size(image: "Image", name: str, max_pixels: int) -> None:
 
 
 def _check_scans(data: bytes, image: "Image", name: str) -> None:
-    """Refuse a progressive JPEG that repeats its scans: a scan of few bytes takes as long as one of many."""
+    """Refuse a progressive JPEG that repeats its scans: a scan of few bytes takes as long as a scan of many."""
     if not image.info.get("progressive"):
         return
     scans = data.count(_START_OF_SCAN)  # the marker cannot occur within a scan

@@ -1,4 +1,4 @@
-"""Bytes of an image file, with a bound and with errors that name the file."""
+"""Reads the bytes of an image file, with a bound and with errors that name the file."""
 
 import errno
 import stat

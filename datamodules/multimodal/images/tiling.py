@@ -1,4 +1,4 @@
-"""Images as views of one size: the whole image, and its tiles (as in nanoVLM and LLaVA-NeXT)."""
+"""Cuts images into views of one size: the whole image, and its tiles (as in nanoVLM and LLaVA-NeXT)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Reports: self-contained HTML files, each with the same content as JSON beside it.
+"""Writes reports: self-contained HTML files, each with the same content as JSON beside it.
 
 The browser renders a page from its embedded JSON. Content is inserted as text, never as markup, and the content
 security policy of the page allows its own scripts only. The answer of a model therefore cannot inject code.

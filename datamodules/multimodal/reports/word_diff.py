@@ -1,4 +1,4 @@
-"""Differences between an answer and the reference, word by word."""
+"""Compares an answer and the reference, word by word."""
 
 import re
 from difflib import SequenceMatcher

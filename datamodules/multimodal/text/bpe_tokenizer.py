@@ -1,4 +1,4 @@
-"""Built-in tokenizer: byte-level BPE, trained on the texts of a family, without a download.
+"""Trains the built-in tokenizer: byte-level BPE on the texts of a family, without a download.
 
 Byte-level BPE encodes every text without loss, in any script. A number is encoded digit by digit, as in Qwen's
 tokenizers; here its first digit includes the space before it.

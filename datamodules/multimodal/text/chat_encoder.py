@@ -1,4 +1,4 @@
-"""Messages as tokens, with a loss mask for the turns of the assistant.
+"""Encodes messages as tokens, with a loss mask for the turns of the assistant.
 
 There are three ways to compute the mask:
 

@@ -1,4 +1,4 @@
-"""Chats as rows of a batch: packed, in groups of similar length, or as prompts.
+"""Arranges chats as rows of a batch: packed, in groups of similar length, or as prompts.
 
 Chats in the same row do not attend to each other: positions restart at 0 in each chat, from which the language model
 derives its attention mask (a document mask, see `LanguageModel.hidden_states`). Padding costs as much compute as

@@ -1,4 +1,4 @@
-"""Tokenizer of a run, with the special tokens that chats need."""
+"""Loads the tokenizer of a run, with the special tokens that chats need."""
 
 import hashlib
 import json

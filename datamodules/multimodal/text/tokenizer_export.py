@@ -1,4 +1,4 @@
-"""Export of the tokenizer for other programs, with a chat template that takes images."""
+"""Exports the tokenizer for other programs, with a chat template that takes images."""
 
 import copy
 import json

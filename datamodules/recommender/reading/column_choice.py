@@ -1,4 +1,4 @@
-"""Choice of the columns of user, item and time in a table, by configured or well-known names."""
+"""Chooses the columns of user, item and time in a table, by configured or well-known names."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Detection of files that are not plain UTF-8 text, by their first bytes."""
+"""Detects files that are not plain UTF-8 text, by their first bytes."""
 
 from pathlib import Path
 

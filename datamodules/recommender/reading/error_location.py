@@ -1,4 +1,4 @@
-"""Location of the errors in a file of interactions.
+"""Locates the errors in a file of interactions.
 
 This slow path runs after the fast reader has failed. It reads record by record in plain Python, so the message names
 file, line, column, the value found and the expected value.

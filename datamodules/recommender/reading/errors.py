@@ -1,4 +1,4 @@
-"""Error of the readers, and the form of a value in its message."""
+"""Defines the error of the readers, and the form of a value in its message."""
 
 
 class InteractionError(ValueError):

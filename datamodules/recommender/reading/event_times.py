@@ -1,4 +1,4 @@
-"""Times of events in columns and text files."""
+"""Parses times of events in columns and text files."""
 
 import math
 import re

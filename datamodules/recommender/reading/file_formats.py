@@ -1,4 +1,4 @@
-"""File formats of interactions, detected by file name and first line.
+"""Detects the file format of interactions by file name and first line.
 
 =====================  ===============================================  ====================================
 format                 file                                             columns

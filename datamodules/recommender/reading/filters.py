@@ -1,4 +1,4 @@
-"""Filters of interactions: a smallest rating, and smallest numbers of rows of an item and of a user.
+"""Filters interactions by a smallest rating, and by smallest numbers of rows of an item and of a user.
 
 1. Rows with a rating below ``min_rating`` are dropped.
 2. Items with fewer than ``min_item_interactions`` of the remaining rows are dropped.
@@ -38,7 +38,7 @@ def apply_filters(rows: Interactions, filters: Filters) -> Filtered:
     """Return which rows pass.
 
     Raises:
-        InteractionError: none does.
+        InteractionError: no interaction remains.
     """
     kept = np.ones(len(rows.users), np.bool_)
     if filters.min_rating is not None:

@@ -1,4 +1,4 @@
-"""Lists of items that `predict` may recommend, or must not: text files with an item id on each line."""
+"""Reads lists of items that `predict` may recommend, or must not: text files with an item id on each line."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ class ItemList(NamedTuple):
     unknown: list[str]  # other ids, in the order of the file, each once
 
     def report(self, path: Path) -> str:
-        """Sentence on the unknown ids; empty if there are none."""
+        """Return a sentence on the unknown ids; empty if there are none."""
         if not self.unknown:
             return ""
         named = ", ".join(preview(item, 40) for item in self.unknown[:_MOST_NAMED])

@@ -1,4 +1,4 @@
-"""Count of the rows of a text file independent of the parser, which accepts stray quotes and surplus fields in silence.
+"""Counts the rows of a text file without the parser, which silently accepts stray quotes and surplus fields.
 
 The bytes that separate fields and lines, without those inside quotes, must be the same for every line. Blocks of whole
 records are compared at once, so a good file costs little. ``records`` is the plain reference, and names the line.

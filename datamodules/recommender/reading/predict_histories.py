@@ -1,4 +1,4 @@
-"""Histories from a file, for recommendations to users outside the training data or with newer events.
+"""Reads histories from a file, to recommend to users outside the training data or with newer events.
 
 Each line is a JSON object, oldest event first:
 

@@ -1,8 +1,8 @@
-"""Records of a text file one by one, with the line that each starts on and what is wrong with its quotes.
+"""Yields the records of a text file, with the line that each starts on and what is wrong with its quotes.
 
 This is the plain reference of ``line_scan``, for files that it refused. A field may be in double quotes as in RFC 4180:
 a quote inside is doubled, and separators and line breaks are part of the field. A quote anywhere else is a fault, after
-which reading continues on the line after the one where the record started.
+which reading continues on the line after the first line of the record.
 """
 
 import re

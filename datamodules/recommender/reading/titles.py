@@ -1,4 +1,4 @@
-"""Titles of items from the file beside the interactions."""
+"""Reads titles of items from the file beside the interactions."""
 
 import csv
 from collections.abc import Iterable, Iterator

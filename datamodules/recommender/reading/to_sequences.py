@@ -1,4 +1,4 @@
-"""Conversion of rows in file order to sequences, by the rules that define the data set of the SASRec papers.
+"""Converts rows in file order to sequences, by the rules that define the data set of the SASRec papers.
 
 1. Rows that do not pass the filters are dropped, see ``filters``.
 2. Users are numbered by first appearance in the file, including dropped rows. The rows of a user are sorted by time;

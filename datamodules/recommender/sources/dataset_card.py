@@ -1,4 +1,4 @@
-"""Description of interactions, and their terms of use, for the model card."""
+"""Describes interactions, and their terms of use, for the model card."""
 
 from engine.export.artifacts import GENERATED, DatasetCard
 

@@ -1,4 +1,4 @@
-"""Where the interactions come from: files, MovieLens or the embedded marketplace, each converted once to a store."""
+"""Opens the interactions of files, MovieLens or the embedded marketplace, each converted once to a store."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""MovieLens from GroupLens: downloaded by the user, verified and unpacked.
+"""Downloads MovieLens from GroupLens, verifies and unpacks it.
 
 The licence of MovieLens allows research and forbids redistribution, so the data are not in this repository. Cite F.
 Maxwell Harper and Joseph A. Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5(4), 2015.

@@ -1,4 +1,4 @@
-"""A seeded marketplace with a known rule, so a model can be compared with the best possible scores.
+"""Generates a marketplace with a known rule, so that a model can be compared with the best possible scores.
 
 The rule. Every item ``i`` has two short lists: ``along(i)``, the next items along the aisle, and ``returning(i)``, the
 items that shoppers come back for after ``i``. A shopper's events form visits: within a visit, events are 1 to 4

@@ -1,4 +1,4 @@
-"""Interactions on disk: three memory-mapped arrays, whose pages are shared by all processes of a node.
+"""Stores interactions on disk: three memory-mapped arrays, whose pages are shared by all processes of a node.
 
 A store is a folder. The events of user row ``u`` (from 0) are ``items[offsets[u]:offsets[u + 1]]``, oldest first. Items
 count from 1; 0 is padding. A store is written to a temporary folder and renamed, so a folder with the final name is
@@ -82,7 +82,7 @@ class InteractionStore:
 
         Raises:
             FileNotFoundError: the folder is not a store.
-            StoreError: the version is another one, or files are inconsistent with the metadata.
+            StoreError: the version differs, or files are inconsistent with the metadata.
         """
         root = Path(root)
         if not (root / "meta.json").is_file():
@@ -100,7 +100,7 @@ class InteractionStore:
         return cls(root, meta, {name: _open_array(root / f"{name}.npy", name, size) for name, size in sizes.items()})
 
     def find_corrupt_file(self) -> str | None:
-        """Return the name of the first file whose content is not the one that was written, or None. Reads all files.
+        """Return the name of the first file whose content has changed since it was written, or None. Reads all files.
 
         Raises:
             OSError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""Cached conversion of interactions to a store. The key is content and path of the source files, and the settings."""
+"""Converts interactions to a store once. The key is content and path of the source files, and the settings."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ from engine.io.ignored_folder import ignore_in_git
 log = logging.getLogger("lockstep")
 
 _READER = 2
-"""Version of the readers. The first one lost rows of files with stray quotes, so its stores are not used again."""
+"""Version of the readers. Version 1 lost rows of files with stray quotes, so its stores are not used again."""
 
 
 class Conversion(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""Verification of a store at a start: a corrupt store is replaced by a new conversion before any process reads it."""
+"""Verifies a store at a start: a corrupt store is replaced by a new conversion before any process reads it."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ def replacement_lock(root: Path) -> Iterator[None]:
     """Hold the lock of a process that writes or replaces a store.
 
     On a file system without locks (Lustre without `flock`, NFS without a lock service) several processes may convert at
-    once. The first one to finish wins, see `write_store`.
+    once. The first process to finish wins, see `write_store`.
     """
     from filelock import FileLock
 

@@ -1,4 +1,4 @@
-"""Writer of an interaction store: the content is validated, flushed, and renamed to its final path."""
+"""Writes an interaction store: the content is validated, flushed, and renamed to its final path."""
 
 import json
 import shutil

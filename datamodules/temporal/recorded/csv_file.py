@@ -17,7 +17,7 @@ _TIME = "time_ms"
 _EXPECTED = f"a CSV file in UTF-8 with the columns {_TIME} and channels"
 
 _MOST_STEPS = 10_000_000
-"""Largest number of steps of a recording, missing ones included; eleven days at 100 ms."""
+"""Largest number of steps of a recording, with missing steps; eleven days at 100 ms."""
 
 _LATEST = 1e15
 """Largest time, in milliseconds: up to it, all whole numbers are exact in float64."""

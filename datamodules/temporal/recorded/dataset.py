@@ -20,7 +20,7 @@ from datamodules.temporal.text.number_format import Notation
 from engine.determinism.stateless_rng import hash_bits
 
 _STREAM = 0x4EC0  # hash key of this generator
-_TRIES = 200  # windows that are drawn before one that does not match the specification is used
+_TRIES = 200  # windows to draw before a window that does not match the specification is used
 _ENOUGH = 0.6  # minimum share of present samples of a channel in a window
 
 Window = tuple[Recording, slice]
@@ -131,7 +131,7 @@ class RecordedTimelines:
         return measured
 
     def _window(self, random: np.random.Generator, queried: int, spec: QuestionSpec, steps: int) -> Window:
-        """Draw a window with enough samples of the channel, preferably one that matches the specification."""
+        """Draw a window with enough samples of the channel, preferably a window that matches the specification."""
         fallback: Window | None = None
         for _ in range(_TRIES):
             recording = self.recordings[integer(random, 0, len(self.recordings) - 1)]

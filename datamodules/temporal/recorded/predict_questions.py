@@ -1,4 +1,4 @@
-"""Questions for `predict` about timelines of the user."""
+"""Reads questions for `predict` about timelines of the user."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

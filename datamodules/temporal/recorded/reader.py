@@ -1,4 +1,4 @@
-"""Reader of recorded timelines, as available shares of each channel's capacity."""
+"""Reads recorded timelines, as available shares of each channel's capacity."""
 
 import logging
 import struct

@@ -1,4 +1,4 @@
-"""Summary statistics of a set of samples."""
+"""Summarizes a set of samples as statistics."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Reports of the temporal family: on the training data, and on the answers of a test."""
+"""Writes the reports of the temporal family: on the training data, and on the answers of a test."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Leak check: how well the class of an answer is predicted from the question alone.
+"""Checks for leaks: how well the class of an answer is predicted from the question alone.
 
 If the question reveals the class, a model learns to ignore the series and is still rewarded. Clues are the facts in the
 question (the channel, the requirement, the length, ...), alone and in pairs, and its wording. Each clue is a table from

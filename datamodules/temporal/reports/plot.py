@@ -1,4 +1,4 @@
-"""Plot of a timeline: a panel per channel, with the queried, true and predicted points."""
+"""Plots a timeline: a panel per channel, with the queried, true and predicted points."""
 
 from typing import TYPE_CHECKING
 

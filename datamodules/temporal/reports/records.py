@@ -1,4 +1,4 @@
-"""Views of samples and answers for the reports."""
+"""Builds the records of the reports from samples and answers."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Curriculum: timelines become harder each epoch, since a small model learns to read numbers from short ones first."""
+"""Makes timelines harder each epoch, since a small model learns to read numbers from short timelines first."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Columns of a timeline: a pattern or a job's load, with noise, drops, quantisation and missing samples."""
+"""Generates columns of a timeline: a pattern or a job's load, with noise, drops, quantisation and gaps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

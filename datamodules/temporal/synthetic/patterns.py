@@ -1,4 +1,4 @@
-"""Patterns of a channel: shares of the capacity that are available at each step.
+"""Generates patterns of a channel: shares of the capacity that are available at each step.
 
 The first five patterns are the original's. The others resemble pods of a cluster (GenTD26): constant for most of the
 time, fully available, or switched by a job.

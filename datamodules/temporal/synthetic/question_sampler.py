@@ -1,4 +1,4 @@
-"""Sampling of questions such that only the timeline reveals the answer.
+"""Samples questions such that only the timeline reveals the answer.
 
 The class of the answer is drawn first, independently of everything in the question, and then a curve of this class is
 searched for. The classes are therefore balanced, and the question alone gives no better than chance.

@@ -1,4 +1,4 @@
-"""Construction of a sample from curves and the specification of a question."""
+"""Builds a sample from curves and the specification of a question."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Questions about synthetic timelines; a sample is a pure function of (seed, split, epoch, index)."""
+"""Generates questions about synthetic timelines; a sample is a pure function of (seed, split, epoch, index)."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum

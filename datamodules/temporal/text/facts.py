@@ -1,4 +1,4 @@
-"""Facts about a timeline, computed from the written levels only.
+"""Computes facts about a timeline from the written levels only.
 
 Questions, answers and grades use the same `Facts` object, so they cannot contradict each other or the curve.
 """

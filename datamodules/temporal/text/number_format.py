@@ -1,4 +1,4 @@
-"""Formatting and parsing of the slots of templates: numbers, times and words."""
+"""Formats and parses the slots of templates: numbers, times and words."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The user's text of a question: its words and the place of the series."""
+"""Inserts the marker of the series into the text of a question."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Conversion of facts to text and of text to facts."""
+"""Converts facts to text and text to facts."""
 
 import re
 from functools import lru_cache

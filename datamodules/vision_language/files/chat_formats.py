@@ -1,4 +1,4 @@
-"""Published formats of chats, converted to messages with roles and one marker per image.
+"""Converts the published formats of chats to messages with roles and one marker per image.
 
 ======================================================  =====================================
 format of a turn                                        used by

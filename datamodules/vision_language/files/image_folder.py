@@ -1,4 +1,4 @@
-"""Images that a data set names by their path in a folder."""
+"""Reads images that a data set names by their path in a folder."""
 
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any

@@ -1,4 +1,4 @@
-"""Chats in JSON: one per line (JSONL), or all in one list (LLaVA), with images as files in a folder."""
+"""Reads chats in JSON: one per line (JSONL), or all in one list (LLaVA), with images as files in a folder."""
 
 from pathlib import Path
 from typing import Any

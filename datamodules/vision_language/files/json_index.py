@@ -1,4 +1,4 @@
-"""Index of the records of a JSON file, for random access.
+"""Indexes the records of a JSON file, for random access.
 
 A parsed list of a million chats would take several gigabytes in every process and, over time, in every loader. The
 index keeps two numbers per record (16 bytes). Building it reads the file once, at about 200 MB/s for the elements of a
@@ -139,7 +139,7 @@ class _Text:
                 failure: Exception | None = None
             except (ValueError, RecursionError) as error:
                 end, failure = len(self._text), error
-            # A number at the end of a chunk may continue in the next one: 1 and 1. may be 1.5.
+            # A number at the end of a chunk may continue in the next chunk: 1 and 1. may be 1.5.
             ended = failure is None and self._text[end : end + 1] in _AFTER_VALUE
             if ended or not self._read_more(max(_CHUNK, len(self._text) - self.at)):
                 break

@@ -1,4 +1,4 @@
-"""Cache with a budget that evicts the least recently used value."""
+"""Caches values within a budget, and evicts the least recently used value."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable

@@ -1,4 +1,4 @@
-"""Chats with images in Parquet files, in the formats of minimind-v, The Cauldron and FineVision."""
+"""Reads chats with images in Parquet files, in the formats of minimind-v, The Cauldron and FineVision."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Columns of Parquet files that hold the chats and their images."""
+"""Finds the columns of Parquet files that hold the chats and their images."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -43,7 +43,7 @@ def find_columns(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
 
 
 def _needed(fields: Sequence[str], footer: "FileMetaData", schema: "Schema") -> list[str]:
-    """Return the columns that may hold a field; columns after one that is filled in every row are not needed."""
+    """Return the columns that may hold a field; columns after a column that is filled in every row are not needed."""
     from pyarrow import types
 
     needed = []

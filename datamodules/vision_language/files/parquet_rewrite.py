@@ -1,4 +1,4 @@
-"""Rewriting of Parquet files with row groups that are small enough for random access.
+"""Rewrites Parquet files with row groups that are small enough for random access.
 
 By default pyarrow and pandas write row groups of up to 1,048,576 rows. Reading one sample of such a file would take
 gigabytes of memory.

@@ -1,4 +1,4 @@
-"""Random access to rows of Parquet files by row groups.
+"""Reads any row of Parquet files, by row groups.
 
 A row group is the smallest unit of a Parquet file that can be read. A sample therefore costs a whole group, unless the
 group is in the cache. Reading is cheap in an order that stays within a few groups for a while, see `Blocks`.

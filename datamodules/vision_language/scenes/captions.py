@@ -1,4 +1,4 @@
-"""Captions of scenes, and objects with places parsed from captions."""
+"""Writes captions of scenes, and parses objects with places from captions."""
 
 import re
 from collections import Counter

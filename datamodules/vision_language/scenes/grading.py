@@ -1,4 +1,4 @@
-"""Grades of answers about scenes."""
+"""Grades answers about scenes."""
 
 from datamodules.vision_language.scenes.captions import object_f1
 from datamodules.vision_language.scenes.question_types import KINDS

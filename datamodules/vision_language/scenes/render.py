@@ -1,4 +1,4 @@
-"""Rendering of scenes with random background, light, sizes and positions."""
+"""Renders scenes with random background, light, sizes and positions."""
 
 from typing import TYPE_CHECKING
 

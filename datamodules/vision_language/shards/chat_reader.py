@@ -1,4 +1,4 @@
-"""Samples of a tar shard as chats with images."""
+"""Reads samples of a tar shard as chats with images."""
 
 from typing import BinaryIO
 

@@ -1,4 +1,4 @@
-"""Index of the samples of tar shards, built once so that a stream can skip samples without opening shards."""
+"""Indexes the samples of tar shards once, so that a stream can skip samples without opening shards."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Random access to the samples of tar shards, for validation, tests, or training at random."""
+"""Reads any sample of tar shards, for validation, tests, or training in random order."""
 
 import hashlib
 import os

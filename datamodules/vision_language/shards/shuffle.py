@@ -1,4 +1,4 @@
-"""Shuffled streaming of shards, in a new order each epoch, with a bounded number of samples in memory.
+"""Shuffles streams of shards, in a new order each epoch, with a bounded number of samples in memory.
 
 Shards exist to avoid random access. The shards of an epoch are therefore read in a random order, and their concatenated
 samples are shuffled in windows. Both orders depend on (seed, epoch) only: the sample at a position is known without the

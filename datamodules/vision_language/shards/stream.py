@@ -1,4 +1,4 @@
-"""Streaming of tar shards as training chats."""
+"""Streams tar shards as training chats."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Members of a tar archive in order, from the headers alone: names, offsets and sizes.
+"""Lists the members of a tar archive in order, from the headers alone: names, offsets and sizes.
 
 Python's tarfile treats a corrupt header and a truncated archive as the end of the archive, and trusts any size.
 Training must neither lose samples silently nor trust the data.

@@ -1,4 +1,4 @@
-"""Names of shards from a name, a range in braces, or a pattern."""
+"""Expands a name, a range in braces, or a pattern to the names of shards."""
 
 import glob
 import math

@@ -1,4 +1,4 @@
-"""Evaluation of answers to questions about documents."""
+"""Evaluates answers to questions about documents."""
 
 from collections.abc import Callable
 from functools import partial

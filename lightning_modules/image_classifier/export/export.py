@@ -1,4 +1,4 @@
-"""Export of a trained image classifier, as a graph and as weights.
+"""Exports a trained image classifier, as a graph and as weights.
 
 DIR/model.onnx          graph from pixels to logits and probabilities
 DIR/model.safetensors   weights of the network, or their moving average if the run evaluates it

@@ -1,4 +1,4 @@
-"""Model card of an exported image classifier."""
+"""Writes the model card of an exported image classifier."""
 
 from engine.export.artifacts import ExportedModel
 from lightning_modules.image_classifier.export.export import Classifier

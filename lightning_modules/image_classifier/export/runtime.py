@@ -1,4 +1,4 @@
-"""Loader of an exported image classifier, which needs neither its data nor Lightning."""
+"""Loads an exported image classifier, without its data or Lightning."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Construction of the image classifier's networks from their settings."""
+"""Builds the image classifier's networks from their settings."""
 
 from dataclasses import dataclass
 from typing import Literal

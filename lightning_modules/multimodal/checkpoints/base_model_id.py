@@ -1,4 +1,4 @@
-"""Identity of the pretrained models that a checkpoint was trained on, so that it is not loaded over others.
+"""Identifies the pretrained models that a checkpoint was trained on, so that it is not loaded over others.
 
 engine.checkpointing.frozen_weights checks that frozen weights are equal to the bit. This module names the model and
 what differs.

@@ -1,4 +1,4 @@
-"""Merging of features into token embeddings, in place of placeholder tokens."""
+"""Merges features into token embeddings, in place of placeholder tokens."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Projectors from a modality's features to a language model's embeddings."""
+"""Projects a modality's features to a language model's embeddings."""
 
 import math
 from dataclasses import dataclass

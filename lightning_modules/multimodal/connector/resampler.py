@@ -1,4 +1,4 @@
-"""Perceiver resampler: any number of features becomes a fixed number."""
+"""Resamples any number of features to a fixed number (Perceiver)."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Metrics of generated answers: sums over ranks, and the answers themselves."""
+"""Computes metrics of generated answers: sums over ranks, and the answers themselves."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

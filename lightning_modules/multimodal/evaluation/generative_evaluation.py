@@ -1,4 +1,4 @@
-"""Evaluation of generated answers, with the modality and without it."""
+"""Evaluates generated answers, with the modality and without it."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Rates of named outcomes, summed over ranks."""
+"""Counts named outcomes over all ranks, and returns their rates."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Export of a trained model as a LlavaForConditionalGeneration of transformers, if its parts allow it.
+"""Exports a trained model as a LlavaForConditionalGeneration of transformers, if its parts allow it.
 
 DIR/config.json, generation_config.json, model.safetensors   the model, in one number format
 DIR/tokenizer.json, tokenizer_config.json, chat_template.jinja

@@ -1,4 +1,4 @@
-"""Check whether a trained model can be exported as a LlavaForConditionalGeneration of transformers."""
+"""Checks whether a trained model can be exported as a LlavaForConditionalGeneration of transformers."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""A LlavaForConditionalGeneration of transformers that is assembled from the networks of a trained model."""
+"""Assembles a LlavaForConditionalGeneration of transformers from the networks of a trained model."""
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 

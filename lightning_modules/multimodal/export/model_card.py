@@ -1,4 +1,4 @@
-"""Model cards of exported models that read another modality."""
+"""Writes model cards of exported models that read another modality."""
 
 from collections.abc import Mapping
 from pathlib import Path

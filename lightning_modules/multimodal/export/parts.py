@@ -1,4 +1,4 @@
-"""Export of a trained model as a directory that transformers and peft load without this project.
+"""Exports a trained model as a directory that transformers and peft load without this project.
 
 DIR/                                 the language model, or adapters to it, and its tokenizer
 DIR/modality/encoder.safetensors     networks that compute embeddings of the other modality

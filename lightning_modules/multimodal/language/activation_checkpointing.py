@@ -1,4 +1,4 @@
-"""Activation checkpointing of models of transformers, whose releases name it differently."""
+"""Enables activation checkpointing of models of transformers, whose releases name it differently."""
 
 from typing import TYPE_CHECKING
 

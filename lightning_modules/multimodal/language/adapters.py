@@ -1,4 +1,4 @@
-"""Which weights of a language model train: all, the last layers, LoRA adapters, or none.
+"""Selects the weights of a language model that train: all, the last layers, LoRA adapters, or none.
 
 LoRA: Hu et al. 2021, arXiv 2106.09685, through peft.
 """

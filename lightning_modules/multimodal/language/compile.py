@@ -1,4 +1,4 @@
-"""Compilation of a transformer's layers with torch.compile."""
+"""Compiles a transformer's layers with torch.compile."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,8 +11,8 @@ from torch import nn
 def compile_layers(layers: Iterable[nn.Module]) -> None:
     """Compile each layer in place, at its first call. The names of weights do not change.
 
-    Layers of the same class share the compiled code, so twenty take as long as one, while a whole model takes minutes.
-    Code between the layers (masks, the cross-entropy of a varying number of tokens) is not compiled.
+    Layers of the same class share the compiled code, so twenty layers compile as fast as a single layer, while a whole
+    model takes minutes. Code between the layers (masks, the cross-entropy of any number of tokens) is not compiled.
     """
     for layer in layers:
         # The width of the rows differs from batch to batch.

@@ -1,4 +1,4 @@
-"""Construction of a causal language model of transformers from its settings.
+"""Builds a causal language model of transformers from its settings.
 
 transformers takes seconds to import, so it is imported when a model is built.
 """
@@ -34,7 +34,7 @@ def load_language_model(
     """Load or build the model, in training mode, with all weights trainable.
 
     Weights are read in the format they are used in. If only some layers train, all weights are read in the format of
-    trainable ones, and `adapters.freeze_and_add_adapters` narrows the frozen ones.
+    trainable ones, and `adapters.freeze_and_add_adapters` narrows the frozen weights.
 
     Returns:
         The model, and the number of the tokenizer's tokens that it does not have.

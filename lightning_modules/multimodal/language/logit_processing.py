@@ -1,4 +1,4 @@
-"""Logit processing of language models: some scale or cap the output layer's logits."""
+"""Processes logits as language models do: some scale or cap the output layer's logits."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Number formats of a language model for each `trainer.precision` of Lightning."""
+"""Sets the number formats of a language model for each `trainer.precision` of Lightning."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Keys and values of prompts, to score continuations of them and to generate answers.
+"""Caches keys and values of prompts, to score continuations of them and to generate answers.
 
 A prompt is computed once. Each text after it costs only its own tokens.
 """
@@ -40,13 +40,13 @@ class Decoder(Protocol):
         """The model of transformers."""
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """[...] -> [..., C]."""
+        """Return the vectors of tokens: [...] -> [..., C]."""
 
     def decode(self, embeddings: Tensor, positions: Tensor, **options: Any) -> Any:
         """Run the decoder layers."""
 
     def logits(self, states: Tensor) -> Tensor:
-        """[N, C] -> [N, V]."""
+        """Return the logits of states: [N, C] -> [N, V]."""
 
     def evaluation_mode(self, device: torch.device) -> AbstractContextManager[None]:
         """Compute in evaluation mode and without gradients."""

@@ -1,4 +1,4 @@
-"""Loading of models of transformers from directories and the hub, with errors in terms of the run's config."""
+"""Loads models of transformers from directories and the hub, with errors in terms of the run's config."""
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Check that the run's tokenizer is that of the pretrained language model."""
+"""Checks that the run's tokenizer is that of the pretrained language model."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def require_own_tokens(path: str, folder: Path, tokenizer: str | None, known: Mapping[str, int]) -> None:
-    """Compare the run's tokenizer with the one beside the model's weights.
+    """Compare the run's tokenizer with the tokenizer beside the model's weights.
 
     Without a tokenizer beside the weights, only the built-in one is known to be wrong.
 

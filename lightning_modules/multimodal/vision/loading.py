@@ -1,4 +1,4 @@
-"""Construction of a vision transformer of transformers from its settings.
+"""Builds a vision transformer of transformers from its settings.
 
 transformers takes seconds to import, so it is imported when a tower is built.
 """
@@ -124,7 +124,7 @@ def shape_of(config: "PretrainedConfig") -> TowerShape:
         ValueError: images or patches are not square.
     """
     patch = _edge(config, "patch_size")
-    if config.model_type == "siglip2_vision_model":  # takes any number of patches; this one is of its training
+    if config.model_type == "siglip2_vision_model":  # takes any number of patches; this is the number of its training
         edge = int(config.num_patches**0.5)
         return TowerShape(edge * patch, edge * edge, config.hidden_size)
     size = _edge(config, "image_size")

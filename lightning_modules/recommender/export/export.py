@@ -1,4 +1,4 @@
-"""Export of a trained recommender, as a graph and as weights.
+"""Exports a trained recommender, as a graph and as weights.
 
 DIR/model.onnx          graph from item numbers to scores and the best items
 DIR/model.safetensors   weights of the encoder
@@ -89,7 +89,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
 def with_long_pauses(batch: RankingBatch) -> RankingBatch:
     """Return the rows of a batch, and the same rows with other times: years after the first event, seconds apart.
 
-    The times of real users may be close together, and a graph may be right for them alone: one that computes in
+    The times of real users may be close together, and a graph may be right for them alone: a graph that computes in
     float32 counts seconds exactly for 194 days. In the added rows a second is the unit, so each second counts.
     """
     gaps = 1 + 5 * torch.arange(batch.history.times.shape[1]) % 7

@@ -1,4 +1,7 @@
-"""FAISS index of the item vectors (Douze et al., "The Faiss library", arXiv 2401.08281), with its recall."""
+"""Builds a FAISS index of the item vectors, and measures its recall.
+
+Douze et al., "The Faiss library", arXiv 2401.08281.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

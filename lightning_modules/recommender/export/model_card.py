@@ -1,4 +1,4 @@
-"""Model card of an exported recommender."""
+"""Writes the model card of an exported recommender."""
 
 from engine.export.artifacts import ExportedModel
 from lightning_modules.recommender.export.export import Recommender

@@ -1,4 +1,4 @@
-"""The encoder as one graph of plain operations, from a user's items to scores and the best items.
+"""Expresses the encoder as a graph of plain operations, from a user's items to scores and the best items.
 
 Training computes attention and Sinkhorn's iteration tile by tile, with backward passes written by hand. A graph cannot
 loop over sizes that are unknown at export, so this module has untiled versions of both.

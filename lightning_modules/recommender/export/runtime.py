@@ -1,4 +1,4 @@
-"""Loader of an exported recommender, which needs neither its data nor Lightning."""
+"""Loads an exported recommender, without its data or Lightning."""
 
 import json
 from collections.abc import Iterable, Sequence

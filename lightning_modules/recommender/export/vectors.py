@@ -1,4 +1,4 @@
-"""Vectors of users and items as files, for retrieval by other programs. A score is the dot product of the two.
+"""Writes vectors of users and items, for retrieval by other programs. A score is the dot product of the two.
 
 DIR/item_vectors.npy     float32 [V, C]; row i belongs to item i + 1
 DIR/item_vectors.jsonl   {"item": id} of each row, in order

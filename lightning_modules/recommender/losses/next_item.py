@@ -1,4 +1,4 @@
-"""Losses of next-item prediction.
+"""Computes the losses of next-item prediction.
 
 Each returns the *sum* over the real positions as a float32 scalar. The caller divides by their number over all ranks
 and micro-batches. Logits and losses are computed in float32, also under autocast: half-precision negatives beside an

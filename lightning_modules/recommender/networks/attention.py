@@ -166,7 +166,7 @@ def _units(elapsed: Tensor, time_scale: Tensor) -> Tensor:
     """Convert seconds [B, L] to units of the scale [B], rounded half up."""
     scale = time_scale.unsqueeze(1)
     # Integers, because float32 counts seconds exactly for half a year only. `torch.div` with a rounding mode would be
-    # exported to ONNX as a division of float32; `//` is exported as one of integers.
+    # exported to ONNX as a division of float32; `//` is exported as a division of integers.
     units = elapsed // scale
     rest = elapsed - units * scale
     units += rest >= scale - rest

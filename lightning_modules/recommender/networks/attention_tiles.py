@@ -1,4 +1,4 @@
-"""Tiles of causal attention: a few rows of the batch and a range of queries, without the keys after the last query.
+"""Cuts causal attention into tiles: a few rows and a range of queries, without the keys after the last query.
 
 So the masked half of the matrix costs little, and on a CPU a tile stays in the cache from the scores to the mixed
 values.

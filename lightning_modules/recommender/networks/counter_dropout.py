@@ -1,4 +1,4 @@
-"""Fast dropout on a CPU.
+"""Drops activations fast on a CPU.
 
 torch draws a 32-bit number per element, which on a CPU takes longer than the attention before it. Here a 64-bit number
 decides four elements, and the mask has one byte per element, which is four to five times faster. Other devices use

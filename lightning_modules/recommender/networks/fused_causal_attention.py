@@ -1,4 +1,4 @@
-"""Causal attention with dropout and optional relations that depend on the time between two events.
+"""Computes causal attention with dropout and optional relations that depend on the time between two events.
 
 With T + 1 different intervals the relation terms need no [L, L, D] tensor (D: size of a head):
 

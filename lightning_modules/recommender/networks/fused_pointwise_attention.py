@@ -1,4 +1,4 @@
-"""Causal attention of HSTU: a SiLU of each score in place of the softmax, and biases for distance and time.
+"""Computes HSTU's causal attention: a SiLU of each score in place of the softmax, and biases for distance and time.
 
 ``z_i = sum_{j <= i} silu(q_i . k_j + p_{i - j} + t_{b_ij}) v_j`` (Zhai et al., "Actions Speak Louder than Words", ICML
 2024, eq. 2). Without a softmax the size of z_i grows with the number of events that matter, which shows how strong a

@@ -55,7 +55,7 @@ class ManifoldHyperConnection(nn.Module):
     stay equal.
 
     The gradient of H_res's parameters is zero in the first sublayer, where the streams are equal, and, with norm: pre,
-    zero up to rounding in the last one, because a doubly stochastic mixing does not change the mean.
+    zero up to rounding in the last block, because a doubly stochastic mixing does not change the mean.
 
     With one stream every coefficient is 1, there are no parameters, and the connection is exactly a plain residual.
 

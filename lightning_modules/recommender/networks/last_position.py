@@ -1,4 +1,4 @@
-"""The state at a history's last event, which is all that ranking needs, without computing the other states."""
+"""Encodes the state at a history's last event, which is all that ranking needs, without the other states."""
 
 from typing import Protocol
 

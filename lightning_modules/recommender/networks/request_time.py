@@ -1,4 +1,4 @@
-"""Request time: at each position, the time of the event that is to be predicted.
+"""Returns the request time: at each position, the time of the event that is to be predicted.
 
 In serving, the moment of a request is known. A model that reads it knows how long ago the last event was; a model with
 a blind clock knows the past alone. Metrics of the two are not comparable.

@@ -53,7 +53,7 @@ class SequenceEncoder(nn.Module):
         attention: ``standard``, ``time_interval``, ``hstu`` or ``fuxi``.
         time_span: largest distinct interval of linear buckets, in units of the user's time scale.
         time_buckets: ``linear``: units of the user's time scale; ``log``: logarithmic buckets of seconds.
-        request_time: count a position's intervals from the time of the next event, ``History.at`` at the last one.
+        request_time: count a position's intervals from the time of the next event, ``History.at`` at the last position.
         residual: ``plain``: x + F(x); ``gated``: x + F(x) * sigmoid(W x), as in LiGR; ``mhc``; or ``gated_mhc``,
             which is both.
         streams: number of streams of ``mhc`` and ``gated_mhc``.

@@ -1,4 +1,4 @@
-"""Sinkhorn-Knopp iteration for many small matrices at once, with a memory-saving backward pass."""
+"""Runs the Sinkhorn-Knopp iteration for many small matrices at once, with a memory-saving backward pass."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Logarithmic buckets of time: seconds matter after seconds, and weeks after years.
+"""Assigns times to logarithmic buckets: seconds matter after seconds, and weeks after years.
 
 The width is that of HSTU's public code (Zhai et al., "Actions Speak Louder than Words", ICML 2024): a bucket ends at
-e^0.301 = 1.35 times its beginning, and the last one begins after 7.4 years.
+e^0.301 = 1.35 times its beginning, and the last bucket begins after 7.4 years.
 """
 
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Bootstrap confidence intervals over users, of metrics and of differences between two models.
+"""Computes bootstrap confidence intervals over users, of metrics and of differences between two models.
 
 Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13: percentile intervals. Each resample draws as
 many users as there are, with replacement. The numbers of users of each kind in a resample are multinomial, so they are

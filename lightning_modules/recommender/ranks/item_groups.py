@@ -1,7 +1,7 @@
-"""Head, middle and tail of a catalogue by the popularity of its items.
+"""Groups items into head, middle and tail of a catalogue by their popularity.
 
 As in Abdollahpouri et al., User-centered Evaluation of Popularity Bias in Recommender Systems (UMAP 2021): the head are
-the most popular items with a fifth of the training events, the tail the least popular ones with a fifth. Items with
+the most popular items with a fifth of the training events, the tail the least popular items with a fifth. Items with
 equally many events are in one group, so that the groups do not depend on the order of the items.
 """
 

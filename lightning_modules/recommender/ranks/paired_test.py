@@ -1,4 +1,4 @@
-"""Paired test of two models on the same users and targets: whether one is better than the other.
+"""Tests on the same users and targets whether one model is better than another.
 
 The difference of a metric has a paired bootstrap interval over users. Its p-value is that of a two-sided sign-flip
 permutation test (Fisher's randomization test for pairs; Smucker, Allan and Carterette, CIKM 2007, compare it with other

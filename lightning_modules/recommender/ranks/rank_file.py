@@ -1,4 +1,4 @@
-"""File with the rank of each user of an evaluation: `ranks-test.npz`, read without torch and without pickle.
+"""Reads and writes the rank of each user of an evaluation, `ranks-test.npz`, without torch and without pickle.
 
 The file is an uncompressed zip of numpy arrays (.npz), which has a CRC-32 of each array:
 

@@ -1,4 +1,4 @@
-"""HR@k, NDCG@k and MRR@k as functions of a rank, and the numbers of users at each rank.
+"""Computes HR@k, NDCG@k and MRR@k as functions of a rank, and counts the users at each rank.
 
 A metric depends on a user's rank alone, and all ranks beyond the largest cutoff count the same. So whatever resamples
 users can draw the number of users at each rank instead, which costs the same for a thousand and for ten million users.

@@ -1,4 +1,4 @@
-"""Groups of an evaluation's users: by the length of their history, and by the popularity of their held-out item."""
+"""Groups an evaluation's users by the length of their history, and by the popularity of their held-out item."""
 
 from typing import NamedTuple
 
