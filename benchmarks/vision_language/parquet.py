@@ -78,7 +78,7 @@ def _read(path: Path, root: str, order: str) -> dict[str, float]:
     """Open the file and read samples."""
     import pyarrow.parquet  # noqa: F401  (what libraries take is not the file's)
 
-    from datamodules.vision_language.files import parquet_row_groups as row_groups
+    from datamodules.vision_language.files import parquet_row_groups
     from datamodules.vision_language.mixture import Mixture
     from datamodules.vision_language.source_config import SourceSettings
 
@@ -86,7 +86,7 @@ def _read(path: Path, root: str, order: str) -> dict[str, float]:
     mix = Mixture([SourceSettings(str(path))], root)
     opened, memory = time.perf_counter() - begin, _memory()
     indices = list(_indices(mix, order))
-    row_groups.tables.misses = 0
+    parquet_row_groups.tables.misses = 0
     begin = time.perf_counter()
     for index in indices:
         mix.read(0, index)
@@ -98,7 +98,7 @@ def _read(path: Path, root: str, order: str) -> dict[str, float]:
         "read_rss": (after[0] - before[0]) / 2**20,
         "read_uss": (after[1] - before[1]) / 2**20,
         "samples_per_second": len(indices) / seconds,
-        "row_groups": row_groups.tables.misses,
+        "row_groups": parquet_row_groups.tables.misses,
     }
 
 

@@ -12,7 +12,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from callbacks.checkpointing.best_checkpoint import BestCheckpoint
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
-from engine.checkpointing import checkpoint_io as checkpoints
+from engine.checkpointing import checkpoint_io
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import newest_verified
 from engine.checkpointing.verification import CorruptCheckpointError, verify
@@ -51,7 +51,7 @@ def test_the_last_is_saved_inside_an_epoch(lockstep):
 def test_the_newest_is_what_was_saved_last_on_a_machine_whose_clock_is_behind_too(lockstep, monkeypatch):
     options = [*TINY_FAMILY, "--data.init_args.batch_size", "10"]
     run = lockstep("fit", *options, "--trainer.max_steps", "4", name="a")
-    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(time=lambda: 1000.0, monotonic=lambda: 0.0))
+    monkeypatch.setattr(checkpoint_io, "time", SimpleNamespace(time=lambda: 1000.0, monotonic=lambda: 0.0))
     lockstep("fit", *options, "--trainer.max_steps", "6", "--ckpt_path", "last", name="a")
     assert newest_verified(run.folder).name == "last.ckpt" and steps_of(run.folder)["last.ckpt"] == 6
 
@@ -151,7 +151,7 @@ def test_a_best_that_could_not_be_saved_is_tried_again(training, monkeypatch):
     training.begin()
     training.evaluate(0.2)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "write_temp", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
+        patch.setattr(checkpoint_io, "write_temp", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
         training.evaluate(0.9)
         training.best.io.sync_outcomes(training.strategy)
     training.evaluate(0.4)

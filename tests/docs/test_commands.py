@@ -4,7 +4,7 @@ import pytest
 from accelerate.commands.launch import launch_command_parser
 from torch.distributed.run import get_args_parser
 
-from commands.cli import registry as families
+from commands.cli import registry
 from commands.doctor.main import _parse
 from commands.report.main import build_parser as report_parser
 from tests.conftest import REPOSITORY
@@ -44,7 +44,7 @@ def split(page: str, words: list[str]) -> tuple[str, list[str]]:
             elif word not in ("...", "configs/FAMILY/X.yaml"):
                 experiments.append(word)
         elif word == "--model.help":
-            assert next(following) in families.__all__
+            assert next(following) in registry.__all__
         elif word == GONE:
             next(following)
         elif word not in ("...", *ENDING):

@@ -5,20 +5,20 @@ import json
 import pytest
 
 from benchmarks.vision_language import parquet
-from datamodules.vision_language.files import parquet_rewrite as small_groups
-from datamodules.vision_language.files import parquet_row_groups as row_groups
+from datamodules.vision_language.files import parquet_rewrite, parquet_row_groups
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
 
 
 @pytest.mark.slow
 def test_small_files_are_measured(tmp_path, monkeypatch, capsys):
     def alone(work, *arguments):
-        monkeypatch.setattr(row_groups, "tables", SizedLRUCache(row_groups.CACHE_BYTES, lambda table: table.nbytes))
+        cache = SizedLRUCache(parquet_row_groups.CACHE_BYTES, lambda table: table.nbytes)
+        monkeypatch.setattr(parquet_row_groups, "tables", cache)
         return work(*arguments)
 
     monkeypatch.setattr(parquet, "_alone", alone)
-    monkeypatch.setattr(small_groups, "MOST_ROWS", 2000)
-    monkeypatch.setattr(small_groups, "GROUP_SIZE", 200_000)
+    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 2000)
+    monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 200_000)
     parquet.main(["--rows", "3000", "--repeats", "1", "--json", str(tmp_path / "out.json")])
     small, again = json.loads((tmp_path / "out.json").read_text())["comparisons"]
     assert small["groups"]["in the file"] == 3 and again["groups"]["in the file"] > 10

@@ -53,9 +53,9 @@ class ScrapeAt(Callback):
 @pytest.fixture
 def scraped(lockstep, monkeypatch):
     """Run a training and scrape it at a step: ``scraped(step, *options) -> (run, samples, health)``."""
-    from commands.cli import main as cli
+    from commands.cli import main
 
-    add = cli.add_own_callbacks
+    add = main.add_own_callbacks
 
     def run(step, *options):
         (port,) = free_ports(1)
@@ -65,7 +65,7 @@ def scraped(lockstep, monkeypatch):
             add(trainer, *settings)
             trainer.callbacks.append(scrape)
 
-        monkeypatch.setattr(cli, "add_own_callbacks", add_scrape)
+        monkeypatch.setattr(main, "add_own_callbacks", add_scrape)
         done = lockstep("fit", *TINY, "--prometheus.port", str(port), *options, name="a")
         with pytest.raises(OSError):
             get(port, "/healthz")

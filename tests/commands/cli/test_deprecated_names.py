@@ -5,7 +5,7 @@ import importlib
 import pytest
 import yaml
 
-from commands.cli import deprecated_names as aliases
+from commands.cli import deprecated_names
 from commands.cli.deprecated_names import CLASS_PATHS, replace_aliases
 from commands.cli.main import main
 from commands.runs.renamed_groups import OPTION_GROUPS
@@ -94,7 +94,7 @@ def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, mes
 
 def test_removed_options(capsys, messages, monkeypatch, tmp_path):
     monkeypatch.setattr(
-        aliases, "REMOVED_OPTIONS", {"stragglers.window": "stragglers.every_n_steps", "gone": "nothing"}
+        deprecated_names, "REMOVED_OPTIONS", {"stragglers.window": "stragglers.every_n_steps", "gone": "nothing"}
     )
     assert replace_aliases(["fit", "--gone", "5", "--gone=6", "--gone", "--log.level", "info"]) == [
         "fit", "--log.level", "info"

@@ -9,7 +9,7 @@ import yaml
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.vision_language.chat_dataset import ImageProcessor, TrainDataset, select_samples
 from datamodules.vision_language.chat_file import ImageChat
-from datamodules.vision_language.files import parquet_rewrite as small_groups
+from datamodules.vision_language.files import parquet_rewrite
 from datamodules.vision_language.grading import grade
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.mixture import Mixture
@@ -195,16 +195,16 @@ def test_questions_are_ordered_without_decoding_an_image(chats, tmp_path, monkey
 
 
 def test_each_image_is_decoded_once_for_an_evaluation(chats, monkeypatch):
-    from datamodules.vision_language import chat_dataset as image_chat_samples
+    from datamodules.vision_language import chat_dataset
 
     names = []
-    decode = image_chat_samples.decode
+    decode = chat_dataset.decode
 
     def counted(data, name, *rest):
         names.append(name)
         return decode(data, name, *rest)
 
-    monkeypatch.setattr(image_chat_samples, "decode", counted)
+    monkeypatch.setattr(chat_dataset, "decode", counted)
     data = module(chats, validation_share=0.2)
     data.setup("validate")
     size = len(data.validation_set)
@@ -445,7 +445,7 @@ def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
 
 
 def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypatch, messages):
-    monkeypatch.setattr(small_groups, "MOST_ROWS", 10)
+    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 10)
     path = write_minimind_parquet(tmp_path / "large.parquet", [coloured(number) for number in range(24)])
     arguments = options(tmp_path, {"path": str(path)}, validation_share=0.1, root=str(tmp_path / "root"))
     with pytest.raises(ValueError, match="large.parquet.*train.py prepare"):

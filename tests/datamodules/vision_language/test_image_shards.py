@@ -13,8 +13,7 @@ import yaml
 
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.vision_language.image_chats import ImageChats
-from datamodules.vision_language.shards import chat_reader as tar_chats
-from datamodules.vision_language.shards import shard
+from datamodules.vision_language.shards import chat_reader, shard
 from datamodules.vision_language.source_config import SourceSettings
 from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest, TrainSampler
@@ -121,9 +120,9 @@ def test_shards_before_a_position_are_not_looked_at_and_no_shard_is_opened_for_o
 
 def test_contents_are_read_by_the_process_that_trains_on_them_alone(shards, monkeypatch):
     data = module(shards)
-    read, whole = [], tar_chats.read_contents
+    read, whole = [], chat_reader.read_contents
     monkeypatch.setattr(
-        tar_chats, "read_contents", lambda sample, *rest: (read.append(sample.key), whole(sample, *rest))[1]
+        chat_reader, "read_contents", lambda sample, *rest: (read.append(sample.key), whole(sample, *rest))[1]
     )
     batches = StreamBatches(data.train_set, 6, slice(1, None, 3))
     batch = batches[next(iter(TrainSampler(None, 6, seed=3, rank=1, world_size=3)))].batch

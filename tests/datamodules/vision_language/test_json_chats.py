@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.vision_language.files import json_index as json_records
+from datamodules.vision_language.files import json_index
 from datamodules.vision_language.files.json_chats import JsonChats
 from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
 from engine.data.errors import BadSampleError
@@ -30,7 +30,7 @@ def as_sample(chat):
 @pytest.mark.parametrize(("write", "lines"), [(write_llava, False), (write_jsonl, True)])
 @pytest.mark.parametrize("chunk", [7, 4 * 2**20])
 def test_written_chats_are_read_back(tmp_path, monkeypatch, write, lines, chunk):
-    monkeypatch.setattr(json_records, "_CHUNK", chunk)
+    monkeypatch.setattr(json_index, "_CHUNK", chunk)
     chats = JsonChats(write(tmp_path / "chats", SAMPLES), lines)
     assert len(chats) == len(SAMPLES) and chats.blocks is None
     for copy in (chats, pickle.loads(pickle.dumps(chats))):
@@ -190,17 +190,17 @@ def test_a_file_that_became_shorter_is_no_fault_of_a_row(tmp_path):
 )
 @pytest.mark.parametrize("chunk", [3, 4 * 2**20])
 def test_a_list_that_is_none_is_refused_with_its_place(tmp_path, monkeypatch, text, messages, chunk):
-    monkeypatch.setattr(json_records, "_CHUNK", chunk)
+    monkeypatch.setattr(json_index, "_CHUNK", chunk)
     (tmp_path / "chats.json").write_text(text)
     with pytest.raises(ValueError, match=f"chats.json: {messages}"):
         JsonChats(tmp_path / "chats.json", False)
 
 
 def test_a_record_without_an_end_is_not_read_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_records, "_CHUNK", 64)
-    monkeypatch.setattr(json_records, "LONGEST", 1000)
+    monkeypatch.setattr(json_index, "_CHUNK", 64)
+    monkeypatch.setattr(json_index, "LONGEST", 1000)
     (tmp_path / "chats.json").write_text('["' + "a" * 100_000)
-    text = json_records._Text
+    text = json_index._Text
     most = []
     more = text._read_more
     monkeypatch.setattr(text, "_read_more", lambda self, size: most.append(len(self._text)) or more(self, size))
@@ -210,7 +210,7 @@ def test_a_record_without_an_end_is_not_read_for_ever(tmp_path, monkeypatch):
 
 
 def test_a_line_that_is_too_long_is_named_and_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_records, "LONGEST", 1000)
+    monkeypatch.setattr(json_index, "LONGEST", 1000)
     good = json.dumps({"messages": [{"role": "user", "content": "Why?"}]})
     (tmp_path / "chats.jsonl").write_text(f"{good}\n{' ' * 1000}{good}\n{good}")
     chats = JsonChats(tmp_path / "chats.jsonl", True)
@@ -233,7 +233,7 @@ def test_every_element_lies_where_it_is_said_to(tmp_path_factory, found, ascii_o
     text = json.dumps(found, ensure_ascii=ascii_only, indent=indent)
     path.write_bytes(b"\xef\xbb\xbf" * mark + text.encode(errors="surrogatepass") + b"\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_records, "_CHUNK", chunk)
+        patch.setattr(json_index, "_CHUNK", chunk)
         extents = index_elements(path)
     assert [read_record(path, start, end) for start, end in zip(extents.starts, extents.ends, strict=True)] == found
 
@@ -244,7 +244,7 @@ def test_every_line_that_is_not_blank_is_found(tmp_path_factory, lines, chunk):
     path = tmp_path_factory.mktemp("lines") / "lines.jsonl"
     path.write_bytes(b"\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_records, "_CHUNK", chunk)
+        patch.setattr(json_index, "_CHUNK", chunk)
         extents = index_lines(path)
     numbers = np.arange(len(extents.starts)) if extents.numbers is None else extents.numbers
     expected = [number for number, line in enumerate(lines) if line.strip() or len(line) >= 16]

@@ -9,9 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from datamodules.vision_language.files import parquet_chats
-from datamodules.vision_language.files import parquet_rewrite as small_groups
-from datamodules.vision_language.files import parquet_row_groups as row_groups
+from datamodules.vision_language.files import parquet_chats, parquet_rewrite, parquet_row_groups
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
 from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
 from datamodules.vision_language.files.parquet_columns import find_columns
@@ -37,9 +35,9 @@ TEXT = Sample([("user", "Sag hallo."), ("assistant", "Hallo.")], [])
 @pytest.fixture(autouse=True)
 def kept(monkeypatch):
     """An empty memory, as of a process that has just begun."""
-    tables = SizedLRUCache(row_groups.CACHE_BYTES, lambda table: table.nbytes)
-    monkeypatch.setattr(row_groups, "tables", tables)
-    monkeypatch.setattr(row_groups, "_files", SizedLRUCache(64, lambda file: 1))
+    tables = SizedLRUCache(parquet_row_groups.CACHE_BYTES, lambda table: table.nbytes)
+    monkeypatch.setattr(parquet_row_groups, "tables", tables)
+    monkeypatch.setattr(parquet_row_groups, "_files", SizedLRUCache(64, lambda file: 1))
     return tables
 
 
@@ -147,7 +145,7 @@ def test_of_several_files_each_may_have_nulls(tmp_path):
 
 
 def test_a_file_that_is_written_again_keeps_the_column_that_fills_the_gaps(tmp_path, monkeypatch):
-    monkeypatch.setattr(small_groups, "MOST_ROWS", 3)
+    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 3)
     chat, images = json.dumps([{"role": "user", "content": "Which?"}]), [png((9, row, 0)) for row in range(6)]
     first = [None if row % 2 else image for row, image in enumerate(images)]
     path = written(tmp_path / "a.parquet", messages=[chat] * 6, images=first, image=images)
@@ -236,7 +234,7 @@ def test_the_rows_of_a_corrupt_row_group_are_bad_samples_and_the_others_are_read
 def test_a_file_that_was_written_to_since_it_was_opened_is_not_mixed_with_what_it_was(tmp_path):
     path = write_minimind_parquet(tmp_path / "a.parquet", [coloured(row) for row in range(40)], 20)
     chats = pickle.loads(pickle.dumps(ParquetChats(path, tmp_path)))
-    row_groups._files = SizedLRUCache(64, lambda file: 1)  # a loader that has not opened it yet
+    parquet_row_groups._files = SizedLRUCache(64, lambda file: 1)  # a loader that has not opened it yet
     write_minimind_parquet(path, [coloured(row) for row in range(50)], 20)
     with pytest.raises(OSError, match="a.parquet, row group 1: cannot be read: the file was modified"):
         chats.read(23)
@@ -249,8 +247,8 @@ def test_a_file_that_was_written_to_since_it_was_opened_is_not_mixed_with_what_i
 @pytest.fixture
 def large(tmp_path, monkeypatch):
     """A file that is too large to be read in parts, as sizes go in this test."""
-    monkeypatch.setattr(small_groups, "MOST_ROWS", 30)
-    monkeypatch.setattr(small_groups, "GROUP_SIZE", 2000)
+    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 30)
+    monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 2000)
     samples = [*map(coloured, range(75)), TEXT, SEVERAL]
     return write_minimind_parquet(tmp_path / "large.parquet", samples), samples
 
@@ -282,8 +280,8 @@ def test_rewritten_files_below_the_folder_are_not_read_again(tmp_path, large, ca
 
 
 def test_rows_that_are_large_are_few_in_a_row_group(tmp_path, monkeypatch):
-    monkeypatch.setattr(small_groups, "MOST_ROWS", 30)
-    monkeypatch.setattr(small_groups, "GROUP_SIZE", 10_000)
+    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 30)
+    monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 10_000)
     large = Sample(coloured(0).turns, [encoded(noise())])  # 3 kB
     (again,) = prepare_parquet(write_minimind_parquet(tmp_path / "a.parquet", [large] * 40), tmp_path / "root")
     footer = read_footer(again)
@@ -311,7 +309,8 @@ def test_files_of_one_name_and_footer_are_not_taken_for_each_other(tmp_path, lar
         paths.append(tmp_path / folder / "a.parquet")
         pyarrow.parquet.write_table(pyarrow.table(rows), paths[-1], write_statistics=False, use_dictionary=False)
         os.utime(paths[-1], ns=(1, 1))
-    assert row_groups.file_identity(paths[0]) == row_groups.file_identity(paths[1]), "the footers are equal"
+    identity = parquet_row_groups.file_identity
+    assert identity(paths[0]) == identity(paths[1]), "the footers are equal"
     prepare_parquet(paths[0], tmp_path / "root")
     with pytest.raises(ValueError, match="train.py prepare"):
         ParquetChats(paths[1], tmp_path / "root")
@@ -354,7 +353,7 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path, large, monkeypatch):
         target.write(b"PAR1")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(small_groups, "_copy", full)
+    monkeypatch.setattr(parquet_rewrite, "_copy", full)
     with pytest.raises(OSError, match="No space left"):
         prepare_parquet(path, tmp_path / "root")
     left = {file.name for file in (tmp_path / "root/parquet").iterdir() if file.suffix != ".lock"}
@@ -362,7 +361,7 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path, large, monkeypatch):
 
 
 def _prepare(path, root, barrier, done):
-    small_groups.MOST_ROWS, small_groups.GROUP_SIZE = 30, 2000
+    parquet_rewrite.MOST_ROWS, parquet_rewrite.GROUP_SIZE = 30, 2000
     barrier.wait(60)
     done.put(len(prepare_parquet(path, root)))
 

@@ -7,8 +7,7 @@ import pyarrow
 import pytest
 
 from benchmarks.vision_language.many_rows import write_many_rows
-from datamodules.vision_language.files import parquet_chats
-from datamodules.vision_language.files import parquet_row_groups as row_groups
+from datamodules.vision_language.files import parquet_chats, parquet_row_groups
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
 from datamodules.vision_language.files.parquet_rewrite import _copy
 from datamodules.vision_language.files.parquet_row_groups import read_footer
@@ -30,7 +29,7 @@ def small_memory(monkeypatch):
     """A process with a small cache; the ratio of window and cache is unchanged."""
     monkeypatch.setattr(parquet_chats, "WINDOW", WINDOW)
     kept = SizedLRUCache(3 * WINDOW, lambda table: table.nbytes)
-    monkeypatch.setattr(row_groups, "tables", kept)
+    monkeypatch.setattr(parquet_row_groups, "tables", kept)
     return kept
 
 
@@ -106,7 +105,7 @@ def test_pages_that_were_read_do_not_stay_in_memory(tmp_path, monkeypatch):
     """Neither as the process's own nor as a mapped file's: or each loader would seem to hold the file."""
     path = write_many_rows(tmp_path / "train.parquet", 200_000, 1000)
     size = sum(group.total_byte_size for group in map(read_footer(path).row_group, range(200)))
-    monkeypatch.setattr(row_groups.tables, "budget", 8 * 2**20)
+    monkeypatch.setattr(parquet_row_groups.tables, "budget", 8 * 2**20)
     processes = multiprocessing.get_context("fork")
     out = processes.Queue()
     reader = processes.Process(target=_memory_of_reading, args=(path, out))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from engine.checkpointing import checkpoint_io as checkpoints
+from engine.checkpointing import checkpoint_io
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.compatibility import check_weights_only_loadable
 from engine.checkpointing.cpu_snapshot import Snapshot
@@ -41,14 +41,14 @@ def plugin(request):
 def full(monkeypatch):
     """Simulate a full disk while `full.on`."""
     state = SimpleNamespace(on=True)
-    write = checkpoints.write_temp
+    write = checkpoint_io.write_temp
 
     def writes(path, work, check):
         if state.on:
             raise OSError(28, "No space left on device")
         return write(path, work, check)
 
-    monkeypatch.setattr(checkpoints, "write_temp", writes)
+    monkeypatch.setattr(checkpoint_io, "write_temp", writes)
     return state
 
 
@@ -212,14 +212,14 @@ class Gate:
 
     def __init__(self, monkeypatch):
         self.open, self.writing = threading.Event(), threading.Event()
-        write = checkpoints.write_temp
+        write = checkpoint_io.write_temp
 
         def writes(path, work, check):
             self.writing.set()
             assert self.open.wait(30)
             return write(path, work, check)
 
-        monkeypatch.setattr(checkpoints, "write_temp", writes)
+        monkeypatch.setattr(checkpoint_io, "write_temp", writes)
 
 
 def test_training_goes_on_while_it_is_written(tmp_path, monkeypatch):

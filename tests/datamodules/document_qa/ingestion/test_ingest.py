@@ -13,8 +13,7 @@ from unittest.mock import ANY
 import pytest
 
 from datamodules.document_qa.ingestion import ingest as module
-from datamodules.document_qa.ingestion import ingested_document
-from datamodules.document_qa.ingestion import worker_pool as workers
+from datamodules.document_qa.ingestion import ingested_document, worker_pool
 from datamodules.document_qa.ingestion.cache import FAILED, Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest, ingested
@@ -39,13 +38,13 @@ def none_started(monkeypatch):
     def start(*_):
         raise AssertionError("a process was started")
 
-    return lambda: monkeypatch.setattr(workers, "_start", start)
+    return lambda: monkeypatch.setattr(worker_pool, "_start", start)
 
 
 @pytest.fixture
 def converting(monkeypatch):
     """Replaces what the processes do."""
-    return lambda do: monkeypatch.setattr(module, "converted", partial(workers.converted, do=do))
+    return lambda do: monkeypatch.setattr(module, "converted", partial(worker_pool.converted, do=do))
 
 
 @pytest.fixture
@@ -138,7 +137,7 @@ def test_a_process_that_dies_takes_its_document_alone(documents, tmp_path, conve
     assert ingested(documents, cache, SKIP).broken == found.broken == ingested(documents, cache, SETTINGS).broken
     with pytest.raises(ValueError, match=f"deadly.pdf: .*{reason}"):
         ingest(documents, cache, SETTINGS)
-    converting(workers.convert)
+    converting(worker_pool.convert)
     if dies:
         assert ingest(documents, cache, SKIP).broken == {}, "the death of a process is no fact about the document"
         assert ingested(documents, cache, SKIP).broken == {}
@@ -157,7 +156,7 @@ def test_a_mark_of_the_previous_version_is_tried_again(documents, tmp_path, conv
         record["files"] = [stamp[:3] for stamp in record["files"]]
     del known["checksum"]
     (cache / "known.json").write_text(json.dumps(known))
-    converting(workers.convert)
+    converting(worker_pool.convert)
     assert ingested(documents[:1], cache, SKIP).documents.keys() == {"a.pdf"}, "its documents are read"
     assert ingest(documents, cache, SKIP).broken == {}
 
@@ -174,10 +173,10 @@ def test_a_document_that_cannot_be_opened_is_tried_again(tmp_path, monkeypatch, 
         return opens(self, *args, **keys)
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert workers.convert(path, cache).unopened
+    assert worker_pool.convert(path, cache).unopened
     monkeypatch.setattr(Path, "open", opens)
     (tmp_path / "latin.md").write_bytes(b"caf\xe9")
-    assert workers.convert(tmp_path / "latin.md", cache) == ("", None, ANY, 0, (), False)
+    assert worker_pool.convert(tmp_path / "latin.md", cache) == ("", None, ANY, 0, (), False)
 
 
 def test_another_document_with_the_old_time_is_ingested(documents, tmp_path):
@@ -220,7 +219,7 @@ def test_an_unreadable_document_is_retried_after_a_change(documents, tmp_path, c
     found = ingest(paths, cache, SKIP)
     assert set(found.broken) == {"deadly.pdf", "latin.md"}
     assert ingested(paths, cache, SKIP).broken == found.broken
-    converting(workers.convert)
+    converting(worker_pool.convert)
     manual(documents[1], 4)
     (tmp_path / "latin.md").write_text("# A\n\ncafe\n")
     for path in paths:
@@ -229,7 +228,7 @@ def test_an_unreadable_document_is_retried_after_a_change(documents, tmp_path, c
 
 
 def _ingest_interrupted(documents, cache):
-    module.converted = partial(workers.converted, do=pdf_files.interrupted)
+    module.converted = partial(worker_pool.converted, do=pdf_files.interrupted)
     ingest(documents, cache, IngestionSettings(dpi=24, workers=1))
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from datamodules.vision_language.chat_file import ImageChat
-from datamodules.vision_language.shards import tar_index as tar_members
-from datamodules.vision_language.shards import webdataset_samples as tar_samples
+from datamodules.vision_language.shards import tar_index, webdataset_samples
 from datamodules.vision_language.shards.chat_reader import read_sample
 from datamodules.vision_language.shards.shard import Shard
 from engine.data.errors import BadSampleError
@@ -66,7 +65,7 @@ def test_a_streamed_sample_holds_its_contents(write_shard):
 )
 def test_a_sample_that_cannot_be_used_is_named(write_shard, monkeypatch, files, message):
     if b"j" * 2000 in files.values():
-        for module in (tar_members, tar_samples):
+        for module in (tar_index, webdataset_samples):
             monkeypatch.setattr(module, "MOST_BYTES", 1000)
     path = write_shard("a.tar", files)
     for name in (path, f"file://{path}"):

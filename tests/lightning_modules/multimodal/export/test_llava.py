@@ -15,7 +15,7 @@ from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export import llava as llava_export
+from lightning_modules.multimodal.export import llava
 from lightning_modules.multimodal.export.llava import Answering
 from lightning_modules.multimodal.export.llava_compatibility import obstacles
 from lightning_modules.multimodal.export.llava_model import Parts
@@ -71,7 +71,7 @@ def exported(parts, tokenizer, folder):
     from transformers import AutoProcessor, LlavaForConditionalGeneration
 
     assert obstacles(parts, merge=False) == []
-    llava_export.write(
+    llava.write(
         parts, folder, exported_tokenizer(tokenizer, "<image>"), Answering(tokenizer.end_of_turn, tokenizer.pad, 12)
     )
     model, found = LlavaForConditionalGeneration.from_pretrained(folder, output_loading_info=True)
@@ -172,7 +172,7 @@ def test_a_frozen_model_is_written_in_its_own_format(build, tokenizer, tmp_path)
     assert obstacles(parts, merge=True) == []
     (tmp_path / "llava").mkdir()
     copied = exported_tokenizer(tokenizer, "<image>")
-    llava_export.write(parts, tmp_path / "llava", copied, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
+    llava.write(parts, tmp_path / "llava", copied, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
     model = LlavaForConditionalGeneration.from_pretrained(tmp_path / "llava")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     ours = frozen.causal_lm.get_decoder().layers[0].mlp.up_proj.weight

@@ -8,7 +8,7 @@ import torch
 
 from datamodules.recommender.batch import Catalog, History, RankingBatch
 from engine.export.onnx import export_onnx, run_onnx
-from lightning_modules.recommender.export import onnx_graph as scoring_graph
+from lightning_modules.recommender.export import onnx_graph
 from lightning_modules.recommender.export.export import Recommender, export, graph_inputs, same_best, with_long_pauses
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph
 from lightning_modules.recommender.export.runtime import ExportedRecommender, load_recommender
@@ -152,7 +152,7 @@ def test_a_graph_that_computes_otherwise_is_refused(tmp_path, monkeypatch):
     def sees_all(query, key, value, dropout=0.0, relations=None):
         return (query @ key.mT).softmax(-1) @ value
 
-    monkeypatch.setattr(scoring_graph, "causal_attention", sees_all)
+    monkeypatch.setattr(onnx_graph, "causal_attention", sees_all)
     with pytest.raises(ValueError, match="scores by onnxruntime differ from torch's by .* nothing was written"):
         export(recommender(attention="time_interval"), tmp_path, ranking(make_history((4, 7, 1))))
 
