@@ -79,7 +79,9 @@ def _vision_language(folder: Path) -> list[str]:
 def _sharded(folder: Path) -> list[str]:
     settings = {"class_path": "tests.support.ranks.sharded_on_cpu.ShardedOnCPU"}
     settings |= {"init_args": {"state_dict_type": "sharded"}}  # type: ignore[dict-item]
-    content = {"trainer": {"strategy": settings}, "checkpoints": {"trainable_only": False}}
+    # A checkpoint of shards is not replaced in one step, so the previous one is kept.
+    kept: dict[str, object] = {"last_checkpoint": {"keep": 2}, "best_checkpoint": {"keep": 2}}
+    content = {"trainer": {"strategy": settings}, "checkpoints": {"trainable_only": False}, **kept}
     path = folder / "sharded.yaml"
     path.write_text(yaml.safe_dump(content))
     return [*_vision_language(folder), "--config", str(path)]
