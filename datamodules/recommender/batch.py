@@ -57,6 +57,26 @@ class Catalog(NamedTuple):
         return str(names[item - 1] or self.item_ids[item - 1])
 
 
+class ItemFeatureArrays(NamedTuple):
+    """Encoded features of item 0 (padding, which has none), of the items 1 to V of the data, and of further items.
+
+    The further items have a row in the table of features and occur in no interaction.
+    """
+
+    codes: NDArray[np.int32]  # [N + 1, slots] categories, from 1; 0 in an empty slot
+    shares: NDArray[np.float32]  # [N + 1, slots] weight of each; 0 in an empty slot
+    dense: NDArray[np.float32]  # [N + 1, D] standardised numbers and the components of the vector
+    known: NDArray[np.bool_]  # [codes] whether a training item has a code
+    trained: NDArray[np.bool_]  # [N + 1] whether an item occurs in the training
+
+
+class FeaturesIdentity(NamedTuple):
+    """What a network with item features depends on; other rows of the table may change."""
+
+    columns: str  # kinds and names of the columns
+    sha256: str  # of the features of the data's items, and of which items occur in the training
+
+
 class TrainingEvents(NamedTuple):
     """Training part of every user: user u trains on ``items[offsets[u]:train_end[u]]``."""
 

@@ -10,10 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from datamodules.recommender.batch import Catalog, EvaluatedUsers, RankingBatch, Scorer, TrainingEvents
+from datamodules.recommender.batch import (
+    Catalog,
+    EvaluatedUsers,
+    FeaturesIdentity,
+    ItemFeatureArrays,
+    RankingBatch,
+    Scorer,
+    TrainingEvents,
+)
 from datamodules.recommender.dataset import RankingDataset, TrainDataset, Windows, personal_time_scale
 from datamodules.recommender.evaluation_size import weak_evaluations
 from datamodules.recommender.events import Events, Integers
+from datamodules.recommender.features.item_features import FeaturesOfItems, load_item_features, with_cold_items
+from datamodules.recommender.features.settings import ItemFeatures
+from datamodules.recommender.features.trained_items import items_of_examples
 from datamodules.recommender.length_buckets import LengthGroups
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.item_lists import ItemLists
@@ -71,6 +82,7 @@ class InteractionSequences(LockstepDataModule):
             ISO 8601 date; null is the latest time of the data.
         allow_items: text file with an item id on each line: `predict` recommends these items only; null is all.
         deny_items: likewise, items that `predict` does not recommend.
+        item_features: table with categories, numbers or a vector of each item, see `ItemFeatures`; null reads none.
         marketplace: size and rule of the `synthetic` data set.
         **loading: see LockstepDataModule.
     """
@@ -105,6 +117,7 @@ class InteractionSequences(LockstepDataModule):
         predict_at: float | str | None = None,
         allow_items: str | None = None,
         deny_items: str | None = None,
+        item_features: ItemFeatures | None = None,
         marketplace: Marketplace | None = None,
         **loading: Any,
     ) -> None:
@@ -134,6 +147,9 @@ class InteractionSequences(LockstepDataModule):
         self.num_negatives, self.shared_negatives = num_negatives, shared_negatives
         self.sampled_100 = sampled_100
         self.prediction_input = PredictionInput(predict_histories, predict_at, ItemLists(allow_items, deny_items))
+        self.item_feature_settings = item_features
+        if item_features is not None:
+            self.source.require_item_table(item_features)
 
     @classmethod
     @override
@@ -179,6 +195,30 @@ class InteractionSequences(LockstepDataModule):
         return Catalog(self.events.num_items, self.max_length, self.events.item_ids, self.events.titles)
 
     @property
+    def recommendable(self) -> Catalog:
+        """The catalog with the items that have features and no interaction."""
+        return with_cold_items(self.catalog, self._features)
+
+    @property
+    def item_features(self) -> ItemFeatureArrays | None:
+        """Features of the recommendable items; None without the option `item_features`."""
+        return None if self._features is None else self._features.arrays
+
+    @property
+    def item_features_identity(self) -> FeaturesIdentity | None:
+        """What a network with these features depends on; None without them."""
+        return None if self._features is None else self._features.identity
+
+    @cached_property
+    def _features(self) -> FeaturesOfItems | None:
+        settings = self.item_feature_settings
+        if settings is None:
+            return None
+        trained = items_of_examples(self.events, self.splits.train)
+        path = self.source.item_table(settings)
+        return load_item_features(path, settings, self.events.item_ids, trained)
+
+    @property
     def training_events(self) -> TrainingEvents:
         """Training part of every user."""
         return TrainingEvents(self.events.offsets, self.events.items, self.splits.train_end)
@@ -197,7 +237,8 @@ class InteractionSequences(LockstepDataModule):
                 for text in weak_evaluations(self.events, self.splits):
                     log.warning("WARNING: %s. %s", text, self.split.way_to_more(self.min_user_interactions))
         if stage == "predict":
-            self.predict_set = self._prediction_set(self.prediction_input.read(self.events))
+            histories = self.prediction_input.read(self.events, self.recommendable.item_ids)
+            self.predict_set = self._prediction_set(histories)
 
     def _setup_splits(self) -> None:
         events, splits = self.events, self.splits
@@ -210,6 +251,7 @@ class InteractionSequences(LockstepDataModule):
             windows=self.windows,
             num_negatives=self.num_negatives,
             shared_negatives=self.shared_negatives,
+            negatives_among=None if self._features is None else self._features.trained_items,
         )
         self.train_set = LengthGroups(rows, self.length_groups)
         candidates = stored_candidates(self._candidate_file, events) if self.sampled_100 else None
@@ -217,6 +259,8 @@ class InteractionSequences(LockstepDataModule):
         self.test_set = self._ranking_set(events, splits.test, candidates=candidates)
         log.info("%s; %d training rows, %d to validate, %d to test", events.summary, len(self.train_set),
                  len(self.validation_set), len(self.test_set))  # fmt: skip
+        if self._features is not None:
+            log.info("%s", self._features.report)
         if any(splits.without_history.values()):
             log.info("users without a history before the period, skipped: %s", splits.without_history)
 

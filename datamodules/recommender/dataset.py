@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from datamodules.recommender.batch import History, RankingBatch, TrainBatch
 from datamodules.recommender.checks import validate_events
 from datamodules.recommender.events import Events, Integers, user_chunks
+from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.negative_sampling import absent_items
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import hash_integers
@@ -42,6 +43,7 @@ class TrainDataset(Dataset[TrainBatch]):
             that do not occur in the row (in all its events, not only the last ``max_length``), and a pure function of
             (seed, epoch, sample, position in the user's history, k).
         shared_negatives: draw negatives once per row.
+        negatives_among: the only items that are drawn, which include those of all rows; None: all items.
 
     Raises:
         ValueError: a row has fewer than two events.
@@ -58,11 +60,13 @@ class TrainDataset(Dataset[TrainBatch]):
         windows: Windows = "last",
         num_negatives: int = 0,
         shared_negatives: bool = False,
+        negatives_among: TrainedItems | None = None,
     ) -> None:
         self.events, (self.users, self.ends) = events, examples
         self.max_length, self.time_scale, self.seed = max_length, time_scale, seed
         self.windows = windows
         self.num_negatives, self.shared_negatives = num_negatives, shared_negatives
+        self.negatives_among = negatives_among
         short = np.flatnonzero(self.ends - events.offsets[self.users] < 2)
         if len(short):
             raise ValueError(
@@ -115,7 +119,8 @@ class TrainDataset(Dataset[TrainBatch]):
             positions = (first[:, None] + np.arange(real.shape[1]))[..., None]
         samples, ks = draw.indices[:, None, None], np.arange(self.num_negatives)
         where = (self.seed, draw.epoch, _NEGATIVES, samples, positions, ks)
-        return absent_items(self.events, rows.starts, rows.ends, *where) * real[..., None]
+        drawn = absent_items(self.events, rows.starts, rows.ends, *where, among=self.negatives_among)
+        return drawn * real[..., None]
 
 
 class RankingDataset(Dataset[RankingBatch]):

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.batch import Catalog, EvaluatedUsers, RankingBatch, Scorer, TrainingEvents
+from datamodules.recommender.batch import (
+    Catalog,
+    EvaluatedUsers,
+    FeaturesIdentity,
+    ItemFeatureArrays,
+    RankingBatch,
+    Scorer,
+    TrainingEvents,
+)
 from engine.interface import LockstepData
 
 
@@ -16,6 +24,18 @@ class RecommenderData(LockstepData, Protocol):
     @property
     def catalog(self) -> Catalog:
         """Number of items, their ids and titles, and the maximum length of a row; the same in all splits."""
+
+    @property
+    def recommendable(self) -> Catalog:
+        """The catalog with the items that have features and no interaction; these follow the items of the data."""
+
+    @property
+    def item_features(self) -> ItemFeatureArrays | None:
+        """Features of the recommendable items; None without `data.init_args.item_features`."""
+
+    @property
+    def item_features_identity(self) -> FeaturesIdentity | None:
+        """What a network with these features depends on; None without them."""
 
     @property
     def training_events(self) -> TrainingEvents:
@@ -52,7 +72,7 @@ class RecommenderData(LockstepData, Protocol):
 
     @property
     def excluded_items(self) -> NDArray[np.bool_] | None:
-        """[num_items + 1] true for items that `predict` must not recommend; None if it may recommend all."""
+        """[recommendable + 1] true for items that `predict` must not recommend; None if it may recommend all."""
 
     def describe(self, row: int) -> Mapping[str, Any]:
         """Return the fields that `predict` writes besides the recommendations, for a row of `predict_set`."""

@@ -26,7 +26,7 @@ class PredictionInput:
     """
 
     excluded_items: NDArray[np.bool_] | None = None
-    """[num_items + 1] items that `predict` must not recommend; None if it may recommend all."""
+    """[item_ids + 1] items that `predict` must not recommend; None if it may recommend all."""
 
     users: Sequence[str]
     """[rows] user of each history, once they are read."""
@@ -41,21 +41,22 @@ class PredictionInput:
         self.path, self.item_lists = path, item_lists
         self.at = parse_predict_at(at, path)
 
-    def read(self, events: InteractionStore) -> Histories:
+    def read(self, events: InteractionStore, item_ids: Sequence[str]) -> Histories:
         """Read the lists of items, and return the histories to predict for.
 
         Args:
             events: events of all users of the data.
+            item_ids: ids of the items of the data and of those that have features and no interaction.
 
         Raises:
             FileNotFoundError: a file does not exist.
             InteractionError: a file cannot be read, or its list leaves no item to recommend.
             ValueError: a user of the data has an event after `predict_at`.
         """
-        self.excluded_items, reports = self.item_lists.excluded(events.item_ids)
+        self.excluded_items, reports = self.item_lists.excluded(item_ids)
         for report in reports:
             log.warning("%s", report)
-        histories = self.whole_histories(events) if self.path is None else self._read_file(Path(self.path), events)
+        histories = self.whole_histories(events) if self.path is None else self._read_file(Path(self.path), item_ids)
         self.users, self._untimed_line, self._undated_line = histories.users, histories.untimed, histories.undated
         return histories
 
@@ -64,10 +65,10 @@ class PredictionInput:
         users = events.user_ids
         return Histories(events, users, at=request_times(events, users, self.at))
 
-    def _read_file(self, path: Path, events: InteractionStore) -> Histories:
+    def _read_file(self, path: Path, item_ids: Sequence[str]) -> Histories:
         if not path.exists():
             raise FileNotFoundError(f"data.init_args.predict_histories: {path} does not exist")
-        histories = read_histories(path, events.item_ids)
+        histories = read_histories(path, item_ids)
         if histories.report:
             log.warning("%s: %s", path, histories.report)
         return histories

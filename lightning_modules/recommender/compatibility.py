@@ -4,11 +4,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from datamodules.recommender.batch import FeaturesIdentity
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, MAPPING, TEXT, fields, optional
 
 declare_part("items", optional(fields({"count": COUNT, "sha256": TEXT})))
 declare_part("architecture", optional(MAPPING))
+declare_part("item_features", optional(fields({"columns": TEXT, "sha256": TEXT})))
 
 _MAY_CHANGE = ("dropout", "activation_checkpointing")
 """Settings of the encoder that do not change what a trained encoder computes."""
@@ -38,6 +40,30 @@ def check_items(saved: Mapping[str, Any] | None, items: Mapping[str, Any]) -> No
             f"(sha256 {items['sha256'][:12]}): item numbers would have another meaning. "
             "Use the data and the filters that the checkpoint was trained with"
         )
+
+
+def check_item_features(saved: Mapping[str, Any] | None, features: FeaturesIdentity | None) -> None:
+    """Raise ValueError if the checkpoint's item features are not those of the data."""
+    if saved == (None if features is None else features._asdict()):
+        return
+    if saved is None or features is None:
+        trained, given = ("without", "has") if saved is None else ("with", "has no")
+        way = "Remove data.init_args.item_features" if saved is None else "Give it as the run's config.yaml does"
+        found = (
+            f"the checkpoint was trained {trained} item features, and the config {given} data.init_args.item_features"
+        )
+    elif saved["columns"] != features.columns:
+        found = (
+            f"the checkpoint was trained with the item features {saved['columns']}, the config has {features.columns}"
+        )
+        way = "Give data.init_args.item_features the same columns"
+    else:
+        found = (
+            "data.init_args.item_features differ from those of the checkpoint in rows of the data's items, or in which "
+            f"items are trained (sha256 {features.sha256[:12]} instead of {saved['sha256'][:12]})"
+        )
+        way = "Use the file and the split that it was trained with; rows of new items may be added"
+    raise ValueError(f"{found}. {way}, or train anew under another --run_name")
 
 
 def check_architecture(saved: Mapping[str, Any] | None, configured: Mapping[str, Any]) -> None:

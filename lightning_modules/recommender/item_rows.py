@@ -1,6 +1,6 @@
 """Trains the item vectors by rows, for catalogues of which a step uses a small part."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -87,18 +87,37 @@ def read_item_rows(table: RowTable, batch: Sequence[TrainBatch]) -> tuple[list[T
         The parts with places among the rows instead of items, and the rows [U, C]. Row 0 is that of padding, as in the
         table, and there is at least one other row.
     """
+    renumbered, items = used_items(batch)
+    return renumbered, table.read(items)
+
+
+def used_items(batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
+    """Return the parts of a micro-batch with places among its items instead of items, and these items, ascending.
+
+    Items are [U] int64. Item 0 (padding) has place 0, and there is at least one other item.
+    """
     columns = [column for part in batch for column in (part.history.items, part.targets, part.negatives)]
     # Item 1, because losses look up some item where there is none; its gradient is 0 there, which touches nothing.
     always = torch.tensor([0, 1], device=columns[0].device)
     numbers = torch.cat([always, *(column.flatten() for column in columns)])
     items, places = torch.unique(numbers, return_inverse=True)
     parts = iter(places[len(always) :].split([column.numel() for column in columns]))
+    return renumber(batch, lambda column: next(parts).view_as(column)), items
+
+
+def renumber(batch: Sequence[TrainBatch], number: Callable[[Tensor], Tensor]) -> list[TrainBatch]:
+    """Return the parts of a micro-batch with other numbers of their items.
+
+    Args:
+        batch: parts of the micro-batch.
+        number: function of a tensor of items; it is called for items, targets and negatives of each part, in order.
+    """
     renumbered = []
     for part in batch:
-        history = part.history._replace(items=next(parts).view_as(part.history.items))
-        targets, negatives = next(parts).view_as(part.targets), next(parts).view_as(part.negatives)
+        history = part.history._replace(items=number(part.history.items))
+        targets, negatives = number(part.targets), number(part.negatives)
         renumbered.append(part._replace(history=history, targets=targets, negatives=negatives))
-    return renumbered, table.read(items)
+    return renumbered
 
 
 def item_tables(encoder: SequenceEncoder, item_optimizer: ItemOptimizer, learning_rate: float | None) -> list[RowTable]:

@@ -24,24 +24,31 @@ from lightning_modules.recommender.baselines import Popularity
 from lightning_modules.recommender.compatibility import (
     architecture_identity,
     check_architecture,
+    check_item_features,
     check_items,
     items_identity,
 )
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
 from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.export_files import export_files
+from lightning_modules.recommender.features.exported_encoder import with_item_vectors
+from lightning_modules.recommender.features.feature_encoder import (
+    FeatureEncoder,
+    check_strategy_of_features,
+    feature_encoder,
+)
+from lightning_modules.recommender.features.next_item_scores import NextItemScores
+from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.item_rows import (
     ItemOptimizer,
     check_item_optimizer,
     check_saved_item_optimizer,
     check_strategy_of_rows,
     item_tables,
-    read_item_rows,
 )
 from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss
 from lightning_modules.recommender.networks.hyper_connections import summarize
-from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import (
     Attention,
     FeedForwardKind,
@@ -89,6 +96,8 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             a step goes over its own items only, see engine/optim/row_updates.py. They need a loss with negatives.
         item_learning_rate: peak rate of the item vectors if `item_optimizer` is not `dense`; null is `learning_rate`,
             too small for `rowwise_adagrad`: start with 0.05.
+        item_dropout: with `data.init_args.item_features`, probability that an item has no vector of its own in a
+            training step, so that the network learns to score items by their features alone.
         remove_seen: exclude the items of a user's history from the ranking.
         baselines: also evaluate baselines, once per run: true is `[popularity, last-item-transition]`; `item-knn` and
             `ease` can be listed, too.
@@ -106,6 +115,9 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     export_extra = "onnx"
 
     encoder: SequenceEncoder
+    item_features: FeatureEncoder | None
+    training_vectors: TrainingVectors
+    next_item_scores: NextItemScores
     _loaded_step: int = 0
     """Optimizer steps of the checkpoint that was loaded last."""
 
@@ -133,6 +145,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         gbce_calibration: float = 0.75,
         item_optimizer: ItemOptimizer = "dense",
         item_learning_rate: float | None = None,
+        item_dropout: float = 0.2,
         remove_seen: bool = True,
         baselines: bool | list[Baseline] = True,
         item_baselines: ItemBaselines | None = None,
@@ -149,6 +162,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         sizes |= {"time_span": time_span, "top_k": top_k}
         check_numbers("model.init_args.", sizes | {"sinkhorn_iterations": sinkhorn_iterations}, at_least=1)
         check_number("model.init_args.dropout", dropout, at_least=0, below=1)
+        check_number("model.init_args.item_dropout", item_dropout, at_least=0, below=1)
         check_number("model.init_args.gbce_calibration", gbce_calibration, at_least=0, at_most=1)
         check_numbers("model.init_args.", {"item_learning_rate": item_learning_rate}, at_least=0)
         check_item_optimizer(item_optimizer, item_learning_rate, loss, tie_output, self.optimizer_name)
@@ -177,7 +191,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         }
         self.loss = NextItemLoss(loss, gbce_calibration)
         self.item_optimizer: ItemOptimizer = item_optimizer
-        self.item_learning_rate = item_learning_rate
+        self.item_learning_rate, self.item_dropout = item_learning_rate, item_dropout
         self.remove_seen, self.save_ranks, self.top_k = remove_seen, save_ranks, top_k
         self.export_vectors, self.export_index = export_vectors or export_index is not None, export_index
         self.evaluation = RankingEvaluation(
@@ -196,6 +210,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             check_strategy_of_rows(self.item_optimizer, self.trainer.strategy)
             if self.loss.name != "cross_entropy":
                 self.data.require_negatives(f"model.init_args.loss {self.loss.name}")
+        check_strategy_of_features(self.data.item_features, self.trainer.strategy)
         if self.architecture["attention"] != "standard":
             self.data.require_times(f"model.init_args.attention {self.architecture['attention']}")
         if self.architecture["request_time"]:
@@ -209,6 +224,13 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             self._items = items_identity(catalog.item_ids)
             self._architecture = architecture_identity(self.architecture, catalog.max_length)
             self.row_tables = item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
+            self.item_features = feature_encoder(self.data.item_features, self.encoder)
+            all_items, dropout = self.loss.name == "cross_entropy", self.item_dropout
+            self.training_vectors = TrainingVectors(
+                self.encoder, self.item_features, self.row_tables, all_items, dropout
+            )
+            self.next_item_scores = NextItemScores(self.encoder, self.item_features)
+            self._features_identity = self.data.item_features_identity
 
     @override
     def memory_saving_options(self) -> list[tuple[str, str]]:
@@ -220,12 +242,10 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
 
     def training_loss(self, batch: Sequence[TrainBatch]) -> LossSum:
         """Return the loss of a micro-batch, given in parts of similar length."""
-        vectors = None
-        if self.row_tables:
-            batch, vectors = read_item_rows(self.row_tables[0], batch)
+        batch, vectors = self.training_vectors.read(batch, lambda: self.trainer.global_step)
         states = [self.encoder(part.history, item_vectors=vectors) for part in batch]
         weight = self.encoder.output_weight if vectors is None else vectors[1:]
-        total = self.loss.total(states, batch, weight, self.encoder.num_items)
+        total = self.loss.total(states, batch, weight, self.training_vectors.num_items)
         real = torch.stack([(part.targets > 0).sum() for part in batch]).sum()
         positions = sum(part.targets.numel() for part in batch)
         self.log("train/real_positions", real.float() / positions, on_step=True, batch_size=1)
@@ -246,6 +266,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     @override
     def on_validation_epoch_start(self) -> None:
         self.encoder.collect_diagnostics = False  # on_train_batch_start sets it for each step
+        self.next_item_scores.forget()
         trainer = run_trainer(self.trainer)
         # A validation inside a training keeps no ranks, and fast_dev_run writes nothing.
         collect = self.save_ranks and trainer.state.fn in ("validate", "test") and not trainer.fast_dev_run
@@ -253,12 +274,13 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
 
     @override
     def validation_step(self, batch: RankingBatch, batch_idx: int) -> None:
-        scores = self.encoder.scores(encode_last_position(self.encoder, batch.history))
+        scores = self.next_item_scores(batch.history, self.data.catalog.num_items)
         self.evaluation.update(scores, batch)
         self._keep_previews(scores, batch)
 
     @override
     def on_validation_epoch_end(self) -> None:
+        self.next_item_scores.forget()
         for name, value in self.evaluation.results():
             main = name == self.evaluation.main_metric and self._stage == "val"
             self.log(f"{self._stage}/{name}", value.float(), prog_bar=main, batch_size=1)
@@ -293,18 +315,23 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     # -- prediction --------------------------------------------------------------------------------------------------
 
     @override
+    def on_predict_epoch_start(self) -> None:
+        self.next_item_scores.forget()
+
+    @override
     def predict_step(self, batch: RankingBatch, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
-        scores = self.encoder.scores(encode_last_position(self.encoder, batch.history))
+        scores = self.next_item_scores(batch.history)
         answers = self._recommendations.for_batch(scores, batch, self.remove_seen, self._popularity)
         return [(row, {**self.data.describe(row), **answer}) for row, answer in answers]
 
     @cached_property
     def _recommendations(self) -> Recommendations:
-        return Recommendations(self.data.catalog, self.top_k, self.data.excluded_items)
+        return Recommendations(self.data.recommendable, self.top_k, self.data.excluded_items)
 
     def _popularity(self) -> list[int]:
-        """Return the number of training events of each item, [num_items]."""
-        counts: list[int] = Popularity(*self.data.training_events, self.data.catalog.num_items).counts[1:].tolist()
+        """Return the number of training events of each recommendable item, [num_items]."""
+        popularity = Popularity(*self.data.training_events, self.data.recommendable.num_items)
+        counts: list[int] = popularity.counts[1:].tolist()
         return counts
 
     # -- exports -----------------------------------------------------------------------------------------------------
@@ -313,9 +340,9 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         """Write a graph for onnxruntime, the weights, and the vectors and index if they are wanted."""
         if merge:
             raise ValueError("export --merge: a recommender has no adapters to merge")
-        catalog = self.data.catalog
+        encoder = with_item_vectors(self.encoder, self.item_features, self.architecture)
         recommender = Recommender(
-            self.encoder, self.architecture, catalog, self.top_k, self.remove_seen, self._popularity()
+            encoder, self.architecture, self.data.recommendable, self.top_k, self.remove_seen, self._popularity()
         )
         return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
 
@@ -325,11 +352,14 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
         checkpoint["items"], checkpoint["architecture"] = self._items, self._architecture
+        if self._features_identity is not None:
+            checkpoint["item_features"] = self._features_identity._asdict()
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_items(checkpoint.get("items"), self._items)
         check_architecture(checkpoint.get("architecture"), self._architecture)
+        check_item_features(checkpoint.get("item_features"), self._features_identity)
         self._loaded_step = int(checkpoint.get("global_step", 0))
         if is_attached(self) and self.trainer.state.fn == "fit":
             check_saved_item_optimizer(checkpoint, self.item_optimizer)

@@ -63,6 +63,38 @@ def choose_rating(path: Path, columns: tuple[str, ...], wanted: str | None, take
     return rating
 
 
+def choose_item(path: Path, columns: tuple[str, ...], wanted: str | None, option: str) -> str:
+    """Return the column of the item in a table of items.
+
+    Args:
+        path: the file, for messages.
+        columns: all columns, in order.
+        wanted: configured name; None for a well-known name.
+        option: option that holds `item_column`, for messages.
+
+    Raises:
+        InteractionError: the file has no such column, or a column name occurs twice.
+    """
+    if len(set(columns)) < len(columns):
+        raise InteractionError(f"{path}: line 1: a column name occurs twice: {list_names(columns)}")
+    return _choose(path, columns, "item", wanted, _ITEM_NAMES, f"{option}.item_column")
+
+
+def choose_named(path: Path, columns: tuple[str, ...], wanted: Sequence[str], option: str) -> list[str]:
+    """Return configured columns, in the order of their names in the config.
+
+    Args:
+        path: the file, for messages.
+        columns: all columns, in order.
+        wanted: configured names.
+        option: option that names the columns, for messages.
+
+    Raises:
+        InteractionError: the file has no such column.
+    """
+    return [_choose(path, columns, name, name, (), option) for name in wanted]
+
+
 def _choose_time(
     path: Path, columns: tuple[str, ...], wanted: str | None, dates: tuple[str, ...], taken: tuple[str, ...]
 ) -> str | None:
@@ -87,11 +119,19 @@ def resembles_time(column: str) -> bool:
     return bool(near) or not words.isdisjoint(_TIME_WORDS)
 
 
-def _choose(path: Path, columns: tuple[str, ...], role: str, wanted: str | None, known: tuple[str, ...]) -> str:
+def _choose(
+    path: Path,
+    columns: tuple[str, ...],
+    role: str,
+    wanted: str | None,
+    known: tuple[str, ...],
+    option: str | None = None,
+) -> str:
     """Return the column that is ``wanted``, or a well-known one.
 
-    A RecBole column ``name:type`` also matches ``name``.
+    A RecBole column ``name:type`` also matches ``name``. ``option`` is the option that names the column.
     """
+    option = option or f"{role}_column"
     plain = {column.partition(":")[0]: column for column in columns} | {column: column for column in columns}
     if wanted is not None:
         if wanted in plain:
@@ -99,7 +139,7 @@ def _choose(path: Path, columns: tuple[str, ...], role: str, wanted: str | None,
         nearest = difflib.get_close_matches(wanted, plain, n=1)
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
         raise InteractionError(
-            f"{path}: no column {preview(wanted)} ({role}_column). Its columns: {list_names(columns)}{hint}"
+            f"{path}: no column {preview(wanted)} ({option}). Its columns: {list_names(columns)}{hint}"
         )
     lowered = {name.lower(): column for name, column in plain.items()}
     for name in known:
@@ -109,7 +149,7 @@ def _choose(path: Path, columns: tuple[str, ...], role: str, wanted: str | None,
     hint = f"; the nearest is {lowered[nearest[0]]!r}" if nearest else ""
     raise InteractionError(
         f"{path}: no {role} column. Its columns: {list_names(columns)}; looked for {list_names(known)}{hint}. "
-        f"Name it with {role}_column"
+        f"Name it with {option}"
     )
 
 

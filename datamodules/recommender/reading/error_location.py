@@ -25,7 +25,7 @@ MOST_NAMED = 10
 _SEARCHED = 100_000
 """Lines after the first invalid line in which others are searched: a second of reading in plain Python."""
 
-_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
+NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}", re.ASCII)
 
 
@@ -33,7 +33,7 @@ def locate_error(layout: Layout) -> str | None:
     """Return a message on the first error that also names the next lines with one; None if this reader finds none."""
     if not layout.separator:
         return _parquet_fault(layout)
-    count, faults = 0, _Faults(layout)
+    count, faults = 0, Faults(layout)
     named: list[tuple[int, str]] = []
     for record in records(layout):
         if layout.header and record.number == 1:
@@ -52,10 +52,10 @@ def locate_error(layout: Layout) -> str | None:
         return f"{layout.path}: line {number}: {fault}{also}"
     if not count:
         return f"{layout.path}: no interactions after the header"
-    return _last_line_fault(layout)
+    return last_line_fault(layout)
 
 
-class _Faults:
+class Faults:
     """What is wrong with a record. The first row decides whether times are numbers or dates."""
 
     def __init__(self, layout: Layout) -> None:
@@ -119,7 +119,7 @@ def _id_fault(value: str, integer: bool) -> str | None:
 
 
 def _rating_fault(value: str) -> str | None:
-    if _NUMBER.fullmatch(value) and math.isfinite(float(value)):
+    if NUMBER.fullmatch(value) and math.isfinite(float(value)):
         return None
     return f"found {preview(value)}, expected a rating (a number), which min_rating reads"
 
@@ -128,7 +128,8 @@ def _text_id_fault(value: str) -> str | None:
     return _id_fault(value, integer=False)
 
 
-def _last_line_fault(layout: Layout) -> str | None:
+def last_line_fault(layout: Layout) -> str | None:
+    """Return a message on a last line without a line end, which may be cut off; None if the line has one."""
     with layout.path.open("rb") as file:
         number, data = deque(enumerate(file, start=1), maxlen=1)[0]
     if data.endswith(b"\n"):

@@ -80,12 +80,12 @@ def detect(
         raise InteractionError(f"{path}: the file is empty; expected interactions, one per line")
     wanted = (user_column, item_column, time_column)
     if path.name.endswith(".parquet"):
-        schema = _parquet_schema(path)
+        schema = parquet_schema(path)
         dates = tuple(name for name, kind in schema.items() if kind.is_temporal())
         return _table("Parquet table", path, tuple(schema), wanted, separator="", dates=dates)
     if foreign := foreign_content(path):
         raise InteractionError(f"{path}: {foreign}")
-    first = _first_line(path)
+    first = first_line(path)
     if path.suffix == ".inter":
         titles = _if_file(path.with_suffix(".item"))
         return _table("RecBole .inter", path, tuple(first.split("\t")), wanted, separator="\t", titles=titles)
@@ -98,9 +98,9 @@ def detect(
     if path.suffix == ".txt" and _PAPERS.fullmatch(first) and wanted == (None, None, None):
         return _papers_file(path, first)
     if path.suffix in _TABLES:
-        separator = _separator(first)
+        separator = separator_of(first)
         return _table(
-            f"{path.suffix} table", path, _split_header(path, first, separator), wanted, separator, quoted=True
+            f"{path.suffix} table", path, split_header(path, first, separator), wanted, separator, quoted=True
         )
     raise InteractionError(f"{path}: not a known format. Looked for {_SEARCHED}; the first line is {first[:80]!r}")
 
@@ -167,7 +167,12 @@ def _table(
     return Layout(kind, path, user, item, time, columns, separator, quoted=quoted, titles=titles)
 
 
-def _first_line(path: Path) -> str:
+def first_line(path: Path) -> str:
+    """Return the first line of a text file.
+
+    Raises:
+        InteractionError: it is longer than `HEAD` bytes.
+    """
     with path.open("rb") as file:
         line = file.readline(HEAD + 1)
     if len(line) > HEAD:
@@ -176,11 +181,17 @@ def _first_line(path: Path) -> str:
     return line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
 
 
-def _separator(header: str) -> str:
+def separator_of(header: str) -> str:
+    """Return the separator of the fields of a header: the most frequent one."""
     return max(",\t;|", key=header.count)
 
 
-def _split_header(path: Path, header: str, separator: str) -> tuple[str, ...]:
+def split_header(path: Path, header: str, separator: str) -> tuple[str, ...]:
+    """Return the names of a header, which may be in quotes.
+
+    Raises:
+        InteractionError: its quotes are invalid.
+    """
     try:
         return tuple(next(csv.reader([header], delimiter=separator, strict=True), ()))
     except csv.Error as error:
@@ -190,7 +201,12 @@ def _split_header(path: Path, header: str, separator: str) -> tuple[str, ...]:
         ) from error
 
 
-def _parquet_schema(path: Path) -> "Mapping[str, pl.DataType]":
+def parquet_schema(path: Path) -> "Mapping[str, pl.DataType]":
+    """Return the columns of a Parquet file and their types.
+
+    Raises:
+        InteractionError: the file is not whole.
+    """
     import polars as pl
 
     try:

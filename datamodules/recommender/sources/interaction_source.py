@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 from datamodules.recommender.batch import Scorer
+from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.sources.synthetic import Marketplace
 from datamodules.recommender.store.interaction_store import VERSION, InteractionStore
 from datamodules.recommender.store.prepare import Conversion, is_prepared, prepare_store
 from datamodules.recommender.store.verification import open_verified
 from datamodules.recommender.store.writer import write_store
+from engine.io.atomic_file import write_temp
 from engine.io.ignored_folder import make_ignored_folder
 from engine.number_check import check_number
 from engine.system.installation import PROGRAM
@@ -91,6 +93,23 @@ class InteractionSource:
             return self._open_marketplace(verify)
         self._require_root()
         return prepare_store(self.root, verify=verify, **self.conversion)
+
+    def require_item_table(self, settings: ItemFeatures) -> None:
+        """Raise ValueError if there is no table of items: the settings name no file, and none is generated."""
+        if settings.path is None and self.dataset != "synthetic":
+            raise ValueError(
+                "data.init_args.item_features.path: found null, expected the file with a row for each item"
+            )
+
+    def item_table(self, settings: ItemFeatures) -> Path:
+        """Return the file of the settings, or that of the marketplace, which is written if it is not there."""
+        if settings.path is not None:
+            return Path(settings.path)
+        path, content = self._marketplace_store.with_suffix(".items.csv"), self.marketplace.item_table().encode()
+        if not path.is_file() or path.read_bytes() != content:
+            make_ignored_folder(self.root)
+            write_temp(path, lambda file: file.write(content), lambda _: None).replace(path)
+        return path
 
     def _require_root(self) -> None:
         if not self.root.exists():

@@ -33,6 +33,7 @@ from engine.determinism.stateless_rng import hash_integers, hash_permutation, ha
 
 _ALONG, _RETURNING, _LENGTH, _UNIT, _START, _PAUSE, _STEPS, _REST, _ITEM = range(9)  # streams of the seed
 _DAY = 86_400
+_NEIGHBOURS = 8  # items of an aisle or an errand
 _EPOCH = 1_577_836_800  # 2020-01-01
 
 
@@ -126,6 +127,20 @@ class Marketplace:
             circle = 1 + hash_permutation(self.num_items, self.seed, stream)
             lists[kind, circle] = circle[ahead % self.num_items]
         return lists
+
+    def item_table(self) -> str:
+        """Return a table of the items as CSV: what is near to what on the two circles of `lists`.
+
+        An `aisle` is of 8 neighbours on the circle of along(i), where `shelf` is the place of an item, from 0. An
+        `errand` and its `step` are the same on the circle of returning(i).
+        """
+        places = np.zeros((2, self.num_items), np.int64)
+        for kind, stream in enumerate((_ALONG, _RETURNING)):
+            places[kind, hash_permutation(self.num_items, self.seed, stream)] = np.arange(self.num_items)
+        (aisle, errand), (shelf, step) = np.divmod(places, _NEIGHBOURS)
+        rows = zip(range(1, self.num_items + 1), aisle, shelf, errand, step, strict=True)
+        lines = (f"item-{item},aisle-{a},{b},errand-{c},{d}" for item, a, b, c, d in rows)
+        return "\n".join(["item_id,aisle,shelf,errand,step", *lines, ""])
 
     def optimal_scores(self, history: History) -> Tensor:
         """Return the best possible scores: the probability of each item under the rule.

@@ -187,10 +187,14 @@ class SequenceEncoder(nn.Module):
                 state = block(state, context)
         return self.norm(state if self.streams is None else state.mean(-2))
 
-    def scores(self, states: Tensor) -> Tensor:
-        """Return the scores [N, V + 1] float32 of states [N, C]; column j is item j, column 0 is -inf."""
+    def scores(self, states: Tensor, item_vectors: Tensor | None = None) -> Tensor:
+        """Return the scores [N, V + 1] float32 of states [N, C]; column j is item j, column 0 is -inf.
+
+        With ``item_vectors`` [U, C], the scores [N, U] are those of these items; place 0 is padding.
+        """
+        weight = self.output_weight if item_vectors is None else item_vectors[1:]
         with torch.autocast(states.device.type, enabled=False):
-            return F.pad(states.float() @ self.output_weight.float().T, (1, 0), value=-torch.inf)
+            return F.pad(states.float() @ weight.float().T, (1, 0), value=-torch.inf)
 
     def _connections(self) -> list[ManifoldHyperConnection]:
         return [module for module in self.modules() if isinstance(module, ManifoldHyperConnection)]

@@ -28,7 +28,7 @@ class Recommender(recommender.SequentialRecommender):
 
     @property
     def data(self):
-        return SimpleNamespace(catalog=self.catalog)
+        return SimpleNamespace(catalog=self.catalog, item_features=None, item_features_identity=None)
 
     def log(self, name, value, **_):
         self.logged[name] = value

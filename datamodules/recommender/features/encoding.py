@@ -1,0 +1,109 @@
+"""Encoding of a table of items as arrays of a fixed width, by vocabularies and statistics of the training items.
+
+An item has slots of categories. Each column of categories has as many slots as its longest cell; a category has the
+share 1 / (number of the cell's known categories), so their vectors are averaged. A cell without a known category has
+the column's code of *unknown*: it is empty, the item has no row, or no training item has its categories. A column of
+numbers or vectors has one slot, for the code of *missing*.
+
+Numbers become ``(x - mean) / standard deviation``, limited to [-5, 5]; vectors become ``(v - mean) / norm``, with the
+root mean square of the norms of ``v - mean``. Means, deviations and norms are those of the training items, each of
+which counts once. A missing number or vector is 0.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.batch import ItemFeatureArrays
+from datamodules.recommender.features.item_table import ItemTable
+
+LIMIT = 5.0
+"""Largest standardised number. Without a limit, a price of a million would decide the score of a new item."""
+
+
+class _Slots(NamedTuple):
+    """Codes of one column; they count from 0."""
+
+    codes: NDArray[np.int32]  # [N, slots]
+    shares: NDArray[np.float32]  # [N, slots], 0 where a slot is empty
+    size: int  # number of codes
+
+
+def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[np.bool_]) -> ItemFeatureArrays:
+    """Encode the features of items.
+
+    Args:
+        table: the rows.
+        row_of: [N + 1] row of item 0 (padding), 1, 2, ...; -1 without one.
+        trained: [N + 1] whether an item occurs in the training.
+    """
+    of_training = np.unique(row_of[trained & (row_of >= 0)])
+    slots = [_category_slots(cells, row_of, of_training) for cells in table.categories.values()]
+    dense, missing = _standardised(table.numbers, row_of, of_training)
+    slots += [_missing_slots(column) for column in missing.T]
+    if table.vectors.shape[1]:
+        vectors, without = _centred(table.vectors, row_of, of_training)
+        dense = np.concatenate((dense, vectors), 1)
+        slots.append(_missing_slots(without))
+    firsts = np.cumsum([1, *(column.size for column in slots)])  # code 0 is that of empty slots
+    codes = np.concatenate([column.codes + first for column, first in zip(slots, firsts, strict=False)], 1)
+    shares = np.concatenate([column.shares for column in slots], 1)
+    codes, shares = codes * (shares > 0), shares.copy()
+    codes[0], shares[0], dense[0] = 0, 0, 0
+    known = np.zeros(int(firsts[-1]), np.bool_)
+    known[codes[trained].ravel()] = True
+    known[0] = False
+    return ItemFeatureArrays(codes.astype(np.int32), shares, dense.astype(np.float32), known, trained)
+
+
+def _category_slots(
+    cells: Sequence[tuple[str, ...]], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
+) -> _Slots:
+    """Return the slots of a column of categories; code 0 is that of unknown."""
+    names = sorted({name for row in of_training for name in cells[row]})
+    code_of = {name: code for code, name in enumerate(names, start=1)}
+    coded = [[code_of[name] for name in cell if name in code_of] or [0] for cell in cells]
+    width = max((len(row) for row in coded), default=1)
+    codes = np.zeros((len(cells) + 1, width), np.int32)
+    shares = np.zeros((len(cells) + 1, width), np.float32)
+    shares[-1, 0] = 1  # of items without a row, whose row is -1
+    for row, found in enumerate(coded):
+        codes[row, : len(found)], shares[row, : len(found)] = found, 1 / len(found)
+    return _Slots(codes[row_of], shares[row_of], 1 + len(names))
+
+
+def _missing_slots(missing: NDArray[np.bool_]) -> _Slots:
+    """Return the slot of a column of numbers or vectors, whose only code is that of missing."""
+    return _Slots(np.zeros((len(missing), 1), np.int32), missing[:, None].astype(np.float32), 1)
+
+
+def _standardised(
+    numbers: NDArray[np.float64], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return standardised numbers [N + 1, columns], and where they are missing."""
+    table = np.vstack((numbers, np.full(numbers.shape[1], np.nan)))
+    known = table[of_training]
+    count = np.maximum((~np.isnan(known)).sum(0), 1)
+    mean = np.nansum(known, 0) / count
+    deviation = np.sqrt(np.nansum((known - mean) ** 2, 0) / count)
+    values = table[row_of]
+    with np.errstate(invalid="ignore"):
+        scaled = np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1), 0.0)
+    missing = np.isnan(values)
+    return np.where(missing, 0.0, scaled.clip(-LIMIT, LIMIT)), missing
+
+
+def _centred(
+    vectors: NDArray[np.float32], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Return centred and scaled vectors [N + 1, length], and which items have none."""
+    table = np.vstack((vectors, np.full(vectors.shape[1], np.nan, np.float32)))
+    missing = np.isnan(table[:, 0])
+    known = table[of_training[~missing[of_training]]]
+    if len(known):
+        mean = known.mean(0, dtype=np.float64)
+        norm = np.sqrt(((known - mean) ** 2).sum(1).mean())
+        table = ((table - mean) / (norm or 1.0)).astype(np.float32)
+    return np.where(missing[row_of, None], np.float32(0), table[row_of]), missing[row_of]

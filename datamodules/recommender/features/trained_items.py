@@ -1,0 +1,49 @@
+"""Items that occur in the training, and draws among them alone."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.events import Events, Integers
+from datamodules.recommender.splits import Examples
+
+
+class TrainedItems(NamedTuple):
+    """Items with a training event, renumbered from 1 without gaps."""
+
+    items: NDArray[np.int64]  # [T] items, ascending
+    places: NDArray[np.int64]  # [num_items + 1] place of an item among them, from 1; 0 for others
+
+    @classmethod
+    def of(cls, trained: NDArray[np.bool_]) -> "TrainedItems":
+        """Number the items of a mask [num_items + 1]."""
+        return cls(np.flatnonzero(trained), np.where(trained, np.cumsum(trained), 0))
+
+
+def items_of_examples(events: Events, examples: Examples, chunk: int = 1 << 22) -> NDArray[np.bool_]:
+    """Return bool [num_items + 1]: which items occur in the training rows; false for 0 (padding).
+
+    Users with a single training event have no row, so their item is not trained.
+
+    Args:
+        events: events of all users.
+        examples: the training rows.
+        chunk: events processed at once (affects memory, not the result).
+    """
+    trained = np.zeros(events.num_items + 1, np.bool_)
+    starts, ends = events.offsets[examples.users], np.asarray(examples.ends)
+    steps = np.cumsum(ends - starts)
+    first = 0
+    while first < len(starts):
+        last = max(int(np.searchsorted(steps, (steps[first - 1] if first else 0) + chunk)), first + 1)
+        trained[_items(events, starts[first:last], ends[first:last])] = True
+        first = last
+    return trained
+
+
+def _items(events: Events, starts: Integers, ends: Integers) -> Integers:
+    counts = ends - starts
+    places = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    found: Integers = events.items[places]
+    return found

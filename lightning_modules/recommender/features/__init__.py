@@ -1,0 +1,1 @@
+"""Item vectors that are the sum of an item's own vector and of those of its features."""

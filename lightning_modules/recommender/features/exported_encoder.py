@@ -1,0 +1,25 @@
+"""The encoder to export: its item vectors are constants that include the features, so that no file needs these."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+
+
+def with_item_vectors(
+    encoder: SequenceEncoder, features: FeatureEncoder | None, architecture: Mapping[str, Any]
+) -> SequenceEncoder:
+    """Return an encoder whose item vectors are those of all recommendable items, features included.
+
+    Args:
+        encoder: trained encoder, whose input and output share the item vectors.
+        features: features of the items; None: the encoder is returned as it is.
+        architecture: arguments of the encoder.
+    """
+    if features is None:
+        return encoder
+    vectors = features.item_vectors(encoder.items.weight)
+    whole = SequenceEncoder(len(vectors) - 1, encoder.max_length, **architecture)
+    whole.load_state_dict({**encoder.state_dict(), "items.weight": vectors})
+    return whole.to(vectors.device).train(encoder.training)
