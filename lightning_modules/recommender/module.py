@@ -340,9 +340,15 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         """Write a graph for onnxruntime, the weights, and the vectors and index if they are wanted."""
         if merge:
             raise ValueError("export --merge: a recommender has no adapters to merge")
-        encoder = with_item_vectors(self.encoder, self.item_features, self.architecture)
         recommender = Recommender(
-            encoder, self.architecture, self.data.recommendable, self.top_k, self.remove_seen, self._popularity()
+            with_item_vectors(self.encoder, self.item_features, self.architecture),
+            self.architecture,
+            self.data.recommendable,
+            self.top_k,
+            self.remove_seen,
+            self._popularity(),
+            self._features_identity.columns if self._features_identity else None,
+            self.data.recommendable.num_items - self.data.catalog.num_items,
         )
         return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
 

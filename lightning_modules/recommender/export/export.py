@@ -42,6 +42,8 @@ class Recommender(NamedTuple):
     top_k: int
     remove_seen: bool
     popularity: Sequence[int] | None = None  # [V] training events of each item, for histories without a known item
+    feature_columns: str | None = None  # columns of features that the item vectors include
+    num_cold_items: int = 0  # items at the end of the catalog that occur in no interaction
 
 
 def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
@@ -60,7 +62,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     """
     from safetensors.torch import save_model
 
-    encoder, _, catalog, top_k, remove_seen, popularity = recommender
+    encoder, _, catalog, top_k, remove_seen, popularity, *_ = recommender
     recommender.encoder.eval()
     graph = ScoringGraph(encoder, min(top_k, catalog.num_items))
     reads_times = recommender.architecture["attention"] != "standard"

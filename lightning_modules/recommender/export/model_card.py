@@ -116,12 +116,20 @@ def described(recommender: Recommender, inputs: list[str], checked: str) -> Expo
         at_input=f'    "at": np.array([{_REQUEST}]),\n' if with_request else "",
         at_argument=f", at={_REQUEST}" if with_request else "",
     )
+    known = "the items of its training data" if recommender.feature_columns is None else "these items"
     content = (
         f"A sequential recommender: from the last {catalog.max_length} events of a user it scores "
-        f"{catalog.num_items:,} items as the next one. Its network is {' with '.join(sources)}. It knows the items of "
-        "its training data and no others, and recommends what people like those in the data chose next; it has not "
+        f"{catalog.num_items:,} items as the next one. Its network is {' with '.join(sources)}. It knows {known} and "
+        "no others, and recommends what people like those in the data chose next; it has not "
         "been examined for unequal treatment of users or of items."
     )
+    if recommender.feature_columns is not None:
+        content += f" The vectors of items include those of their features ({recommender.feature_columns})."
+    if recommender.num_cold_items:
+        content += (
+            f" {recommender.num_cold_items:,} of the items occur in no interaction of the data and are scored by their "
+            "features alone."
+        )
     if with_request:
         content += _REQUEST_TIME
     tags = "recommendation", _NAMES[attention].lower()
