@@ -34,11 +34,15 @@ class EvaluationSize(NamedTuple):
         return " and ".join(problems)
 
 
-def weak_evaluations(events: Events, splits: Splits) -> Iterator[str]:
-    """Yield a sentence for each evaluation with few users or with many targets that are never trained."""
+def weak_evaluations(events: Events, splits: Splits, with_features: bool = False) -> Iterator[str]:
+    """Yield a sentence for each evaluation with few users or with many targets that are never trained.
+
+    With features of the items, a model ranks the latter, too, so only few users are reported.
+    """
     if not len(splits.validation.users) and not len(splits.test.users):
         return
-    trained = trained_items(events, splits.train_end)
+    everything = np.ones(events.num_items + 1, np.int8)
+    trained = everything if with_features else trained_items(events, splits.train_end)
     for name, examples, follow in (
         ("validation", splits.validation, "; best.ckpt and EarlyStopping follow them"),
         ("test", splits.test, ""),

@@ -27,7 +27,9 @@ def read_parquet(path: Path, settings: ItemFeatures) -> ItemTable:
         table = pl.scan_parquet(path).select(list(dict.fromkeys([item, *columns]))).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = (str(error).splitlines() or ["unknown"])[0][:300]
-        raise InteractionError(f"{path}: cannot be read ({reason}); fetch or write it again") from error
+        raise InteractionError(
+            f"{path}: cannot be read as Parquet: {reason}; the file is corrupt or cut off, fetch or write it again"
+        ) from error
     if not len(table):
         raise InteractionError(f"{path}: found no row, expected a row for each item")
     ids = _ids(path, table[item])

@@ -64,10 +64,10 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
     categories: list[list[tuple[str, ...]]] = [[] for _ in of_categories]
     numbers: list[list[float]] = []
     for record in records(layout):
-        if record.number == 1:
-            continue
         if fault := faults.of(record):
             raise InteractionError(f"{path}: line {record.number}: {fault}")
+        if record.number == 1:
+            continue
         fields = [field.decode() for field in record.fields]
         item = fields[places[layout.item]]
         if first_of.setdefault(item, record.number) != record.number:

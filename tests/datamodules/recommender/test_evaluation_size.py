@@ -57,6 +57,7 @@ def test_the_thresholds(size, problem):
 
 def test_each_weak_evaluation_has_a_sentence():
     store = make_store([[1, 2, 1, number % 5 + 4] for number in range(120)])
+    assert not list(weak_evaluations(store, leave_one_out(store), with_features=True))
     (test,) = weak_evaluations(store, leave_one_out(store))
     unseen = "the test has 120 of 120 targets (100%) whose items are never trained"
     assert test == f"{unseen}, so its metrics are not reliable"

@@ -12,6 +12,8 @@ MODULES = {
     "titles": "titles",
     "histories": "histories",
     "item_lists": "item_lists",
+    "item_tables": "item_tables",
+    "item_tables_parquet": "item_tables",
     "questions": "questions",
     "timelines": "timelines",
     "chats": "chats",

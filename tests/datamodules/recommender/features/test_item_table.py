@@ -57,6 +57,7 @@ def test_text(tmp_path, form):
         (CSV + "9," + "|".join(map(str, range(65))) + ",,,\n", "line 5: column 'genres': found 65 categories"),
         (CSV[:-1] + "x", "line 4: found .* without a line end"),
         (CSV.encode() + b"9,\xff,,,\n", "line 5: the text is not UTF-8"),
+        (CSV.encode().replace(b"brand", b"brand,n\xff"), "line 1: the text is not UTF-8"),
         (b"PAR1" + CSV.encode(), "the file is a Parquet file"),
     ],
 )  # fmt: skip
