@@ -97,7 +97,7 @@ READERS = {"item_tables": ItemTables, "item_tables_parquet": ItemTablesParquet}
 
 
 def _plain(values: Any) -> list[list[float]]:
-    found: list[list[float]] = np.where(np.isnan(values), -1e300, values).tolist()
+    found: list[list[float]] = np.where(np.isnan(values), -1e300, values.astype(np.float64)).tolist()
     return found
 
 
