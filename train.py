@@ -25,6 +25,8 @@ def main() -> None:
 
     install_signal_handlers()  # the imports take seconds, in which a signal would kill
 
+    from commands.launch.frozen_imports import freeze_imports
+
     # Searching ever more imported objects for garbage takes an eighth of the start. They stay until the process ends.
     gc.disable()
     run: Callable[[], object]
@@ -34,8 +36,7 @@ def main() -> None:
         from commands.report.main import main as run
     else:
         from commands.cli.main import main as run
-    gc.freeze()
-    gc.enable()
+    freeze_imports()
 
     if sys.argv[1:2] in (["doctor"], ["report"]):  # what they print is their result
         run()

@@ -1,0 +1,28 @@
+"""What is imported stays frozen to the end, except with Triton, which takes frozen objects for leaked ones."""
+
+import atexit
+import gc
+import sys
+from types import ModuleType
+
+import pytest
+
+from commands.launch.frozen_imports import freeze_imports
+
+
+@pytest.mark.parametrize("triton", [False, True])
+def test_only_with_triton_the_imports_are_collected_at_the_end(monkeypatch, triton):
+    at_the_end = []
+    monkeypatch.setattr(atexit, "register", at_the_end.append)
+    if triton:
+        monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+    else:
+        monkeypatch.delitem(sys.modules, "triton", raising=False)
+    gc.disable()
+    freeze_imports()
+    assert gc.isenabled() and gc.get_freeze_count() > 0
+    (end,) = at_the_end
+    end()
+    found = gc.get_freeze_count()
+    gc.freeze()  # as the session was
+    assert (found == 0) == triton
