@@ -24,8 +24,7 @@ from callbacks.performance.ddp_options import DDPOptions
 from callbacks.performance.stragglers import Stragglers
 from callbacks.performance.throughput import Throughput
 from callbacks.prometheus.exporter import PrometheusExporter
-from callbacks.trackers.mlflow import MLflowSettings
-from callbacks.trackers.wandb import WandbSettings
+from callbacks.trackers.registry import TRACKERS
 from commands.cli.configs.files import check_config, locate
 from commands.cli.configs.misread_numbers import ambiguous_options, ambiguous_texts, find_misread
 from commands.cli.configs.parser_message import nearest, parse_error, shorten
@@ -129,8 +128,8 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_lightning_class_args(BestCheckpoint, "best_checkpoint")
     parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
     parser.add_class_arguments(VerifiedCheckpointIO, "checkpoints")
-    parser.add_class_arguments(WandbSettings, "wandb")
-    parser.add_class_arguments(MLflowSettings, "mlflow")
+    for tracker, settings in TRACKERS.items():
+        parser.add_class_arguments(settings, tracker.KEY)
     parser.add_lightning_class_args(SamplePreviewLogger, "sample_previews")
     parser.add_lightning_class_args(Watchdog, "watchdog")
     parser.add_lightning_class_args(PrometheusExporter, "prometheus")

@@ -23,8 +23,7 @@ from typing_extensions import override
 
 from callbacks.performance.threads import KnownThreads
 from callbacks.trackers.base import create_loggers
-from callbacks.trackers.mlflow import MLflow
-from callbacks.trackers.wandb import WeightsAndBiases
+from callbacks.trackers.registry import TRACKERS
 from commands.cli import registry  # noqa: F401  (a class has a short name once it is imported)
 from commands.cli.arguments import (
     LockstepParser,
@@ -227,7 +226,7 @@ class LockstepCLI(LightningCLI):
         assert command is not None, "the parser requires one"
         config = self._get(self.config_init, "trainer")
         folder = Path(config["default_root_dir"])
-        trackers = {tracker: self._get(self.config_init, tracker.KEY) for tracker in (WeightsAndBiases, MLflow)}
+        trackers = {tracker: self._get(self.config_init, tracker.KEY) for tracker in TRACKERS}
         kwargs["logger"] = create_loggers(config.get("logger"), trackers, folder, yaml.safe_load(self._config_text))
         kwargs["profiler"] = create_profiler(folder, config.get("profiler"))
         launched = launched_processes(os.environ)

@@ -6,7 +6,11 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-_OPTIONS = {"wandb.project": "wandb", "mlflow.experiment": "mlflow", "prometheus.port": "monitoring"}
+from callbacks.trackers.registry import TRACKERS
+
+_OPTIONS = {f"{tracker.KEY}.{tracker.ENABLED_BY}": tracker.KEY for tracker in TRACKERS} | {
+    "prometheus.port": "monitoring"
+}
 """{option: extra that it needs unless it is null}"""
 
 
