@@ -20,7 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
 
-# An example may take long on a busy machine; the limit of the whole test is the one that counts.
+# An example may take long on a busy machine; the limit of the whole test applies.
 hypothesis.settings.register_profile("shared-machine", deadline=None)
 hypothesis.settings.load_profile("shared-machine")
 
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def starts(self) -> list[int]:
-        """The finished steps after which each start of the run trained on; 0 for one that trained from the beginning.
+        """Return the finished steps at which each start of the run began to train; 0 for a start from scratch.
 
         Only with a line of the log for each step. A start that trained no step is not in it.
         """

@@ -32,7 +32,7 @@ def sources(part: str) -> list[Path]:
 
 
 def imports(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line, dotted name as parts) of every import, also of those inside functions; relative ones are not used."""
+    """(line, dotted name as parts) of every import, also of those inside functions; relative imports are not used."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name.split(".")) for alias in node.names)

@@ -36,7 +36,7 @@ KINDS = {"benchmarks": "benchmark", "docs": "docs", "distributed": "distributed"
 """Markers that every case below a folder of tests/ gets."""
 
 preloaded: list[psutil.Process] = []
-"""Processes of this one from which the tests' processes are forked."""
+"""Child processes from which the tests' processes are forked."""
 
 
 def cpu_seconds() -> float:

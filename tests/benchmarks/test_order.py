@@ -1,4 +1,4 @@
-"""No side always comes after the same other one."""
+"""Checks the order of sides: no side always follows the same other side."""
 
 from benchmarks.order import in_order
 

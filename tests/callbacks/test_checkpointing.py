@@ -176,7 +176,7 @@ def test_a_damaged_best_is_replaced(training, messages):
     mode=st.sampled_from(["min", "max"]),
 )
 def test_a_corrupt_checkpoint_never_replaces_a_good_one(tmp_path_factory, rows, scores, mode):
-    """Whatever files are missing or corrupt, good ones stay in order and new ones are inserted by score."""
+    """Whichever files are missing or corrupt, good files stay in order and new files are inserted by score."""
     training = Training(tmp_path_factory.mktemp("run"))
     training.best = BestCheckpoint("val/x", mode=mode, keep=len(rows))
     training.best.setup(training, None, "fit")

@@ -1,4 +1,4 @@
-"""A command that would do nothing says so."""
+"""Checks that a command with nothing to do reports it."""
 
 import pytest
 

@@ -74,7 +74,7 @@ def holds(chosen, value):
 
 @pytest.mark.parametrize("path", [*CONFIGS, *OVERLAYS], ids=name)
 def test_every_key_has_a_comment(path):
-    """Sections and class names speak for themselves; every value is explained on its line."""
+    """Each value has a comment on its line; sections and class names need none."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# ") and len(lines[0]) > 30, "line 1 says what the file is for"
     silent = re.compile(r"\s*(- )?class_path: \w+|\s*[\w]+:\s*|\s*|#.*")
@@ -160,7 +160,7 @@ def test_runs(lockstep, path, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:You have turned on `Trainer\\(detect_anomaly=True\\)`:UserWarning")
 def test_the_debug_overlay_trains_one_batch(lockstep):
-    """With nothing learned and nothing dropped the loss stays as it is; else the batches were different ones."""
+    """Without learning and dropout the loss stays equal, unless the batches differ."""
     still = ["--model.init_args.dropout", "0", "--model.init_args.learning_rate", "0", "--trainer.max_epochs", "3"]
     overlay = str(REPOSITORY / "configs/overlays/debug.yaml")
     run = lockstep("fit", *TINY, "--config", overlay, *still, name="still")

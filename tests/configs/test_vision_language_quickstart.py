@@ -35,7 +35,7 @@ SMALL = [
 
 @pytest.fixture
 def run(lockstep, tmp_path):
-    shutil.copytree(REPOSITORY / FOLDER, tmp_path / FOLDER)  # the second stage names the config of the first one
+    shutil.copytree(REPOSITORY / FOLDER, tmp_path / FOLDER)  # the second stage names the config of the first stage
 
     def fit(stage, *more):
         config = ["--config", str(FOLDER / f"{stage}.yaml")]

@@ -1,4 +1,4 @@
-"""What model cards say of data, and on what terms they may be used."""
+"""Checks how model cards describe data and their terms of use."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The image: what its file says, what it is made from, and that two builds have the same packages. None was built."""
+"""Checks the Dockerfile: its content, its base, and that two builds have the same packages. Builds no image."""
 
 import configparser
 import re

@@ -99,7 +99,7 @@ def test_a_pod(pods: Pods):
     """It comes back when it was evicted, has time to save, shared memory, GPUs, and storage that outlives it."""
     assert pods.restart_policy == "OnFailure" and pods.replicas >= 1
     container = pods.container
-    assert container["name"] == pods.container_name  # the one that the operator prepares
+    assert container["name"] == pods.container_name  # the container that the operator prepares
     assert container["resources"]["limits"]["nvidia.com/gpu"] == pods.processes
     assert pods.spec["nodeSelector"] and pods.spec["tolerations"]
     volumes = {volume["name"]: volume for volume in pods.spec["volumes"]}
@@ -145,7 +145,7 @@ def test_probes_and_prometheus_ask_the_metrics_endpoint(pods: Pods):
     startup, alive, ready = (pods.container[f"{kind}Probe"] for kind in ("startup", "liveness", "readiness"))
     assert all(probe["httpGet"] == {"path": "/healthz", "port": "metrics-0"} for probe in (startup, alive, ready))
     assert startup["periodSeconds"] * startup["failureThreshold"] > Watchdog().start_timeout
-    assert PrometheusExporter().stalled_after > Watchdog().timeout, "the watchdog has more to say, and comes first"
+    assert PrometheusExporter().stalled_after > Watchdog().timeout, "the watchdog reports more, and comes first"
     waits = inspect.signature(SimpleElasticAgent.__init__).parameters["exit_barrier_timeout"].default  # torchrun's
     ending = waits + 2 * FINISH_TIMEOUT  # W&B and MLflow; nobody answers then
     assert alive["periodSeconds"] * (alive["failureThreshold"] - 1) > ending, "a run that ends would be killed"

@@ -1,4 +1,4 @@
-"""deploy/monitoring: what promtool says of it, what the dashboard asks for, and that the guide leaves nothing out."""
+"""Checks deploy/monitoring: promtool's tests, the dashboard's queries, and that the guide lists all of it."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_promtool_has_nothing_to_object_to(tmp_path):
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
-    """What the discovery of pods would tell of them is told to promtool, which says what Prometheus makes of it."""
+    """promtool relabels the labels that the discovery of pods would give, as Prometheus would."""
     pods = all_pods()
     assert {one.file for one in pods} == {"job.yaml", "pytorchjob.yaml", "trainjob.yaml"}
     found = [(f"{one.file}-{number}", "Running", one.template["metadata"]["labels"], one.container["ports"])

@@ -25,7 +25,7 @@ PODS = all_pods()[0]
 def start_pods(tmp_path):
     """Starts both pods as Kubernetes does, on this machine, and asks them what its probes ask; none survives the test.
 
-    Returns their exit codes, what they said, and for each what it answered to its liveness probe.
+    Returns their exit codes, their output, and the answers to their liveness probes.
     """
     (tmp_path / "train.py").symlink_to(REPOSITORY / "train.py")
     probe = PODS.container["livenessProbe"]["httpGet"]

@@ -26,7 +26,7 @@ def test_directives():
         "output": "slurm-%j.log",  # a file for each job
         "open-mode": "append",
         "requeue": "",
-        "signal": "USR1@120",  # no B:, which would tell the script alone
+        "signal": "USR1@120",  # no B:, which would signal the script alone
     }
 
 

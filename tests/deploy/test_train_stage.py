@@ -1,4 +1,4 @@
-"""deploy/train_stage.sh as bash runs it, and what deploy/train_stage.bat says for cmd, which is not at hand."""
+"""Runs deploy/train_stage.sh in bash, and reads deploy/train_stage.bat, since there is no cmd."""
 
 import os
 import re

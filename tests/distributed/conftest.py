@@ -42,7 +42,7 @@ def team(forge: ForkServer, tmp_path: Path) -> Iterator[Callable[..., Team]]:
 
 @pytest.fixture
 def machines() -> Iterator[Machines]:
-    """Two connected hosts. Skips the test where network namespaces cannot be made, and says why."""
+    """Yield two connected hosts. Skips the test with a reason where network namespaces cannot be made."""
     both = Machines()
     try:
         if why := both.connect():

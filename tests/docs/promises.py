@@ -91,7 +91,7 @@ def _module(path: str) -> ast.Module:
 
 
 def updated() -> str:
-    """The page with the tiers that the markers say."""
+    """Return the page with the tiers that follow from the markers."""
     text = read(PAGE)
     for row in (row for table in rows().values() for row in table):
         line = re.search(rf"^\| {re.escape(row.promise)} \| (.*) \| [\w<> ]* \|$", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every flag, setting and command of the original guides has a row that says what to type here."""
+"""Checks that each flag, setting and command of the original guides has a row with its replacement."""
 
 import re
 import shlex

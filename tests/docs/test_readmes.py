@@ -1,4 +1,4 @@
-"""README.zh-CN.md says the same as README.md: the same sections, commands, files, figures and links."""
+"""Compares README.zh-CN.md with README.md: the same sections, commands, files, numbers and links."""
 
 import re
 
@@ -8,7 +8,7 @@ ENGLISH, CHINESE = read("README.md"), read("README.zh-CN.md")
 
 
 def links(text: str) -> list[str]:
-    """In their order; without those at the top, each page's to the other one."""
+    """Return the links in order, without the links at the top from each page to the other."""
     return [link for link in re.findall(r"\]\(([^)]+)\)", text) if not re.fullmatch(r"README.*\.md", link)]
 
 
@@ -19,7 +19,7 @@ def figures(text: str) -> list[list[list[str]]]:
 
 
 def code(text: str) -> list[str]:
-    """What is typed, and files of a run, without what is said of them."""
+    """Return the commands and the files of a run, without their descriptions."""
     lines = re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE)
     return [re.split(r"\s{2,}|\s+#", line)[0] for line in lines]
 

@@ -37,7 +37,7 @@ ORIGINAL = (
 
 @cache
 def texts() -> list[str]:
-    """Every text that the source may say, without docstrings; what is filled in left out."""
+    """Return every text of the source that a message may have, without docstrings and filled-in values."""
     found = []
     for part in ("engine", "callbacks", "commands", "datamodules", "lightning_modules"):
         for path in (REPOSITORY / part).rglob("*.py"):
@@ -54,7 +54,7 @@ def texts() -> list[str]:
 
 
 def written(part: ast.expr) -> str:
-    """What a part of an f-string says; of a value only how a command begins is known."""
+    """Return the text of a part of an f-string; of a value only the beginning of a command is known."""
     if isinstance(part, ast.Constant):
         return str(part.value)
     is_program = (

@@ -36,7 +36,7 @@ def test_dropout_differs_by_seed_step_micro_batch_and_process(monkeypatch):
 
 
 def test_dropout_depends_on_nothing_else(monkeypatch):
-    """A resumed run counts its batches from another one on, and draws the same."""
+    """A resumed run counts its batches from another start, and draws the same numbers."""
     assert dropped(monkeypatch, 0, 5, 10, 1) == dropped(monkeypatch, 0, 5, 12, 1)
 
 

@@ -14,7 +14,7 @@ from tests.fuzz.reader import Input
 from tests.fuzz.readers import reader
 
 _SIGNED = 90
-"""Characters of a detail that tell failures apart."""
+"""Characters of a detail that distinguish failures."""
 
 KEPT = Path(".fuzz")
 """Folder of the inputs that failed: READER/NAME."""

@@ -69,8 +69,8 @@ class Worker:
 
     def _started(self) -> Connection:
         if self._connection is None:
-            # Forked from a process that has imported torch and runs nothing: a fork of this one would copy the locks
-            # of its threads, and an import for each worker takes longer than a thousand inputs.
+            # Forked from a process that has imported torch and runs nothing: a fork of this process would copy the
+            # locks of its threads, and an import for each worker takes longer than a thousand inputs.
             server = multiprocessing.get_context("forkserver")
             server.set_forkserver_preload(["engine.distributed.errors", "tests.fuzz.worker"])
             own, remote = server.Pipe()

@@ -15,7 +15,7 @@ PLACE = re.compile(r"\b(line|row|record|sample|byte|position|page|turn|key|colum
 WHOLE = re.compile(
     r"\b(found no|no interactions|is empty|the file is|not a|is not|nothing is left|UTF-8)\b", re.IGNORECASE
 )
-"""How a message says that the whole file is at fault."""
+"""Words by which a message blames the whole file."""
 
 
 class Input(NamedTuple):
@@ -56,7 +56,7 @@ class Reader(ABC):
 
     @abstractmethod
     def seeds(self) -> Sequence[Input]:
-        """Return small valid inputs, the same ones each time."""
+        """Return small valid inputs, always the same."""
 
     def surround(self, folder: Path) -> None:  # noqa: B027  (most readers need nothing)
         """Write the files beside the input that a read needs."""

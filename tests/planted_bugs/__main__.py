@@ -1,4 +1,4 @@
-"""Plants one bug after another in a copy of the working tree and tells which test of the fast tier finds it.
+"""Plants one bug after another in a copy of the working tree and reports which test of the fast tier finds it.
 
 Ends with 1 when a bug survives.
 """
@@ -66,7 +66,7 @@ def _looked_for(copy: Copy, bug: Bug, given: argparse.Namespace) -> Result:
     """Runs the likely tests, then perhaps all. What fails has to pass without the bug.
 
     Raises:
-        RuntimeError: it fails without the bug, too, so it says nothing of the bug.
+        RuntimeError: it fails without the bug, too, so it does not find the bug.
     """
     seconds = 0.0
     rest: list[tuple[tuple[str, ...], float, int]] = [((test,), given.timeout, 0) for test in bug.tests]

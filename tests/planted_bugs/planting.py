@@ -40,7 +40,7 @@ class Copy:
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         done = subprocess.run(listed, cwd=source, capture_output=True, text=True, check=True)
         for name in sorted(set(filter(None, done.stdout.split("\0")))):
-            if (source / name).is_file():  # not one that was deleted and is still in the index
+            if (source / name).is_file():  # not a file that was deleted and is still in the index
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source / name, folder / name)
 

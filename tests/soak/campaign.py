@@ -85,7 +85,7 @@ class Campaign:
         return result
 
     def _wait(self, run: Team | LaunchedRun, kill: Kill, result: Result) -> list[int | None]:
-        """Wait for all processes but stopped ones, which only a launcher could end."""
+        """Wait for all processes but stopped processes, which only a launcher could end."""
         run.end(0.2)
         codes: list[int | None] = []
         limit = HANG

@@ -1,4 +1,4 @@
-"""The command: alone, on a machine that lacks what only the rest of the project needs, and what its exit code says."""
+"""Runs the command without the packages that only the rest of the project needs, and checks its exit codes."""
 
 import json
 import subprocess
@@ -68,7 +68,7 @@ def test_the_training_needs_neither_jsonargparse_nor_polars():
 
 @pytest.fixture
 def says(monkeypatch):
-    """What the parts say, instead of measuring."""
+    """Return fixed results of the parts instead of measuring."""
 
     def set_to(**found):
         monkeypatch.setattr(gpu, "part_results", lambda part, setting, seconds: iter(found.get(part, [])))

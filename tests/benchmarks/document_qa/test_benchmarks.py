@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say, and print all of it."""
+"""Runs the benchmarks at small sizes and checks the printed rows."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The benchmark of checkpoints measures what it says."""
+"""Runs the benchmark of checkpoint stalls at small sizes and checks its measurements."""
 
 from collections import namedtuple
 
@@ -18,7 +18,7 @@ def test_each_way_is_measured(tmp_path, capsys):
         assert all(0 < stall <= whole for stall, whole in zip(row.stall, row.whole, strict=True))
     copies = {row.way: row.memory / 100e6 for row in measured}
     assert copies["engine"] < 0.5, "it writes the checkpoint as it is"
-    # The ways before have freed as much, which would be taken again if they were in this one's process.
+    # Earlier variants freed as much memory; in the same process this variant would use that memory again.
     assert 0.9 < copies["engine, asynchronous"] < 1.5
     assert copies["Lightning"] > 0.9 and copies["Lightning, asynchronous"] > copies["Lightning"] + 0.5
     assert list(tmp_path.iterdir()) == []

@@ -97,5 +97,5 @@ def test_a_driver_trains_on_the_targets_that_it_counts(side, tmp_path):
     settings = {**SETTINGS, "work": "train", "interactions": str(ring), "length": 12}
     with Driver(side.command(ENVIRONMENTS), settings, tmp_path / "work") as driver:
         turn = driver.turn(2)
-    # Of 20 events 18 are trained on, and the first one is no target.
+    # Of 20 events 18 train, and the first is not a target.
     assert (turn["rows"], turn["targets"]) == (256, 256 if side.prefixes else 256 * 12)

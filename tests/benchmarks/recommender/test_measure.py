@@ -1,4 +1,4 @@
-"""Sides in processes of their own: turns, memory, and a death that is told."""
+"""Measures sides in processes of their own: turns, memory, and the report of a process that dies."""
 
 import time
 from functools import partial

@@ -1,4 +1,4 @@
-"""Commands are started and measured, a first step is told, and a failure is no figure."""
+"""Starts and measures commands: a first step is reported, and a failed command has no result."""
 
 import os
 import subprocess

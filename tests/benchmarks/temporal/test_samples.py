@@ -1,4 +1,4 @@
-"""The benchmark measures what it says, and prints all of it."""
+"""Runs the benchmark at small sizes and checks the printed rows."""
 
 import io
 

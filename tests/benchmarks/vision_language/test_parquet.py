@@ -1,4 +1,4 @@
-"""The benchmark of Parquet files measures what it says it does."""
+"""Runs the benchmark of Parquet files at small sizes and checks its measurements."""
 
 import json
 

@@ -51,7 +51,7 @@ def _layers(projector):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", trainers.sides_of(TINY))
 def test_every_training_has_our_samples_in_each_step(name, tmp_path, monkeypatch):
-    """The order of the peers is in the hands of their loaders: another one would be other tokens per second."""
+    """The peers' loaders fix the order of samples: another order would change the tokens per second."""
     monkeypatch.chdir(tmp_path)
     _, data = built(TINY, Layout())
     expected = [_tokens(examples.rows.tokens, data) for (examples,) in islice(data.train_dataloader(), 4)]

@@ -72,7 +72,7 @@ def test_the_remark_is_below_the_table_and_in_the_log(messages, capsys):
 
 @pytest.mark.parametrize(("mode", "best"), [("max", 0.6), ("min", 0.2)])
 def test_the_best_validation_is_shown(mode, best):
-    """The best validation is printed, not the last one, also after a resume."""
+    """The best validation is printed, not the last, also after a resume."""
     table = ResultsTable()
     trainer = SimpleNamespace(
         sanity_checking=False, checkpoint_callbacks=[BestCheckpoint("val/x", mode)], state=SimpleNamespace(fn="fit")

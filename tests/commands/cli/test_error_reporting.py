@@ -1,4 +1,4 @@
-"""Which failure ends with which exit code, and what it says."""
+"""Checks the exit code and the message of each kind of failure."""
 
 import pytest
 from torch.distributed import DistNetworkError

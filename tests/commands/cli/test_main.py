@@ -24,7 +24,7 @@ def parsed(capsys, *options):
 
 
 def refusal(capsys, *options):
-    """What the command line says when it refuses the options."""
+    """Return the message with which the command line refuses the options."""
     with pytest.raises(SystemExit) as end:
         main([*options])
     assert end.value.code == 2
@@ -132,7 +132,7 @@ def test_an_occupied_run_is_refused(lockstep, done):
 
 
 def test_the_config_of_a_resumed_run(lockstep, done):
-    """The same config is kept as it is; another one gets a file of its own, and is the one in force."""
+    """An equal config is kept as it is; a different config gets a file of its own and takes effect."""
     options = [*TINY, "--ckpt_path", "last"]
     original = (done.folder / "config.yaml").read_text()
     lockstep("fit", *options, "--trainer.max_epochs", "2", name=done.folder.name)
@@ -187,7 +187,7 @@ def test_evaluation_finds_run_and_checkpoint(lockstep, done, messages):
 
 
 def test_the_weights_that_are_tested_are_the_best_ones(lockstep):
-    """Which are not the last ones here: while the model learns, its first validation is the worst."""
+    """The best weights differ from the last here: the first validation of a learning model is its worst."""
     worst = ["--best_checkpoint.monitor", "val/ndcg@10", "--best_checkpoint.mode", "min"]
     run = lockstep("fit", *TINY, *worst, "--trainer.max_epochs", "2", name="a")
     validated = run.series("val/ndcg@10")
@@ -242,7 +242,7 @@ def test_a_checkpoint_of_other_data(lockstep, done):
 
 @pytest.mark.filterwarnings("ignore:You passed .*but AMP with fp16 is not supported on CPU:UserWarning")
 def test_the_precision_in_force(lockstep, messages):
-    """Lightning takes bf16 where the CPU has no fp16; the record says what was done, not what was asked for."""
+    """Lightning uses bf16 where the CPU has no fp16; environment.json has the precision in force."""
     run = lockstep("fit", *TINY, "--trainer.precision", "16-mixed", "--trainer.max_steps", "2", name="half")
     assert json.loads((run.folder / "environment.json").read_text())["precision"] == "bf16-mixed"
     assert any("precision bf16-mixed" in line for line in messages)

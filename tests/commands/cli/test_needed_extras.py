@@ -1,4 +1,4 @@
-"""A command whose config needs packages that are not installed ends at once, and says how to install them."""
+"""Checks that a command whose config needs missing packages ends at once with the command to install them."""
 
 import json
 import os

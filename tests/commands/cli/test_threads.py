@@ -47,7 +47,7 @@ def test_the_spin_is_bounded_before_torch_is_imported_unless_the_user_has_set_it
 def test_processes_that_are_started_inherit_the_bounds():
     environ = {}
     bound_waits(environ)
-    bound_waits(environ)  # as a process does that another one has started
+    bound_waits(environ)  # as in a process that another process has started
     assert environ == WAITS
 
 

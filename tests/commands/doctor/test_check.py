@@ -28,7 +28,7 @@ def test_a_check_that_raises_fails_and_keeps_its_earlier_findings(monkeypatch, c
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("LOCKSTEP_DEBUG", "1")
     run_checks([Check("disk", breaks)])
-    assert "in breaks" in capsys.readouterr().err  # the remedy says that it shows where
+    assert "in breaks" in capsys.readouterr().err  # the remedy promises that it shows where
 
 
 def test_a_parser_that_exits_ends_only_its_check():

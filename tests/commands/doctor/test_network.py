@@ -130,7 +130,7 @@ def test_gloo_itself_refuses_an_interface_that_is_not_there():
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "nosuch9"}
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert result.returncode and "Unable to find address for: nosuch9" in result.stderr  # as the finding says
+    assert result.returncode and "Unable to find address for: nosuch9" in result.stderr  # as the finding reports
 
 
 @pytest.mark.parametrize(

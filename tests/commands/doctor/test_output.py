@@ -1,4 +1,4 @@
-"""What people, programs and scripts are told."""
+"""Checks the doctor's output: the table, the JSON object and the exit code."""
 
 import io
 import json

@@ -57,7 +57,7 @@ def test_loaders_beyond_the_cores_and_a_quota():
         (TWO, {"OMP_NUM_THREADS": "8"}, "warn", "OMP_NUM_THREADS=8"),
         (TWO, {"OMP_NUM_THREADS": "4"}, "ok", "OMP_NUM_THREADS=4"),
         (TWO, {"OMP_NUM_THREADS": "4,1"}, "ok", "OMP_NUM_THREADS=4,1"),
-        (Plan(devices=16), {"OMP_NUM_THREADS": "1"}, "ok", "OMP_NUM_THREADS=1"),  # `cores` tells it
+        (Plan(devices=16), {"OMP_NUM_THREADS": "1"}, "ok", "OMP_NUM_THREADS=1"),  # `cores` reports it
         (Plan(devices=16), {"OMP_NUM_THREADS": "2"}, "warn", "OMP_NUM_THREADS=2"),
         (TWO, {"OMP_NUM_THREADS": "four"}, "warn", "'four'"),
         (Plan(accelerator="cpu"), {"OMP_NUM_THREADS": "1"}, "warn", "OMP_NUM_THREADS=1"),

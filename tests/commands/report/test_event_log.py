@@ -1,4 +1,4 @@
-"""What log.jsonl tells."""
+"""Reads events and attempts from log.jsonl."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What metrics.jsonl tells."""
+"""Reads series and results from metrics.jsonl."""
 
 import pytest
 

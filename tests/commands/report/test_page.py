@@ -238,7 +238,7 @@ def test_a_narrow_window_has_no_sideways_scrolling(show, tmp_path, dark):
 
 
 def test_runs_with_next_to_nothing(show, tmp_path):
-    """Only begun, not a number of use, and one that was killed."""
+    """Runs that only began, that have no usable number, and that were killed."""
     begun, useless, killed = (Recorded(tmp_path / name) for name in ("begun", "useless", "killed"))
     for step in range(3):
         useless.metrics(step, train__loss=float("nan"), **{"val/a": float("inf")})

@@ -1,4 +1,4 @@
-"""`report A B` says which of two recommenders is better, or why that cannot be said."""
+"""`report A B` reports which of two recommenders is better, or why it cannot decide."""
 
 import subprocess
 import sys

@@ -47,7 +47,7 @@ def test_resolve_checkpoint(tmp_path, messages):
 
 
 def test_last_is_what_was_saved_last(tmp_path):
-    """By what the checkpoint says, not by its file's time, which a copy changes."""
+    """The newest checkpoint follows from its content, not from its file's time, which a copy changes."""
     ages = {"last.ckpt": 30, "last-1.ckpt": 40, "best.ckpt": 20, "best-2.ckpt": 10}
     paths = {name: write_checkpoint(tmp_path, name, age) for name, age in ages.items()}
     os.utime(paths["last-1.ckpt"], (1_800_000_000, 1_800_000_000))

@@ -52,7 +52,7 @@ def decoded(reader, rows):
 
 
 def test_each_question_comes_with_its_page_and_wrong_ones(reader):
-    """Samples 0 to 3: about text (page 1), table (2), figure (3), and one that has no answer."""
+    """Samples 0 to 3: about text (page 1), table (2), figure (3), and a question without an answer."""
     batch = RetrievalPairDataset(TinyQuestions(0, 32), reader, hard_negatives=1)[draw(0, 1, 2, 3)]
     assert batch.questions.samples.tolist() == [0, 1, 2] and batch.pages.samples.tolist() == [0, 1, 2, 0, 1, 2]
     asked, pages = decoded(reader, batch.questions), decoded(reader, batch.pages)
@@ -235,7 +235,7 @@ def test_metrics_beside_words_and_chance(reader):
 
 
 def test_both_together_are_no_worse_than_the_better_one_may_be():
-    """Where both have the same first page, it stays the first one."""
+    """If both rankings have the same first page, it stays first."""
     document, found = TinyDocument(7), RankingMetrics()
     asked = document.pages[0].chunks[0].text
     question = TinyQuestions(0, 32)._question(0, 0)._replace(evidence_pages=(1,), question=asked)

@@ -1,4 +1,4 @@
-"""The user's files as splits: whose document is where, and what is said of what cannot be used."""
+"""Checks splits of the user's files: which document is in which split, and the messages on unusable files."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What a sample is made of depends on seed, epoch and sample alone; crops, flips and mixup are what they say."""
+"""Checks that augmentation depends on seed, epoch and sample alone, and what crops, flips and mixup do."""
 
 import numpy as np
 import pytest

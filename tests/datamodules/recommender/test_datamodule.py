@@ -17,7 +17,7 @@ USERS, ITEMS, EVENTS = 30, 12, 7
 
 
 def time(user, event):
-    """A unit of 100 s, but the last gap is 7 s and the one before it 30 s: the smallest gap depends on the end."""
+    """Gaps of 100 s, then 30 s, then 7 s: the smallest gap depends on where the history ends."""
     return 400 * user + [0, 100, 500, 900, 1500, 1530, 1537][event]
 
 

@@ -153,7 +153,7 @@ def test_a_cache_that_is_too_small_for_the_training_is_refused_before_it(folder)
 
 
 def test_a_start_refuses_a_cache_with_a_flipped_bit(tmp_path):
-    """What was flipped is a measurement, so the size and the settings are right and a sample would be another one."""
+    """The flipped byte is in a measurement: size and settings match, and only the checksum finds the wrong sample."""
     sizes = {"num_samples": 4, "validation_size": 2, "test_size": 2, "cached_epochs": 1, "fresh_samples": False}
     data = ResourceTimelines(root=str(tmp_path), batch_size=2, **sizes)
     data.prepare_data()  # there is no cache yet

@@ -1,4 +1,4 @@
-"""The prediction report: pictures, questions and answers as they were, whatever they say, in a real browser."""
+"""Opens the prediction report in a real browser: pictures, questions and answers appear unchanged."""
 
 import base64
 import io

@@ -49,7 +49,7 @@ def module(train, **settings):
 
 
 def numbers_of(source):
-    """What the samples of a source tell in their pictures."""
+    """Return the numbers that the pictures of a source's samples encode."""
     return [int(views.pixels[0, 0, 0, 0]) for views in (source.item(0, i).modality for i in range(len(source)))]
 
 

@@ -27,7 +27,7 @@ SIZES = (7, 0, 13, 2, 9)  # samples of each shard; 31 in all
 
 @pytest.fixture
 def shards(tmp_path, monkeypatch):
-    """Shards of unequal length. Sample i tells its number in its picture."""
+    """Shards of unequal length. The picture of sample i encodes i."""
     monkeypatch.setenv("PL_GLOBAL_SEED", "3")
     ends = np.cumsum(SIZES)
     for number, (size, end) in enumerate(zip(SIZES, ends, strict=True)):
@@ -66,7 +66,7 @@ def module(folder, path="train-{000..004}.tar", stage="fit", **settings):
 
 
 def numbers(parts):
-    """What the samples of a micro-batch tell in their pictures."""
+    """Return the numbers that the pictures of a micro-batch encode."""
     return [int(pixels[0, 0, 0]) for part in parts for pixels in part.modality.pixels]
 
 
@@ -112,7 +112,7 @@ def test_shards_before_a_position_are_not_looked_at_and_no_shard_is_opened_for_o
     data = module(shards)
     asked, begins = [], shard.Shard.begins
     monkeypatch.setattr(shard.Shard, "begins", lambda self: (asked.append(self.name), begins(self))[1])
-    monkeypatch.setattr(shard, "open_shard", None)  # the index tells where their samples are
+    monkeypatch.setattr(shard, "open_shard", None)  # the index has the positions of their samples
     assert len(list(data.train_set.records_from(0, 0))) == 31 and len(asked) == 4  # and not of the empty one
     asked.clear()
     assert len(list(data.train_set.records_from(0, 24))) == 7 and len(asked) < 4

@@ -12,7 +12,7 @@ from tests.support.families.tiny import FEATURES, TINY_FAMILY, Rows
 from tests.support.outputs.sample_log import read, sample_log
 from tests.tiers import slow
 
-# An epoch has 13 steps, so the last one is cut short.
+# An epoch has 13 steps, so the second epoch is cut short.
 EXACT = [*TINY, "--model.init_args.dropout", "0", "--trainer.max_steps", "20", "--trainer.max_epochs", "-1"]
 
 

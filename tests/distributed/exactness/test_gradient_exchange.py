@@ -12,7 +12,7 @@ BF16 = ["--ddp.compression", "bf16"]
 GUARDED = ["--replica_consistency.every_n_steps", "1"]
 
 NEAR = 2.0**-8
-"""bfloat16 has 8 bits: each of the gradient's parts and their sum are off by half of the last one at most."""
+"""bfloat16 has 8 bits: each part of the gradient and their sum are off by at most half of the last bit."""
 
 
 @pytest.fixture

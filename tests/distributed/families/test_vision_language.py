@@ -14,7 +14,7 @@ from tests.support.outputs.sample_log import differences, read, sample_log
 
 MODULE = "tests.support.families.striped_squares"
 
-# 50 samples in batches of 12: of the last one, with two samples, the third process has none.
+# 50 samples in batches of 12: the last batch has two samples, so the third rank has none of it.
 SIZES = {"num_samples": 50, "batch_size": 12, "evaluation_batch_size": 8, "images": [0, 2, 1]}
 STRIPED = {"num_samples": 32, "batch_size": 8, "evaluation_batch_size": 8, "images": [1, 0]}
 

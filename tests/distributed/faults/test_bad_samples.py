@@ -46,7 +46,7 @@ def test_one_more_than_the_limit_stops_all_at_the_same_step(team):
     assert run.end(120) == [1, 1], run.output
     assert "2 samples of the training cannot be used, but data.init_args.max_bad_samples is 1" in run.output
     lines = [json.loads(line) for line in (run.folder / "bad_samples.jsonl").read_text().splitlines()]
-    # Of a stream a sample's number is its position, another one in each epoch.
+    # In a stream a sample's number is its position, which differs in each epoch.
     assert [(line["epoch"], line["what"]) for line in lines] == [(0, "sample 21: injected"), (1, "sample 21: injected")]
     assert list(run.series("train/unusable_samples").values())[-1] == 1
     assert run.survivors == []

@@ -36,7 +36,7 @@ def stacks(run, process):
 
 
 def test_an_exception_on_one_process(team):
-    """Plain: the others say "Connection closed by peer", a page each; under NCCL they wait for 10 minutes."""
+    """Plain Lightning: the others print "Connection closed by peer", a page each; with NCCL they wait 10 minutes."""
     run = team(*FIT, *fault("RaiseAt", step=3, process=1), name="a")
     assert run.end(90) == [1, 1], run.output
     first = "rank 1 failed at step 3 (training): RuntimeError: injected on process 1"
@@ -64,7 +64,7 @@ def test_an_exception_while_the_others_are_connected_and_wait(team):
 
 @pytest.mark.parametrize("killed", [slow(0), 1])
 def test_a_process_is_killed(team, killed):
-    """Plain: the others' pages of "Connection closed by peer" do not say by whom; with NCCL they wait."""
+    """Plain Lightning: the others' "Connection closed by peer" does not name the rank; with NCCL they wait."""
     run = team(*FIT, *fault("SignalAt", name="SIGKILL", step=3, process=killed), name="a")
     other = 1 - killed
     codes = run.end(90)
@@ -78,7 +78,7 @@ def test_a_process_is_killed(team, killed):
 
 
 def test_a_process_is_stopped(team):
-    """Plain: the others wait for 30 minutes, and nothing says for whom."""
+    """Plain Lightning: the others wait for 30 minutes, and no message names the rank that they wait for."""
     run = team(*FIT, *QUICK, *fault("SignalAt", name="SIGSTOP", step=3, process=1), name="a")
     assert run.end(60, of=[0]) == [1, None], run.output
     assert "rank 1 has sent no heartbeat for" in run.logs[0]

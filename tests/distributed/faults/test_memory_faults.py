@@ -47,7 +47,7 @@ def test_a_process_that_was_oom_killed_is_reported_as_such(team, small_group: Pa
 
 @pytest.mark.slow
 def test_the_next_start_reports_an_oom_kill(small_group: Path, tmp_path):
-    """A single process has nobody beside it who could say it."""
+    """A single process has no other rank that could report it."""
     limit = next(path for name in ("memory.max", "memory.limit_in_bytes") if (path := small_group / name).exists())
     limit.write_text(str(1500 << 20))
     into_group = ["sh", "-c", f'echo $$ > {small_group}/cgroup.procs && exec "$@"', "sh"]

@@ -122,7 +122,7 @@ def test_skipping_stops_when_the_training_has_diverged(team):
     assert run.end() == [1, 1], run.output
     (failed,) = fields_of(log_lines(run.folder / "log.jsonl"), "run_failed")
     assert "step 7 " in failed["error"] and "The 2 steps before it were skipped as well" in failed["error"]
-    assert not (run.folder / "log-1.jsonl").exists(), "one failure is told once, however many processes agree on it"
+    assert not (run.folder / "log-1.jsonl").exists(), "a failure is reported once, however many ranks agree on it"
     assert sum("(finite_guard.max_skips)" in line for line in run.logs[0].splitlines()) == 1, "nor twice by the first"
     assert "finite_guard" not in run.logs[1]
     assert all(weight.isfinite().all() for weight in weights(run).values())

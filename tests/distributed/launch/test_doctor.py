@@ -136,5 +136,5 @@ def test_two_hosts_with_a_wrong_no_and_the_right_interface(machines, doctors):
     first, second = doctors("--wait", "4", **team, environments=[right, right])
     assert first[0] == second[0] == 2, (first, second)
     assert "rank 1 of 2 did not connect to 10.233.77.1:29533" in findings(first[1])["rendezvous"][0]["found"]
-    (alone,) = findings(second[1])["rendezvous"]  # nobody hears it, so it speaks for itself
+    (alone,) = findings(second[1])["rendezvous"]  # no rank reads its findings, so it prints them itself
     assert "has tried for 4 s to reach rank 0 at 10.233.77.1:29533" in alone["found"], alone

@@ -119,7 +119,7 @@ def accelerate(*options):
 @pytest.mark.launcher
 @pytest.mark.slow
 def test_accelerates_launcher(start, team, tmp_path):
-    """Lightning knows its processes, being torchrun's; of its settings it heeds none, and does not say so."""
+    """Lightning detects torchrun's processes; it ignores the other settings of accelerate without a message."""
     processes = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--main_process_port", "0"]
     first = start(*accelerate(*processes, "--mixed_precision", "bf16"), "--run_name", "a")
     output, _ = first.communicate(timeout=120)
@@ -196,5 +196,5 @@ def test_a_port_that_another_program_has(pods, monkeypatch):
         other.listen()
         monkeypatch.setattr(Pods, "port", other.getsockname()[1])
         run = pods()
-        assert run.end(of=[0])[0] == 2, run.output  # the other one waits on for its first process
+        assert run.end(of=[0])[0] == 2, run.output  # the other pod keeps waiting for its first process
         assert f"MASTER_PORT {Pods.port} of rank 0 of 2 is in use by another program" in run.logs[0]

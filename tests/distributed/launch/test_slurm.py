@@ -30,7 +30,7 @@ PATIENCE = 400  # seconds for a job and those before it in the queue, on a machi
 
 
 class Job(NamedTuple):
-    """A job that has ended: what scontrol says of it, what it printed, and its run."""
+    """A job that has ended: its record in scontrol, its output, and its run."""
 
     facts: dict[str, str]
     output: str
@@ -146,7 +146,7 @@ def test_a_job_that_is_stopped_is_requeued_and_loses_nothing(ended, name):
 
 @pytest.mark.slow
 def test_a_cancelled_job_stays_away(ended):
-    """It saves, and nothing takes it for one that wants to come back.
+    """It saves a checkpoint and is not requeued.
 
     Plain Lightning 2.6.6: its processes end with exit code 0, as if they had finished.
     """
@@ -158,7 +158,7 @@ def test_a_cancelled_job_stays_away(ended):
 
 @pytest.mark.slow
 def test_a_killed_process_ends_the_job(ended):
-    """Within a minute, with an exit code that says so. With nothing saved it would only be killed again: it stays."""
+    """It fails within a minute. Without a new checkpoint it is not requeued: it would be killed again."""
     job = ended("kill")
     state, code, restarts = job.outcome
     assert (state, restarts) == ("FAILED", "0") and code != "0:0"

@@ -29,7 +29,7 @@ def test_faults_reach_one_process(team):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="a process is told of its parent's end on Linux alone")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a process when its parent ends")
 def test_no_process_outlives_the_tests(tmp_path):
     """Their end, also by SIGKILL, closes the pipe that the requests come through."""
     forge, output = ForkServer(), tmp_path / "output.log"

@@ -26,7 +26,7 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     assert run.end(120) == [143, 143], run.output
     path, other = run.folder / "log.jsonl", run.folder / "log-1.jsonl"
     first = log_lines(path)
-    assert not other.exists(), "the first process says what all have seen"
+    assert not other.exists(), "rank 0 logs what all ranks observed"
     printed = log_lines(run.logs[0])
     assert [line for line in printed if line in first] == first, "the console has Lightning's besides"
     assert [line for line in log_lines(run.logs[1]) if line["run"]] == [] and "━" not in run.output

@@ -54,7 +54,7 @@ def test_prometheus_alerts_when_a_run_stalls(team, tmp_path):
         assert fires["annotations"]["summary"].startswith("a: rank ")
         assert fires["labels"]["run"] == "a" and fires["labels"]["severity"] == "critical"
 
-        # The checkpoint is the first process's; both count their own steps, and stand at the same one.
+        # Rank 0 has the checkpoint; both ranks count their steps and are at the same step.
         assert set(prometheus.value("lockstep_step").values()) == {9}
         assert list(prometheus.value("count(lockstep_step)").values()) == [2]
         assert list(prometheus.value("count(lockstep_checkpoint_size_bytes > 1000)").values()) == [1]
@@ -90,7 +90,7 @@ def test_a_port_in_use_on_one_rank_is_refused_by_all(team):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = taken.getsockname()[1] - 1  # process 1 has the next one
+        port = taken.getsockname()[1] - 1  # rank 1 has the next port
         run = team("fit", *TINY, "--prometheus.port", str(port), name="a", environment={"LOCKSTEP_DEBUG": ""})
         assert run.end(90) == [2, 2], run.output
     assert run.output.count(f"error: prometheus: rank 1 cannot listen on 127.0.0.1, port {port + 1} ") == 1

@@ -42,13 +42,13 @@ def test_trackers_continue_after_rank_0_is_killed(team):
     killed = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=5, process=0), name="a", processes=2)
     assert killed.end()[0] == -signal.SIGKILL, killed.output
     deadline = time.monotonic() + 60
-    while killed.survivors:  # W&B's own looks for the one that it serves now and then
+    while killed.survivors:  # W&B's service process checks from time to time whether its client lives
         assert time.monotonic() < deadline, killed.survivors
         time.sleep(0.1)
     resumed = team("fit", *OPTIONS, "--ckpt_path", "last", name="a", processes=2)
     assert resumed.end() == [0, 0], resumed.output
     assert resumed.survivors == []
-    # Of the one that was killed W&B may not have written anything yet; only one process ever wrote.
+    # W&B may not have written anything of the killed start yet; only rank 0 ever writes.
     *_, second = records_of(resumed.folder)
     starts = [path.name.rpartition("-")[2] for path in resumed.folder.glob("wandb/offline-run-*")]
     assert starts == [second.run_id] * 2 and second.name == "pair"

@@ -189,7 +189,7 @@ def test_a_second_ctrl_c_ends_at_once(team):
     while 15 not in run.series("train/loss") and time.monotonic() < deadline:
         time.sleep(0.02)
     while run.end(timeout=0.2)[0] is None and time.monotonic() < deadline:
-        run.signal(0, signal.SIGINT)  # told within two seconds it is the same Ctrl-C, as torchrun passes it on
+        run.signal(0, signal.SIGINT)  # within two seconds it is the same Ctrl-C, which torchrun passes on
     assert run.end(timeout=0.2)[0] == 130, run.output
     assert "Press Ctrl-C again, after 2 s or later, to end at once" in run.logs[0]
 
@@ -214,7 +214,7 @@ SHOW = "JobId=7 JobName=train JobState={state} Reason=None Requeue={requeue} Res
 
 @pytest.fixture
 def scontrol(tmp_path, monkeypatch):
-    """A scontrol that answers and keeps what it was asked; returns the function that says for what state."""
+    """Install a scontrol that answers and records its calls; return the function that sets its state."""
     folder = tmp_path / "bin"
     folder.mkdir()
     asked = tmp_path / "asked"

@@ -207,7 +207,7 @@ def test_a_checkpoint_saved_on_a_signal_is_complete(team, through, how):
 
 @pytest.mark.slow
 def test_a_run_that_is_stopped_inside_an_epoch(team, through):
-    """As by `trainer.max_time`. Plain Lightning stops without a save since the last one that was due."""
+    """A stop as by `trainer.max_time`, at which plain Lightning saves no checkpoint."""
     reported = team(*RUN, *disk_fault("StopAt", step=7, process=-1), name="a", processes=2)
     assert reported.end() == [0, 0], reported.output
     assert whole(reported.folder)["last.ckpt"] == 8
@@ -216,7 +216,7 @@ def test_a_run_that_is_stopped_inside_an_epoch(team, through):
 
 @pytest.mark.slow
 def test_a_run_that_early_stopping_ends_inside_an_epoch(team, through):
-    """Plain Lightning stops without a save since the last one that was due; the next start trains on from there."""
+    """Plain Lightning does not save at such a stop, and the next start repeats the steps since the last save."""
     early = [
         "--trainer.val_check_interval", "2", "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor",
         "val/loss", "--trainer.callbacks.patience", "1", "--trainer.callbacks.min_delta", "10",

@@ -1,4 +1,4 @@
-"""docs/add-a-family.md: what it says is done, in a copy of the checkout, and the family that it adds trains."""
+"""Follows docs/add-a-family.md in a copy of the checkout, and trains the added family."""
 
 import contextlib
 import os
@@ -73,7 +73,7 @@ def do(command: str, folder: Path) -> None:
 
 
 def test_the_family_takes_fewer_than_130_lines():
-    """Of code, comments and config; empty ones are for the eye."""
+    """Count the lines of code, comments and config, without empty lines."""
     assert {Path(name).suffix for name in FILES} == {".py", ".yaml"} and len(FILES) == 5
     assert sum(bool(line.strip()) for text in FILES.values() for line in text.splitlines()) < 130
 

@@ -44,7 +44,7 @@ def test_rates(row):
         ours = scale_lr(float(rate), scaling, int(batch), int(base_batch))
         assert float(written) == pytest.approx(ours, rel=2e-3), scaling
     if row[0] == "vision-language, its batch in total":
-        assert float(theirs) == 4 * float(root)  # what the text says of it
+        assert float(theirs) == 4 * float(root)  # the text's numbers for it
     elif theirs:
         assert {float(end) for end in re.split(r"(?<=\d)-(?=0)", theirs)} <= {float(root), float(linear)}
 

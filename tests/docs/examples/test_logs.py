@@ -62,7 +62,7 @@ def test_the_guides_jq_lines_answer(trained):
 
 
 def test_log_collectors_use_existing_keys():
-    """Neither program can be installed here; what can be told is that keys and files are those that there are."""
+    """Neither program can be installed here; this compares their keys and files with those of a run."""
     alloy = (MONITORING / "logs.alloy").read_text(encoding="utf-8")
     assert alloy.count("{") == alloy.count("}") and alloy.count("(") == alloy.count(")")
     (expressions,) = re.findall(r"expressions = \{(.*?)\}", alloy, re.S)

@@ -1,4 +1,4 @@
-"""docs/streams.md: its example is a stream that does what the text asks for; its shards are read as it says."""
+"""Runs the examples of docs/streams.md: the stream meets the page's requirements, and shards are read as described."""
 
 import re
 

@@ -33,7 +33,7 @@ def test_both_count_steps(limit, interval, steps, expected):
         (1.0, 7, None, 1.0),
         (3, 7, 3, 3),
         (0.5, 7, 3, 3),
-        (0.1, 7, None, 0.1),  # less than a batch: Lightning says so
+        (0.1, 7, None, 0.1),  # less than a batch: Lightning refuses it
         (0, 7, None, 0),  # no evaluation
         (3, None, 3, 3),  # a stream
         (0.5, None, None, 0.5),  # Lightning refuses it

@@ -1,4 +1,4 @@
-"""The first step of a start is reduced as all later ones are, to the bit."""
+"""Checks that the first step of a start is reduced as all later steps, to the bit."""
 
 from copy import deepcopy
 
@@ -21,7 +21,7 @@ def gradients(model: nn.Module) -> list[Tensor]:
 
 
 def measure(rank: int, folder: str, compression: torch.dtype | None) -> None:
-    """Save the gradients of a first local step, of later ones, and of three usual steps of DDP: [6 steps][tensors]."""
+    """Save the gradients of a first local step, of later steps, and of three usual steps of DDP: [6 steps][tensors]."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=RANKS)
     torch.manual_seed(0)
     network = nn.Sequential(*(nn.Sequential(nn.Linear(37, 37), nn.Tanh()) for _ in range(6)))

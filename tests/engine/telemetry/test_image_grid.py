@@ -1,4 +1,4 @@
-"""Sizes of displayed images; small ones are enlarged without interpolation."""
+"""Checks sizes of displayed images: small images are enlarged without interpolation."""
 
 import io
 

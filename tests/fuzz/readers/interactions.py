@@ -22,7 +22,7 @@ _COLUMNS = {
     "dates.csv": ("user", "item", "date"), "untimed.csv": ("user", "item", ""), "papers.txt": ("user", "item", ""),
     "texts.parquet": ("user", "item", "time"), "floats.parquet": ("user", "item", "ts"),
 }  # fmt: skip
-"""Columns of user, item and time that the config names; the other formats have fixed ones."""
+"""Columns of user, item and time that the config names; the other formats have fixed columns."""
 _MOVIELENS = ["userId", "movieId", "rating", "timestamp"]
 _FIXED = ("userId", "movieId", "timestamp")
 _NUMBER = re.compile(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)? *", re.ASCII)

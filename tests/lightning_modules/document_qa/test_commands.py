@@ -109,7 +109,7 @@ def test_unusable_samples_are_named_and_counted(lockstep, tmp_path):
 
 @pytest.mark.slow
 def test_questions_about_broken_documents_keep_their_lines(lockstep, tmp_path):
-    """Of the user's documents: `on_broken: skip` allows them, whatever `on_bad_sample` says."""
+    """`on_broken: skip` allows broken documents of the user, whatever the value of `on_bad_sample`."""
     train = write_folder(tmp_path / "train", range(3))
     asked = write_folder(tmp_path / "asked", range(10, 12))
     (tmp_path / "asked/documents/manual-10.pdf").write_bytes(b"%PDF-1.4 broken")
@@ -174,7 +174,7 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
 
 
 def open_questions():
-    """{sample: (what the user says, pictures)} of the open questions to predict."""
+    """Return {sample: (the user's text, pictures)} of the open questions to predict."""
     from tests.lightning_modules.document_qa.reader import built
 
     _, data = built("predict", size=12)

@@ -105,7 +105,7 @@ class Encoder(nn.Module):
 
 
 def inputs_of(step, process, processes):
-    """What a process has of a global batch: questions, pages (right ones, then wrong ones), evidence, keys."""
+    """A rank's part of a global batch: questions, pages (right pages first), evidence, keys."""
     generator = torch.Generator().manual_seed(100 + step)
     questions, right = torch.randn(2, BATCH, SIZE, generator=generator)
     hard = torch.randn(BATCH, HARD, SIZE, generator=generator)

@@ -1,4 +1,4 @@
-"""Learns to find pages by what is written and by what is drawn on them, and says what it found."""
+"""Trains a retriever to find pages by their text and their drawings, and checks its predictions."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""It learns what documents say and show: one document by heart, and whatever is in a batch, every weight takes part."""
+"""Trains a reader: it memorizes a document, and every weight takes part whatever is in a batch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The family from the command line: it learns, tells classes apart, and says what is wrong."""
+"""Runs the family from the command line: it learns, distinguishes classes, and reports errors."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def colours(tmp_path, **options):
 
 
 def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
-    """16 files to train; one of them is none, and is left out. What is wrong is said afterwards, on the same run."""
+    """Trains on 16 files, one of which is not an image and is skipped. Errors are tested afterwards on this run."""
     options = colours(tmp_path)
     (tmp_path / "data/images/train/red/5.png").write_bytes(b"no image")
     run = lockstep("fit", *options, "--trainer.max_epochs", "8", name="a")

@@ -30,7 +30,7 @@ Build = Callable[..., LanguageModel]
 
 @pytest.fixture
 def build() -> Build:
-    """build(path or name in CONFIGS, trainable=..., ...): a language model, in fp32 unless told otherwise."""
+    """build(path or name in CONFIGS, trainable=..., ...): a language model, by default in fp32."""
 
     def built(source: str | Path = "qwen2", precision: str = "32-true", vocabulary: int = VOCABULARY, **settings):
         torch.manual_seed(1)
@@ -43,7 +43,7 @@ def build() -> Build:
 
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory) -> Path:
-    """A directory as transformers writes it: Qwen2, in bf16 as the published ones are."""
+    """A directory as transformers writes it: Qwen2, in bf16 as the published models."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(2)

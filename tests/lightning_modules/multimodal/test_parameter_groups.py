@@ -1,4 +1,4 @@
-"""Each part at its own rate, every trained weight in one group, and a table that says the truth."""
+"""Checks optimizer groups: a rate for each part, every trained weight in one group, and a correct table."""
 
 import re
 

@@ -18,7 +18,7 @@ def test_rates_of_parts_are_scaled_too(lockstep, capsys):
     ]  # fmt: skip
     run = lockstep("fit", *options, name="rates")
     assert run.series("train/learning_rate") == {1: pytest.approx(0.002)}  # of the encoder, at a batch of 16
-    # Results are printed on stdout, what the run says goes to stderr.
+    # Results are printed on stdout, the run's log on stderr.
     rows = [line.split("│") for line in capsys.readouterr().err.splitlines() if "│" in line]
     rates = {row[1].strip(): row[5].strip() for row in rows}
     assert rates == {"encoder": "0.002", "projector": "0.008", "language_model": "0.002", "all": ""}

@@ -110,7 +110,7 @@ def test_they_are_baselines_of_a_run_once(lockstep, messages):
     assert len(run.series("val/ndcg@10")) == 2
     found = dict(of_baselines(run, "val"))
     assert len(found) == len(of_baselines(run, "val"))
-    # The next item follows from the last one, which both see among ten and popularity does not see.
+    # The next item follows from the last item, which both baselines read among ten and popularity ignores.
     for name in ("item-knn", "ease"):
         assert found[f"val/baseline/{name}/hr@10"] > found["val/baseline/popularity/hr@10"] + 0.1
     assert any("this model is worse than" in line and "ease (" in line for line in messages)

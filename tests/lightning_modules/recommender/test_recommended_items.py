@@ -72,6 +72,6 @@ def test_an_evaluation_logs_them_on_demand(done, lockstep):
     without, found = [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()][-2:]
     assert not [metric for metric in without if "coverage" in metric or "novelty" in metric]
     assert 0 < found["test/coverage@3"] <= 1 and found["test/popularity@3"] > 0
-    # Of 60 items, an average one has the self-information log2(60); recommended ones are more popular.
+    # Of 60 items, an average item has the self-information log2(60); recommended items are more popular.
     assert 3 < found["test/novelty@3"] < math.log2(60) + 0.1
     assert "test/baseline/popularity/ndcg@10" in found and "test/baseline/popularity/coverage@3" not in found

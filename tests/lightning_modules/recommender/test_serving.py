@@ -30,7 +30,7 @@ OPTIONS = [
 
 
 def history(user):
-    """The smallest gap is the last one, and years lie between the first events."""
+    """The last gap is the smallest, and years lie between the first events."""
     items = [f"sku-{(7 * user + 3 * event * event) % ITEMS}" for event in range(EVENTS)]
     times = 1_000_000_000 + 1000 * user + np.cumsum([0, 10**8, 900, 400, 700, 500, 600, 300, 7 + user % 5])
     return {"user": f"u{user}", "items": items, "times": times.tolist()}

@@ -1,4 +1,4 @@
-"""A series has the same features alone and in any batch, and as many as the layout says."""
+"""Checks that a series has the same features alone and in any batch, and as many as its layout has."""
 
 from typing import get_args
 

@@ -43,7 +43,7 @@ def built() -> tuple[VisionLanguageModel, RenderedScenes]:
 
 
 def seeing_and_blind() -> tuple[float, float]:
-    """Shares of right answers after a training of seconds, with the pictures and on black ones."""
+    """Shares of right answers after a training of seconds, with the pictures and with black pictures."""
     module, data = built()
     optimizer = torch.optim.AdamW(module.parameters(), lr=4e-3, betas=(0.9, 0.95))
     for step in range(STEPS):

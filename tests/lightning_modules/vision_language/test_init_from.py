@@ -115,7 +115,7 @@ def test_narrow_and_wide_formats_of_the_same_files(lockstep, aligned):
 
 @pytest.mark.parametrize("part", ["language", "tower"])
 def test_another_base_is_refused(lockstep, aligned, pretrained, tmp_path, part):
-    """The same architecture with other weights: what was aligned with the one means nothing to the other."""
+    """A projector that was aligned with one model is refused for another model of the same architecture."""
     given = options(pretrained, tmp_path, **{part: f"other_{part}"})
     prefix = "language_model.network" if part == "language" else "encoder.network"
     message = f"omitted as frozen, and different from this model's, are {prefix}.*and .* more"

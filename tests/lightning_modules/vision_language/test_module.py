@@ -95,7 +95,7 @@ def test_features_stand_in_their_placeholders(case):
 
 
 def test_each_image_is_read_where_it_stands():
-    """Two images exchanged are another sample; the images of one sample do not reach another one."""
+    """Exchanging two images changes the sample; the images of a sample do not reach other samples."""
     module, data = built(images=(2,), row_tokens=80)
     (part,) = batch_of(data)
     swapped = part.modality._replace(pixels=part.modality.pixels.clone())

@@ -9,7 +9,7 @@ MATERIALS = ("steel", "brass", "copper", "glass")
 
 
 def write_pdf(path: Path, number: int, pages: int = 2) -> Path:
-    """Page 1 tells each part's material, page 2 its mass; every number has its own."""
+    """Page 1 states each part's material, page 2 its mass; both depend on `number`."""
     from reportlab.pdfgen.canvas import Canvas
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ def write_pdf(path: Path, number: int, pages: int = 2) -> Path:
 
 
 def fact(number: int, part: int) -> str:
-    """What a document says of a part."""
+    """Return a fact of a document about a part."""
     return f"{PARTS[part]} {number} is {material(number, part)}"
 
 
@@ -32,7 +32,7 @@ def material(number: int, part: int) -> str:
 
 
 def questions_about(name: str, number: int, first: int = 0) -> list[dict[str, Any]]:
-    """Of each part one, as the competition writes them; of the last one as an open question."""
+    """Return a question about each part, as the competition writes them; about the last part an open question."""
     asked = []
     for part in range(len(PARTS)):
         record: dict[str, Any] = {
@@ -55,7 +55,7 @@ def write_questions(path: Path, records: list[dict[str, Any]]) -> Path:
 
 
 def write_folder(folder: Path, numbers: range) -> dict[str, str]:
-    """Documents and their questions: what a QuestionSource says of them."""
+    """Documents and their questions, as settings of a QuestionSource."""
     records: list[dict[str, object]] = []
     for number in numbers:
         name = f"manual-{number}.pdf"

@@ -102,7 +102,7 @@ def draw_image(canvas: Canvas, colour: str, box: tuple[float, float, float, floa
 
 
 def sentence(*coordinates: int, words: int = 12) -> str:
-    """Always the same one for the same coordinates; every third word is one that few other sentences have."""
+    """Return the same sentence for the same coordinates; few other sentences share its every third word."""
 
     def drawn(bound: int, *place: int) -> int:
         # Not by engine.determinism.stateless_rng, which imports torch: these are written where nothing else needs it.

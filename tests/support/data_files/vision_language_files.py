@@ -35,7 +35,7 @@ def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
 
 
 def coloured(number: int, size: int = 8) -> Sample:
-    """A sample that tells its number in its picture and in its texts."""
+    """A sample whose picture and texts encode its number."""
     colour = (number % 256, number // 256 % 256, 128)
     turns = [("user", f"<image>\nWhich number is this? {number}"), ("assistant", f"It is {number}.")]
     return Sample(turns, [png(colour, size)])

@@ -62,7 +62,7 @@ class TinyDocument:
 
 
 class TinyQuestions:
-    """Four kinds in turn: text, table, figure (choices, but table questions are open) and one that has no answer.
+    """Four kinds in turn: text, table, figure (choices, but table questions are open) and unanswerable.
 
     Args:
         split: its number keeps the documents of splits apart.
@@ -128,7 +128,7 @@ class TinyDocuments(DocumentDataModule):
 
 
 def tiny_texts() -> Iterator[str]:
-    """Of all that the documents say."""
+    """Yield all texts of the documents."""
     questions = TinyQuestions(0, 64)
     for index in range(64):
         yield "\n".join(chunk.text for page in questions.document(0, index).pages for chunk in page.chunks)
@@ -137,7 +137,7 @@ def tiny_texts() -> Iterator[str]:
 
 
 def tiny_tokenizer() -> ChatTokenizer:
-    """The one that TinyDocuments has, too."""
+    """Return a tokenizer like that of TinyDocuments."""
     return load_tokenizer(None, tiny_texts())
 
 

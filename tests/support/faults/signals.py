@@ -11,7 +11,7 @@ from tests.support.faults.step_faults import STOP_SIGNALS, wait_for_stop_signal
 
 
 class SignalIn(Callback):
-    """The process (-1: every one) gets a signal in the `number`-th call of a hook, with its workers if `group`."""
+    """Send the process (-1: all) a signal in the `number`-th call of a hook, and its workers too if `group`."""
 
     def __init__(self, name: str, hook: str, number: int = 1, process: int = -1, group: bool = False) -> None:
         self.name, self.number, self.process, self.group = name, number, process, group
@@ -23,7 +23,7 @@ class SignalIn(Callback):
         self.number -= 1
         if self.number == 0:
             if self.group and not multiprocessing.active_children():
-                raise RuntimeError("the process has no workers to tell")
+                raise RuntimeError("the process has no workers to signal")
             whom = -os.getpgrp() if self.group else os.getpid()
             subprocess.run(["kill", f"-{self.name.removeprefix('SIG')}", "--", str(whom)], check=not self.group)
             if self.name in STOP_SIGNALS:

@@ -147,7 +147,7 @@ class CommandAt(At):
     """The process runs a command, once in the life of a run: not again after a restart.
 
     Variables are put in: ``["scancel", "--signal=USR1", "$SLURM_JOB_ID"]``, ``["kill", "-TERM", "$PID"]``. With `hold`
-    it then waits until it is told to stop, as a signal sent through others takes its time.
+    it then waits for the stop, as a signal that another process passes on takes time.
     """
 
     def __init__(self, command: list[str], step: int, process: int = 0, hold: bool = False) -> None:

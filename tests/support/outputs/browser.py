@@ -136,7 +136,7 @@ class Browser:
         end = time.monotonic() + timeout
         while b"\0" not in self._rest:
             if not select.select([self._read], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise TimeoutError(f"the browser said nothing for {timeout} s")
+                raise TimeoutError(f"the browser did not answer for {timeout} s")
             piece = os.read(self._read, 1 << 20)
             if not piece:
                 raise EOFError("the browser has ended")

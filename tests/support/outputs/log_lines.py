@@ -23,12 +23,12 @@ def log_lines(text: str | Path) -> list[dict[str, Any]]:
 
 
 def events(lines: list[dict[str, Any]]) -> list[str]:
-    """The names of the events that they tell of, in their order."""
+    """Return the names of the lines' events, in order."""
     return [line["fields"]["event"] for line in lines if "event" in line["fields"]]
 
 
 def fields_of(lines: list[dict[str, Any]], event: str) -> list[dict[str, Any]]:
-    """Of each line that tells of this event."""
+    """Return the fields of each line with this event."""
     return [line["fields"] for line in lines if line["fields"].get("event") == event]
 
 

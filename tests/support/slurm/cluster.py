@@ -41,7 +41,7 @@ class Cluster:
         folder: for configuration, key, state and logs. Its path has to be short: it holds a socket.
 
     Raises:
-        RuntimeError: it did not come up, with what the daemons said.
+        RuntimeError: it did not come up; the message has the daemons' output.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,11 +93,11 @@ class Cluster:
         return self.run("sbatch", "--parsable", *options, folder=folder, **variables).strip()
 
     def job(self, number: str) -> dict[str, str]:
-        """What `scontrol show job` says: JobState, ExitCode, Restarts, ..."""
+        """Return the fields of `scontrol show job`: JobState, ExitCode, Restarts, ..."""
         return dict(re.findall(r"(\S+?)=(\S*)", self.run("scontrol", "--oneliner", "show", "job", number)))
 
     def end(self, number: str, timeout: float) -> dict[str, str]:
-        """Waits until a job is over for good; what `job` says then.
+        """Wait until a job has ended for good, and return the fields of `job`.
 
         Raises:
             TimeoutError: it was not over after `timeout` seconds.

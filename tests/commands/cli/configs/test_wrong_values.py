@@ -206,7 +206,7 @@ AMBIGUOUS = [
     ("1:30", "data.init_args.batch_size"), ("0777", "trainer.max_epochs"), ("+0777", "data.init_args.batch_size"),
     ("-012", "model.init_args.learning_rate"), ("1:30.5", "model.init_args.learning_rate"),
 ]  # fmt: skip
-"""Texts that YAML 1.1 reads as numbers, of base 60 and octal ones, and options of the type int or float."""
+"""Texts that YAML 1.1 reads as numbers of base 60 or 8, and options of the type int or float."""
 
 
 @pytest.mark.parametrize(("text", "key"), AMBIGUOUS)

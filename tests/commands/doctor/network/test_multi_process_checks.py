@@ -41,7 +41,7 @@ def test_equal_findings_are_merged_and_others_name_their_rank():
 
 def test_nothing_is_lost_of_processes_that_have_come_in_any_order():
     class Gathered:
-        """What four processes on two nodes say, of which the third came before the second."""
+        """Return the findings of four processes on two nodes, of which the third came before the second."""
 
         present = [0, 1, 2, 3]
 
@@ -62,7 +62,7 @@ def test_nothing_is_lost_of_processes_that_have_come_in_any_order():
 
 def test_no_process_group_is_left_where_computing_together_fails():
     class Lost:
-        """A meeting of one process, whose store is lost when all say whether their sums are right."""
+        """A rendezvous of one process, whose store is lost when ranks report whether their sums are right."""
 
         rank, world_size, present = 0, 1, [0]
 
@@ -173,7 +173,7 @@ def test_no_listener_and_incomplete_launcher_variables():
     with pytest.raises(StoreError, match="rank 1 of 2 on .* has tried for 1 s to reach rank 0 at 127.0.0.1:9: "):
         HeartbeatStore(Rendezvous(1, 2, "127.0.0.1", 9, False), "a", 1)
     ranks = MultiProcessDoctor({"RANK": "0", "WORLD_SIZE": "2"})
-    assert ranks.is_launched and ranks.reports  # so that its first check says what is missing
+    assert ranks.is_launched and ranks.reports  # so that its first check reports what is missing
     with pytest.raises(ValueError, match="MASTER_ADDR and MASTER_PORT are not set"):
         list(ranks.checks()[0].examine())
     assert not MultiProcessDoctor({}).is_launched

@@ -1,4 +1,4 @@
-"""The first step of a training is tried as the training would begin, and what goes wrong is told of what it is."""
+"""Probes the first step as a training would run it, and checks the finding of each failure."""
 
 import os
 import re

@@ -14,7 +14,7 @@ BOX = (0.1, 0.1, 0.9, 0.9)
 
 
 class Other:
-    """Page 1 speaks of the same thing, page 2 of something else, page 3 has a figure, page 4 nothing."""
+    """Page 1 is about the same part, page 2 about something else, page 3 has a figure, page 4 nothing."""
 
     name = "other"
     pages = [

@@ -70,7 +70,7 @@ def test_question_options_and_answer_turn_with_the_figure(direction: Direction) 
     assert other.right == 0 and other.options[0] == other.answer
     assert sorted(other.options) == sorted(question.options)
     assert other.answer == {"horizontal": "top right", "vertical": "bottom left"}[direction]
-    # What was at the one side of the figure is at the other.
+    # The mirrored figure has the content of the left side on the right.
     axis = 1 if direction == "horizontal" else 0
     figure = np.asarray(document.figure(FIGURE))
     assert np.array_equal(figure, np.flip(np.asarray(Drawing().figure(FIGURE)), axis))

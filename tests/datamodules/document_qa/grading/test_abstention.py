@@ -1,4 +1,4 @@
-"""Answers that say there is none."""
+"""Checks which answers count as abstentions."""
 
 import pytest
 

@@ -43,7 +43,7 @@ def test_points_between_have_their_standard_error():
 
 
 def test_calibration_by_hand():
-    # Two bins: 0.9 said, all right; 0.5 said, half right.
+    # Two bins: confidence 0.9 with all answers right, confidence 0.5 with half of them right.
     assert calibration_error([0.9] * 4 + [0.5] * 4, [1.0] * 4 + [1.0, 0.0] * 2) == pytest.approx(0.05)
     assert calibration_error([1.0, 0.0], [1.0, 0.0]) == 0.0
 

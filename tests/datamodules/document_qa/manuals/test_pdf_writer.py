@@ -59,7 +59,7 @@ def alike(one, other) -> bool:
 
 
 def test_no_position_leaks_through_the_text_layer(manuals):
-    """Of a drawing's page a computer reads the heading, and that one picture is there: nothing of what is in it."""
+    """The text layer of a drawing's page has the heading only: the drawing is a picture."""
     for manual in manuals:
         document = pypdfium2.PdfDocument(manual.pdf())
         for number, (chapter, kind, _) in enumerate(manual.layout, 1):
@@ -94,7 +94,7 @@ def without_pictures(pdf: bytes) -> list[bytes]:
     objects = re.split(rb"(?<=endobj)\s", pdf[: pdf.rindex(b"\nxref\n")])
     kept = [one for one in objects if b"/Subtype /Image" not in one]
     assert len(kept) < len(objects)
-    # A picture's name is the digest of its bytes, which tells no more than that it is another picture.
+    # A picture's name is the digest of its bytes, which only distinguishes pictures.
     return [re.sub(rb"FormXob\.[0-9a-f]+", b"FormXob", one) for one in kept if b"/XObject" not in one]
 
 

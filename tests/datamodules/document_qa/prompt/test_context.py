@@ -124,7 +124,7 @@ def test_whole_pages_are_omitted_from_the_worst_on(
     # What is beyond the budget alone is exactly what is too long, among what was looked at.
     assert all(not fits([page]) for page in choice.too_long)
     assert all(fits([page]) for page in choice.pages)
-    # The pages are the best ones, and one more would be too many.
+    # The pages are the best pages, and another page would exceed the budget.
     possible = [page for page in ranked if page not in choice.too_long]
     assert sorted(possible[: len(choice.pages)]) == list(choice.pages)
     if choice.dropped:

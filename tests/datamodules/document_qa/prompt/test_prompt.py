@@ -1,4 +1,4 @@
-"""What is said to the assistant."""
+"""Checks the text of prompts."""
 
 import re
 

@@ -110,7 +110,7 @@ def test_a_test_leaves_its_reports(tmp_path, caplog):
 
 
 def test_each_sample_shows_its_own_other_figures(tmp_path):
-    """All questions are about one document, and each is asked with the figures of another one."""
+    """All questions are about one document, and each is answered with the figures of another document."""
 
     class OneDocument(TinyQuestions):
         def document(self, epoch, index):

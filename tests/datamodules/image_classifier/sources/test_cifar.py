@@ -24,7 +24,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def served(tmp_path, monkeypatch) -> Iterator[str]:
-    """A server with both archives in small, whose checksums are the right ones; its address."""
+    """Return the address of a server with small archives of both data sets and matching checksums."""
     folder = tmp_path / "server"
     folder.mkdir()
     for dataset in ("cifar10", "cifar100"):

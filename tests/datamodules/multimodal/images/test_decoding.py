@@ -115,7 +115,7 @@ def bomb(width, height):
 
 def test_bombs_are_refused_by_their_header():
     with pytest.raises(BadSampleError, match=r"row 3: .*5000 x 4000 = 20,000,000 pixels, expected at most 10,000,000"):
-        decoded(bomb(5000, 4000))  # decoding it would say that it is truncated
+        decoded(bomb(5000, 4000))  # decoding would report that it is truncated
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(BadSampleError, match="10000 x 10000"):  # Pillow would warn

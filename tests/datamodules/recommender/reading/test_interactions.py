@@ -227,7 +227,7 @@ def test_a_broken_side_file(tmp_path: Path, name: str, data: bytes, expected: st
 
 
 def test_other_invalid_lines_are_searched_near_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a table of 100 million lines in plain Python for another one would take half an hour."""
+    """Searching 100 million lines in plain Python for more errors would take half an hour."""
     monkeypatch.setattr(error_location, "_SEARCHED", 5)
     valid = "u,i,5\n"
     message = r"line 3: found 1 fields.*\nOther invalid lines: 5 and perhaps more$"

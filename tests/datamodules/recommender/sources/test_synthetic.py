@@ -70,7 +70,7 @@ def test_probabilities_are_the_frequencies(events, cut):
     for scores in (SMALL.optimal_scores(batch.history), SMALL.time_blind_scores(batch.history)):
         chances = scores.numpy()
         order = np.argsort(-chances, 1)
-        for place in range(6):  # how often is the item in this place really the next one?
+        for place in range(6):  # how often the item in this place is the next item
             predicted = chances[rows, order[:, place]]
             happened = order[:, place] == target
             deviation = np.sqrt((predicted * (1 - predicted)).sum())

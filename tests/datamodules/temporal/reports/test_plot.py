@@ -48,7 +48,7 @@ def test_marks_have_their_places_and_their_colours(kind):
     assert moment[TOPS[1] : TOPS[1] + PANEL, LEFT + (WIDTH - 2 * LEFT) // 3].all()
     rows, columns = np.nonzero(drawn(0.3, 80.0)[: TOPS[1] + PANEL])
     assert abs(rows.mean() - TOPS[1]) < 3 and abs(columns.mean() - (WIDTH - LEFT)) < 3
-    assert not drawn(1e9, None)[: TOPS[1] + PANEL].any(), "an answer may speak of any time"
+    assert not drawn(1e9, None)[: TOPS[1] + PANEL].any(), "an answer may name any time"
     assert drawn(None, 1e9)[TOPS[1], LEFT:-LEFT].all(), "and of any value"
 
 

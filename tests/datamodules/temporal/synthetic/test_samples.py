@@ -122,7 +122,7 @@ def test_settings_that_make_no_sense_are_refused(settings, messages):
 @pytest.mark.parametrize("settings", FORMATS, ids=["tiny", "full"])
 @pytest.mark.parametrize("task", [Task.FEASIBILITY, Task.TREND])
 def test_the_question_alone_does_not_tell_the_class(settings, task):
-    """The best guess from the requirement, and from all that a prompt tells, is at chance on samples of its own.
+    """The best guess from the requirement, or from the whole prompt, is at chance on held-out samples.
 
     In the seed the requirement alone gives the class of feasibility in 62 of 100.
     """

@@ -138,7 +138,7 @@ def test_contents_may_be_lists_of_parts(build, tokenizer, tmp_path):
 
 
 def test_images_of_a_batch_are_padded_on_the_left(build, tokenizer, tmp_path):
-    """As generation wants it, without being told."""
+    """Generation needs padding on the left; the exported processor pads so without an argument."""
     model, processor = exported(build("clip_vision_model"), tokenizer, tmp_path)
     texts = [
         processor.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True)

@@ -1,4 +1,4 @@
-"""What a card says of a pretrained model is what its own files say."""
+"""Checks that a card describes a pretrained model by the model's own files."""
 
 import pytest
 

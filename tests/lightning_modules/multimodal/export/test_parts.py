@@ -62,7 +62,7 @@ def test_a_whole_model(build, write, tokenizer, kind, merge):
     folder, scores, answer, projector = write(build(kind, vocabulary=tokenizer.vocabulary_size), merge)
     check(AutoModelForCausalLM.from_pretrained(folder), scores, answer)
     again = AutoTokenizer.from_pretrained(folder)
-    # Qwen2's class, which transformers takes for a Qwen2 whatever the files say, adds a token of its own.
+    # transformers uses Qwen2's class for any Qwen2, whatever its files name, and that class adds a token.
     assert tokenizer.tokenizer.get_vocab().items() <= again.get_vocab().items()
     for text in (*TEXTS, "What's at t=3.1s?\n\n  100% (never) 你好<|im_end|>\n<|modality|>"):
         assert again.encode(text, add_special_tokens=False) == tokenizer.encode(text)
@@ -97,7 +97,7 @@ def test_merged(build, write, pretrained, trainable):
 
 
 def test_layers_trained_in_fp32_among_bf16_ones(build, write, pretrained):
-    """In one format: transformers would read all weights in the first one's."""
+    """All weights have one number format: transformers would read all in the format of the first."""
     from transformers import AutoModelForCausalLM
 
     model = build(pretrained, trainable="last_n_layers", precision="bf16-mixed")

@@ -66,7 +66,7 @@ def test_chats_leak_where_positions_do_not_begin_anew(build):
 
 
 def test_rows_in_one_line_equal_rows(build):
-    """What flash attention is given, which tells chats apart only in a single row."""
+    """Checks the inputs of flash attention, which separates chats only in a single row."""
     model, (tokens, _, positions) = build(), packed_row()
     tokens, positions = torch.cat([tokens, tokens.flip(1)]), positions.expand(2, -1)
     rows = model.hidden_states(model.embed(tokens), positions)

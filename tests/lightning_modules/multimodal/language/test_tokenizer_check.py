@@ -1,4 +1,4 @@
-"""A pretrained language model is not trained on another one's tokens."""
+"""Checks that a pretrained language model is not trained on the tokens of another model."""
 
 import json
 

@@ -41,7 +41,7 @@ def whole(kind):
 
     torch.manual_seed(4)
     model = AutoModel.from_config(AutoConfig.for_model(kind, **KINDS[kind])).eval()
-    with torch.no_grad():  # so that norms and tokens can be told from ones that are not there
+    with torch.no_grad():  # so that norms and tokens differ from absent norms and tokens
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
     return model
