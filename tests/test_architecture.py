@@ -125,7 +125,7 @@ def owner(node: ast.AST) -> ast.AST:
 
 
 def patches(path: Path) -> Iterator[str]:
-    """Where a file changes an attribute of a module or class that it imports from a library."""
+    """Yield where a file changes an attribute of a module or class that it imports from a library."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     foreign = foreign_names(tree)
     for node in ast.walk(tree):
@@ -146,7 +146,7 @@ def patches(path: Path) -> Iterator[str]:
 
 
 def private_uses(path: Path) -> Iterator[str]:
-    """Where a file imports a private name, or names a private attribute in a string, of a library in PRIVATE_OWNERS."""
+    """Yield where a file imports a private name, or names a private attribute in a string, of PRIVATE_OWNERS."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -166,7 +166,7 @@ def private_uses(path: Path) -> Iterator[str]:
 
 
 def test_no_library_is_patched():
-    """What is changed in a module or class holds for all of the process, and an update of the library breaks it."""
+    """A change of a module or class affects the whole process, and an update of the library breaks it."""
     assert [found for part in GROUND for path in sources(part) for found in patches(path)] == []
 
 

@@ -168,7 +168,7 @@ class Costs:
         ]
 
     def violations(self, known: set[str]) -> list[str]:
-        """What has to change before the fast tier is fast again.
+        """Return what has to change before the fast tier keeps its budget.
 
         Args:
             known: cases that are over the limit and may stay so.

@@ -1,4 +1,4 @@
-"""Whether the CPU has instructions for bfloat16, and how autocast to it changes the loss."""
+"""Checks whether the CPU has instructions for bfloat16, and measures how autocast to it changes the loss."""
 
 from pathlib import Path
 

@@ -37,7 +37,7 @@ def logits(model):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of plain peft
 def test_adapters_alone_and_merged_compute_the_same(lockstep, adapted, tmp_path):
-    """And neither is written over what is there, nor from a checkpoint that belongs to another base."""
+    """An export never overwrites a directory, and refuses a checkpoint of another base model."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -75,7 +75,7 @@ def test_adapters_alone_and_merged_compute_the_same(lockstep, adapted, tmp_path)
 
 @pytest.mark.slow
 def test_an_exported_recommender_has_its_metrics_and_recommends_as_predict_does(done, lockstep, tmp_path):
-    """By the card's own code, with Lockstep and without, for a history of its own."""
+    """Runs the code of the model card, with Lockstep and without, on a history of its own."""
     lockstep("test", "--data.init_args.num_workers", "1", name=done.folder.name)
     whole = done.series("test/ndcg@10")
     part = ["--trainer.limit_test_batches", "1", "--data.init_args.evaluation_batch_size", "50"]

@@ -39,7 +39,7 @@ def test_a_folder_that_was_there_stays(lockstep, tmp_path):
 
 
 def test_a_folder_with_anything_else_stays(lockstep, tmp_path, monkeypatch):
-    """What a callback of one's own has put there."""
+    """A user's callback has written files into the folder."""
     monkeypatch.setattr(InTraining, "setup", lambda self, *_, **__: (tmp_path / "runs/a/notes").touch(), raising=False)
     added = "--trainer.callbacks+=tests.commands.test_refused_start.InTraining"
     refuse(*REFUSED["data"], added, "--run_name", "a")

@@ -64,7 +64,7 @@ def test_stopped_at_the_end_of_an_epoch(lockstep):
 
 @pytest.mark.slow
 def test_killed_after_the_last_checkpoint(lockstep):
-    """What was trained after the checkpoint is trained again, and written once."""
+    """Steps after the checkpoint are trained again, and logged once."""
     save = ["--last_checkpoint.every_n_steps", "10"]
     through = lockstep("fit", *OPTIONS, *steps(30), *save, name="through")
     killed = lockstep("fit", *OPTIONS, *steps(20), *save, name="killed")

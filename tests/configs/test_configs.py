@@ -66,7 +66,7 @@ def test_parsed_with_every_overlay(parser, path):
 
 
 def holds(chosen, value):
-    """Of a class the overlay names some arguments; the others have their defaults."""
+    """An overlay names some arguments of a class; the others have their defaults."""
     if isinstance(value, dict):
         return all(holds(chosen[key], inner) for key, inner in value.items())
     return chosen == value

@@ -92,7 +92,7 @@ def write_language_model(folder, tokenizer):
 
 @pytest.fixture
 def options(files):
-    """What makes a config of pretrained models a tiny one: the options of `prepare`, and those of everything else."""
+    """Return options that shrink a config of pretrained models: those of `prepare`, and those of other commands."""
 
     def of(stem):
         data = [

@@ -88,7 +88,7 @@ def test_callbacks_that_only_watch(fit, callback):
 
 
 def test_timer_ends_the_run(fit):
-    """Without a step, when no time is left."""
+    """The run ends without a step if no time is left."""
     assert steps(fit(callbacks=[given("Timer", duration="00:00:00:00")])) == []
 
 

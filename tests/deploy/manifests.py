@@ -39,7 +39,7 @@ class Pods(NamedTuple):
 
 
 def all_pods() -> list[Pods]:
-    """Of each job, with what its operator puts in."""
+    """Return the pods of each job, with the fields that its operator adds."""
     (operated,) = documents("pytorchjob.yaml")
     processes = int(operated["spec"]["nprocPerNode"])
     found = [

@@ -58,7 +58,7 @@ def test_packages_are_built_and_code_is_compiled_with_what_is_in_the_image():
 
 @pytest.fixture(scope="module")
 def lockstep(tmp_path_factory):
-    """What pip installs in the first stage, read by setuptools from the files that are there, as pip has it do."""
+    """Return the metadata that pip reads in the first stage, where setuptools has the copied files only."""
     (copied,) = (rest.split() for word, rest in INSTRUCTIONS[: STAGES[1]] if word == "COPY")
     folder = tmp_path_factory.mktemp("stage")
     for name in copied[:-1]:

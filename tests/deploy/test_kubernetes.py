@@ -45,7 +45,7 @@ def test_a_wrong_word_would_be_found():
 
 
 def test_kubeflow_trainer_takes_it():
-    """Its models refuse wrong types; words that they do not know are missing in what they give back."""
+    """Its models refuse wrong types, and omit unknown keys from their output."""
     runtime, job = documents("trainjob.yaml")
     assert models.TrainerV1alpha1TrainJob.from_dict(job).to_dict() == job
     understood = models.TrainerV1alpha1TrainingRuntime.from_dict(runtime).to_dict()

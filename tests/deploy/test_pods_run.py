@@ -1,4 +1,4 @@
-"""What the pods of deploy/kubernetes run, as two pods on this machine: restarts, probes and metrics."""
+"""Runs the command of the pods of deploy/kubernetes as two pods on this machine: restarts, probes and metrics."""
 
 import json
 import os

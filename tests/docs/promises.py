@@ -64,7 +64,7 @@ def tier(path: str, name: str) -> str:
 
 
 def _all_slow(decorator: ast.expr, names: dict[str, str]) -> bool:
-    """Whether a decorator makes every case slow. Of a list of parameters all have to be so."""
+    """Return whether a decorator makes every case slow. In a list of parameters all must be slow."""
     if not (isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("mark.parametrize")):
         return "mark.slow" in names.get(ast.unparse(decorator), ast.unparse(decorator))
     values = [keyword.value for keyword in decorator.keywords if keyword.arg == "argvalues"] or decorator.args[1:2]

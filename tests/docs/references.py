@@ -110,7 +110,7 @@ def _without_theirs(text: str) -> str:
 
 
 def _leads_somewhere(link: str, page: Path) -> bool:
-    """Whether file and heading of a link exist in the repository."""
+    """Return whether file and heading of a link exist in the repository."""
     name, _, heading = link.partition("#")
     target = (page.parent / name).resolve() if name else page
     if not target.exists() or not (target == page or target.is_relative_to(REPOSITORY)):

@@ -13,7 +13,7 @@ def links(text: str) -> list[str]:
 
 
 def figures(text: str) -> list[list[list[str]]]:
-    """Of each table the figures in each row: words are translated, and "2.5x less" is "1/2.5" there."""
+    """Return the numbers in each row of each table: words are translated, and "2.5x less" is "1/2.5" there."""
     rows = [[" ".join(row) for row in table] for table in tables(text.replace("1/", ""))]
     return [[sorted(re.findall(r"\d+(?:[.,]\d+)*", row)) for row in table] for table in rows]
 

@@ -1,4 +1,4 @@
-"""What every family's module does in a step, without a training around it."""
+"""Checks a step of LockstepModule without a training around it."""
 
 import weakref
 from types import SimpleNamespace
@@ -11,14 +11,14 @@ from tests.support.families.tiny import TinyData
 
 
 class Bare(LockstepModule):
-    """No network: its hooks are called one by one."""
+    """A module without a network, whose hooks are called one after another."""
 
     def training_loss(self, batch):
         raise NotImplementedError
 
 
 def dropped(monkeypatch, seed, step, batch, process, accumulation=2):
-    """What dropout draws in a micro-batch."""
+    """Return random numbers drawn in a micro-batch, as dropout draws them."""
     monkeypatch.setenv("PL_GLOBAL_SEED", str(seed))
     module, trainer = (
         Bare(),

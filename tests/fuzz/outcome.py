@@ -14,7 +14,7 @@ WIDEST = 2000
 
 
 class Kind(str, Enum):
-    """What became of an input."""
+    """Outcome of an input."""
 
     RIGHT = "right"
     """The rows are those of the reference."""

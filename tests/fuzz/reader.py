@@ -1,4 +1,4 @@
-"""What the fuzzer needs of a reader: valid inputs, mutations, the project's function and a plain reference."""
+"""Describes a reader to the fuzzer: valid inputs, mutations, the project's function and a plain reference."""
 
 import re
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What `optimizer: muon` turns of each kind of model: the matrices between its ends, by name."""
+"""Checks by name which matrices `optimizer: muon` updates in each kind of model: the hidden matrices."""
 
 from types import SimpleNamespace
 

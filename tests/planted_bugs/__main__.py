@@ -15,7 +15,7 @@ from tests.planted_bugs.planting import Copy
 
 
 class Result(NamedTuple):
-    """What became of a bug."""
+    """Outcome of a planted bug."""
 
     bug: Bug
     found: str | None

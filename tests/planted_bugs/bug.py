@@ -1,4 +1,4 @@
-"""What a planted bug is: a text of a file, what stands there instead, and the tests that are run first."""
+"""Describes a planted bug: a text of a file, its replacement, and the tests that are run first."""
 
 from typing import NamedTuple
 

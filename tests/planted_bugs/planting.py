@@ -24,7 +24,7 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Outcome(NamedTuple):
-    """What one call of pytest came to."""
+    """Result of a call of pytest."""
 
     found: str | None
     """The test that failed; None when all passed or there was none."""

@@ -22,7 +22,7 @@ HANG = TIMEOUT + 60.0
 
 @dataclass
 class Result:
-    """What became of a training.
+    """Outcome of a training.
 
     Attributes:
         kills: signals that a process received.

@@ -1,4 +1,4 @@
-"""What is done to a run, and when."""
+"""Describes a kill: what is done to a run, and when."""
 
 import os
 import random

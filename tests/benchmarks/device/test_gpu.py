@@ -29,7 +29,7 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # two processes import torch anew
 def test_a_part_alone_as_a_file(tmp_path):
-    """As it is started on a machine of a GPU, from another folder, in processes of its own."""
+    """Start the benchmark as on a machine with a GPU: from another folder, in processes of its own."""
     file = tmp_path / "results.json"
     done = subprocess.run(
         [sys.executable, str(REPOSITORY / "benchmarks" / "gpu.py"), "--device", "cpu", "--tiny", "--only", "ceilings",

@@ -1,4 +1,4 @@
-"""What the parts measure with: counted bytes, covered time, errors, turns."""
+"""Checks the tools of the parts: counted bytes, covered time, errors, turns."""
 
 import pytest
 import torch

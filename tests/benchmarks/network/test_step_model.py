@@ -82,7 +82,7 @@ def test_a_fit_finds_what_made_the_observations(compute, size, waits):
 @settings(deadline=None)
 @given(st.floats(1e-2, 1), st.floats(1e6, 1e8), st.floats(0, 1))
 def test_a_fit_finds_what_is_absorbed(compute, size, share):
-    """Where the slow networks are slow enough to show it."""
+    """Holds if the slow networks are slow enough to reveal it."""
     truth = StepModel(compute, size, absorbed=share * min(compute, 8 * size / 1e9))
     found = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (math.inf, 1e9, 3e8, 1e8)])
     assert found == pytest.approx(truth, rel=1e-4, abs=1e-6)

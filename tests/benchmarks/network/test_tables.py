@@ -1,4 +1,4 @@
-"""What is printed of two machines: measured, fitted and predicted figures, each as what it is."""
+"""Prints results of two machines: measured, fitted and predicted times, each with its name."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is measured is what a run does, and both sides do the same amount of it."""
+"""Checks that a measured step is that of a run, and that both sides do the same work."""
 
 import inspect
 

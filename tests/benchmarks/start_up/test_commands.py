@@ -22,7 +22,7 @@ def test_the_first_step_is_measured_beside_the_import():
 
 @pytest.mark.slow
 def test_a_command_that_takes_too_long_leaves_no_process_behind(tmp_path):
-    """As torchrun's two would be, each in a session of its own."""
+    """Two processes in sessions of their own, as torchrun starts them."""
     os.mkfifo(tmp_path / "alive")
     alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
     child = "import time; file = open('alive', 'w'); print('begun', file=file, flush=True); time.sleep(600)"

@@ -49,7 +49,7 @@ def saves(tmp_path, monkeypatch):
 
 
 def position(path: Path) -> dict[str, Any]:
-    """What a checkpoint knows of the progress of the training."""
+    """Return the progress of the training that a checkpoint holds."""
     content = torch.load(path, weights_only=True)
     loops = content["loops"]["fit_loop"]
     progress = {key: loops[key] for key in ("epoch_progress", "epoch_loop.batch_progress")}

@@ -1,4 +1,4 @@
-"""When a SLURM job is requeued; tests/distributed/resume/test_preemption.py tests whole runs."""
+"""Checks when a SLURM job is requeued; tests/distributed/resume/test_preemption.py tests whole runs."""
 
 import pytest
 

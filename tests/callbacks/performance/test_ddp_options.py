@@ -1,4 +1,4 @@
-"""What is refused, and what a bucket comes to."""
+"""Checks refused options and the size of buckets."""
 
 from types import SimpleNamespace
 

@@ -106,7 +106,7 @@ def test_a_run_that_is_not_there(lockstep, done, messages, monkeypatch):
 
 
 def test_errors_are_messages(lockstep, messages, monkeypatch):
-    """What the user can mend comes without a traceback, unless asked for."""
+    """Errors that the user can fix have no traceback, unless it is requested."""
     with pytest.raises(ValueError, match=r"--run_name is a name, not a path; got 'a/b'"):
         lockstep("fit", *TINY, name="a/b")
     monkeypatch.delenv("LOCKSTEP_DEBUG")

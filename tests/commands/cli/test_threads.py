@@ -1,4 +1,4 @@
-"""What is known of the number of threads before a run computes, and how its threads wait for each other."""
+"""Checks the number of threads that is known before a run computes, and how threads wait for each other."""
 
 import json
 import os

@@ -24,7 +24,7 @@ class NotFinite(TinyModule):
 
 
 class Wide(TinyModule):
-    """With 24 MiB of weights and optimizer state."""
+    """A model with 24 MiB of weights and optimizer state."""
 
     def configure_model(self) -> None:
         super().configure_model()
@@ -49,7 +49,7 @@ class Hungry(TinyModule):
 
 
 class HungryWhole(Hungry):
-    """Of which a batch cannot be divided."""
+    """A model whose batch cannot be divided."""
 
     supports_grad_accumulation = False
 

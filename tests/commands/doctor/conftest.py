@@ -9,7 +9,7 @@ from commands.doctor.launch_plan import planned
 
 @pytest.fixture
 def doctor(tmp_path, monkeypatch):
-    """What the checks of a config find, in an empty folder: {check: [finding, ...]}."""
+    """Return the findings of the checks of a config, in an empty folder: {check: [finding, ...]}."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PL_GLOBAL_SEED", "")
     monkeypatch.setenv("LOCKSTEP_DEBUG", "")

@@ -1,4 +1,4 @@
-"""How many processes on how many nodes a command line asks for, also where its config is broken."""
+"""Checks the processes and nodes that a command line requests, also if its config is broken."""
 
 import pytest
 

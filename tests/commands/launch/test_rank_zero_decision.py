@@ -1,4 +1,4 @@
-"""All processes of a run act on one answer."""
+"""Checks that all ranks of a run receive the decision of rank 0."""
 
 import socket
 import threading
@@ -23,7 +23,7 @@ def never():
 
 
 def side_by_side(*calls):
-    """What every call returned or raised, each in a thread of its own."""
+    """Return what every call returned or raised, each in a thread of its own."""
     results = [None] * len(calls)
 
     def run(number):

@@ -53,7 +53,7 @@ def test_a_wrong_run_file_or_output_is_named(runs, capsys):
 
 
 def test_of_several_what_is_no_run_is_passed_over(runs, capsys):
-    """As a shell writes `runs/*` out after a report and a record of MLflow."""
+    """`runs/*` may also match a report and the records of MLflow."""
     for name in "a", "b":
         Recorded(runs / name)
     (runs / "mlflow.db").write_text("")
@@ -77,7 +77,7 @@ def test_an_older_page_stays_when_a_new_one_cannot_be_written(runs, capsys, monk
 
 
 def test_a_run_that_has_just_begun(runs):
-    """No figures, no log, no config: a page without them."""
+    """A run without metrics, log and config has a page without them."""
     run = Recorded(runs / "a")
     (run.folder / "config.yaml").unlink()
     (run.folder / "environment.json").unlink()
@@ -109,7 +109,7 @@ def test_the_content_of_two_seeds_and_another_setting(runs):
 
 
 def test_the_record_that_training_writes(trained, tmp_path):
-    """What the other tests make up is what a run leaves."""
+    """The files that other tests write by hand equal those of a real run."""
     content = page_content([trained / "runs/recommender-quickstart-job1"], tmp_path / "page.html")
     (run,) = content["runs"]
     assert [(one["from"], one["to"], one["end"]) for one in run["attempts"]] == [(0, 26, "run_ended")]

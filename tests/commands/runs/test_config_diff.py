@@ -1,4 +1,4 @@
-"""Which settings of an evaluation count as other than its run's."""
+"""Checks which settings of an evaluation count as different from those of its run."""
 
 import pytest
 import yaml

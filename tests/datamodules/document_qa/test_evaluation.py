@@ -1,4 +1,4 @@
-"""What becomes of the answers to the questions that are evaluated."""
+"""Checks the metrics, predictions and reports of evaluated answers."""
 
 import json
 from pathlib import Path

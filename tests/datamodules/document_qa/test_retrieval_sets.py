@@ -1,4 +1,4 @@
-"""What a dense retriever learns from and is asked to rank: of seed, epoch and sample alone, whatever the batches."""
+"""Checks the samples of a dense retriever: they depend on seed, epoch and sample, and not on the batches."""
 
 import json
 from itertools import permutations

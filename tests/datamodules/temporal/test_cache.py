@@ -139,7 +139,7 @@ def test_a_cache_that_is_there_is_not_written_again(folder, monkeypatch):
 
 
 def test_files_are_mapped_not_read(folder):
-    """What is mapped cannot be written to and is not a copy: its memory belongs to the file."""
+    """Mapped arrays are read-only and no copies: their memory belongs to the file."""
     sample = CachedTimelines(folder, FULL).sample(Split.TRAIN, 0, 0)
     assert not sample.values.flags.owndata and not sample.values.flags.writeable
 

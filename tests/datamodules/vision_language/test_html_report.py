@@ -28,7 +28,7 @@ def answered(number=0, pictures=1, kind="colour", answer="red", blind="blue"):
 
 
 def answers(count):
-    """Of two kinds; every fourth wrong, every tenth an attack."""
+    """Return records of two kinds; every fourth is wrong, every tenth contains an attack."""
     for number in range(count):
         output = ATTACK if number % 10 == 9 else "green" if number % 4 == 1 else "red"
         yield answered(number, number % 3, "colour" if number % 2 else "shape", output)

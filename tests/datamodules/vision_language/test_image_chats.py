@@ -413,7 +413,7 @@ def scenes(number):
 
 
 def options(folder, *sources, **settings):
-    """Of a tiny run: the model's section, and the data's in a file of its own."""
+    """Return the options of a tiny run: the model's section, and the data's in a file of its own."""
     data = {"class_path": "ImageChats", "init_args": {"batch_size": 8, "train": list(sources), **settings}}
     path = folder / f"data-{len(list(folder.glob('data-*')))}.yaml"
     path.write_text(yaml.safe_dump({"data": data}))

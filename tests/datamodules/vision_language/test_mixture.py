@@ -180,7 +180,7 @@ WRITERS = {"json": write_llava, "jsonl": write_jsonl, "parquet": write_minimind_
 @pytest.mark.parametrize("form", WRITERS)
 @pytest.mark.parametrize("part", [False, True], ids=["all", "a part"])
 def test_a_file_that_changed_has_another_identity(tmp_path, form, part):
-    """Also where its rows have the sizes that they had. A copy is the same, wherever it lies."""
+    """A changed file is found even if its rows have equal sizes. A copy in another folder is the same."""
 
     def identity(folder, samples):
         (tmp_path / folder).mkdir()

@@ -131,7 +131,7 @@ def test_a_column_that_is_null_in_a_row_gives_way_to_the_next(tmp_path):
 
 
 def test_of_several_files_each_may_have_nulls(tmp_path):
-    """Of several filled columns only the first is read."""
+    """If several columns are filled, only the first is read."""
     chat, red, blue = json.dumps([{"role": "user", "content": "Which?"}]), png((255, 0, 0)), png((0, 0, 255))
     written(tmp_path / "a.parquet", messages=[chat], conversations=[chat], images=[red], image=[blue])
     assert find_columns([tmp_path / "a.parquet"]) == (["messages"], ["images"])

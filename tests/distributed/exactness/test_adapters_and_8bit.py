@@ -108,7 +108,7 @@ def logits(model, tokens):
 
 
 def check_exports(lockstep, run, options, base, folder):
-    """Its adapters alone, which plain peft merges, and merged by us: the same model, which is not the base."""
+    """Exported adapters merged by plain peft equal the merged export, and differ from the base model."""
     from peft import PeftModel
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM

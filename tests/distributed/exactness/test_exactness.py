@@ -209,7 +209,7 @@ def test_the_number_of_processes_changes_nothing(alone, team, processes, size):
 
 
 def test_the_same_number_of_processes_trains_the_same_to_the_bit(team):
-    """Also after a stop in the middle of an epoch, with dropout."""
+    """A resumed run is equal also after a stop in the middle of an epoch, with dropout."""
     dropout = ["--model.init_args.dropout", "0.3"]
 
     def pair(name, *more):

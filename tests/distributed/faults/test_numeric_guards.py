@@ -52,7 +52,7 @@ def equal(one, other):
 
 @pytest.mark.slow
 def test_without_the_guard_a_nan_reaches_all_weights_unnoticed(team):
-    """That the fault is what the other tests take it for."""
+    """Checks that the injected fault has the effect that the other tests assume."""
     nan = fault("NonFiniteLoss", steps="[5]", process=1)
     run = team("fit", *OPTIONS, *steps(8), *nan, *fault("Without", callback="FiniteGuard"), name="a")
     assert run.end() == [0, 0], run.output

@@ -1,4 +1,4 @@
-"""All ranks compute with the same number of threads, whatever each of them measures."""
+"""Checks that all ranks compute with the same number of threads, whatever each rank measures."""
 
 import re
 

@@ -74,7 +74,7 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="takes a pseudo-terminal of a POSIX system")
 def test_the_progress_bar_is_on_rank_0_with_the_time_left(tmp_path):
-    """On two terminals, as two people would see it."""
+    """Runs two ranks on two terminals."""
     import pty
 
     screens, processes = [b"", b""], []

@@ -24,7 +24,7 @@ OPTIONS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, slow(2)])
 def test_a_new_run_without_a_reachable_tracker_is_refused(team, processes):
-    """As other wrong input is: by all processes alike, with one line, and nothing is left of it."""
+    """A wrong setting is refused as other wrong input: on all ranks, in one line, without any files."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         address = ["--mlflow.tracking_uri", f"http://127.0.0.1:{taken.getsockname()[1]}"]

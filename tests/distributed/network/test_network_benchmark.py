@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.benchmark, pytest.mark.timeout(900)]
 
 
 def seconds_for(machines: Machines, size: int) -> float:
-    """From one machine to the other, until its answer."""
+    """Return the seconds from sending `size` bytes to the answer of the other machine."""
     taken = []
 
     def answer() -> None:

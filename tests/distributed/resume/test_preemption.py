@@ -251,7 +251,7 @@ def test_a_slurm_job_requeues_itself(team, stopped, scontrol, through, process):
 
 @pytest.mark.slow
 def test_a_slurm_job_stopped_before_its_first_step_requeues_once(stopped, scontrol):
-    """With less --time than it takes to start it would come back for ever."""
+    """With less --time than a start takes, it would be requeued forever."""
     asked = scontrol()
     for restarts, requeued in (("0", 1), ("1", 1)):
         job = {"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": restarts}

@@ -136,7 +136,7 @@ def test_torchrun_restarts_a_killed_run(tmp_path, through, times):
 
 @pytest.mark.slow
 def test_a_team_that_is_refused_leaves_no_folder(team):
-    """All its processes find the mistake; the launcher's next starts, too, and then one without it."""
+    """All ranks refuse the mistake, in the first start and in the restarts; a start without it succeeds."""
     options = [*TINY_FAMILY, "--data.init_args.batch_size", "8", "--trainer.max_steps", "2"]
     store = None
     for restart in range(2):

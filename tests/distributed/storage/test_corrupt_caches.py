@@ -1,4 +1,4 @@
-"""No rank trains on prepared data with a flipped bit, and no rank hangs."""
+"""Checks that no rank trains on prepared data with a flipped bit, and that no rank hangs."""
 
 from pathlib import Path
 

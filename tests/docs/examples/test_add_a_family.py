@@ -116,7 +116,7 @@ def test_the_commands_train_it(copy):
 
 
 def bits_of_frequencies() -> float:
-    """What a byte takes that is known by its frequency in the whole text alone."""
+    """Return the entropy of a byte by its frequency in the whole text."""
     from pydoc_data.topics import topics
 
     shares = np.bincount(np.frombuffer("\n\n".join(topics.values()).encode(), np.uint8), minlength=256)

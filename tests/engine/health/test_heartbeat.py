@@ -1,4 +1,4 @@
-"""Which rank do the other ranks wait for?"""
+"""Checks which rank the diagnosis names as the rank that the others wait for."""
 
 import math
 

@@ -131,7 +131,7 @@ def test_a_flipped_bit(strategy, tmp_path):
     ],
 )
 def test_a_whole_checkpoint_with_wrong_content_is_refused(strategy, tmp_path, wrong, message):
-    """As without shards: the key is named before Lightning uses its value."""
+    """The key is named before Lightning uses its value, as without shards."""
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1) | wrong, path)
     strategy.checkpoint_io.finish()

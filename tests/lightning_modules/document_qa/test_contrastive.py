@@ -154,7 +154,7 @@ def reference(symmetric):
 
 
 def train_together(process, processes, folder):
-    """In a process of its own: what it comes to, in a file."""
+    """Train as one of several processes, and write the result to a file."""
     rendezvous = f"file://{folder}/rendezvous{processes}"
     torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=process, world_size=processes)
     found = [train(process, processes, symmetric) for symmetric in (False, True)]
@@ -165,7 +165,7 @@ def train_together(process, processes, folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", SHARES)
 def test_trains_the_same_on_any_number_of_processes(processes, tmp_path):
-    """As plain training on one process does, its loss written out: weights, and the gradients of the first step."""
+    """Compares weights and first gradients with a plain training on one process with an explicit loss."""
     if processes == 1:
         everyones = [[train(0, 1, symmetric) for symmetric in (False, True)]]
     else:

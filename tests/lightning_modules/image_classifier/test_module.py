@@ -106,7 +106,7 @@ def test_weights_of_16_bits(lockstep):
 
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100"])
 def test_the_configs_of_cifar_run(lockstep, tmp_path, monkeypatch, dataset):
-    """As they stand but for their sizes, on 20 images a file; the server is left out."""
+    """Runs the shipped configs with smaller sizes, on 20 images a file, without a download."""
     content, md5 = cifar_archive(dataset)
     archive = cifar._ARCHIVES[dataset]
     monkeypatch.setitem(cifar._ARCHIVES, dataset, archive._replace(md5=md5))

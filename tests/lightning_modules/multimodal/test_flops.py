@@ -1,4 +1,4 @@
-"""What is counted from shapes and settings is what torch counts while a tiny model runs, whatever is frozen."""
+"""Compares operations counted from shapes and settings with those that torch counts while a tiny model runs."""
 
 from functools import partial
 
@@ -54,7 +54,7 @@ def chats(features, views=(1, 0, 2)):
 
 
 def counted(encoder, projection, model, rows, images):
-    """What torch counts, forward and backward."""
+    """Return the operations that torch counts, forward and backward."""
 
     def step():
         made = projection(encoder(images)).flatten(0, 1)

@@ -11,7 +11,7 @@ CUTOFFS = (1, 5, 10, 20)
 
 
 def plain_rank(scores: list[float], target: int, seen: set[int]) -> int:
-    """What a reader would write for one user."""
+    """Return the rank of a target by its definition."""
     if target == 0:
         return 0
     rank = 1

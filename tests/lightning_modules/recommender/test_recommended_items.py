@@ -14,7 +14,7 @@ V = 8
 
 
 def plain_metrics(scores, seen, users, events, k):
-    """What a reader would write."""
+    """Compute the metrics by their definition."""
     recommended = []
     for row, excluded, user in zip(scores, seen, users, strict=True):
         left = [item for item in range(1, V + 1) if item not in excluded]

@@ -1,4 +1,4 @@
-"""What is shown of a user agrees with what is counted of all."""
+"""Checks that the preview of a user agrees with the metrics over all users."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What comes after the training, as a user starts it: test, predict, and training from a cache."""
+"""Runs the commands after a training: test, predict, and training from a cache."""
 
 import json
 

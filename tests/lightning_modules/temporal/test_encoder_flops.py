@@ -1,4 +1,4 @@
-"""What the encoder takes is counted from shapes as torch counts it while it runs."""
+"""Compares the encoder's operations counted from shapes with those that torch counts."""
 
 import pytest
 from torch.utils.flop_counter import FlopCounterMode

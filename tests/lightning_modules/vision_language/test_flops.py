@@ -1,4 +1,4 @@
-"""What a micro-batch holds: as many tokens and operations as are computed."""
+"""Checks the counts of a micro-batch: as many tokens and operations as are computed."""
 
 import pytest
 import torch

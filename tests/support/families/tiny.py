@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What happens to whoever loads a sample."""
+    """Fault that strikes when a sample is loaded."""
 
     kind: Literal["raise", "exit", "kill", "bad"]
     sample: int

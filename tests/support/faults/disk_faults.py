@@ -38,7 +38,7 @@ class KillInWrite(At):
 
 
 class DiskFull(At):
-    """No file of the process may grow beyond `octets` bytes, until `until` steps are finished."""
+    """Limits the size of each file of the process to `octets` bytes, until `until` steps are finished."""
 
     def __init__(self, octets: int, step: int, until: int = -1, process: int = 0) -> None:
         super().__init__(step, process)

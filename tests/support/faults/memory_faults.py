@@ -55,7 +55,7 @@ class Hungry(Callback):
 
 
 class Leak(Callback):
-    """Of every step 16 MB are kept."""
+    """Leaks 16 MB in every step."""
 
     def __init__(self) -> None:
         self.kept: list[Tensor] = []
@@ -90,6 +90,6 @@ def _exhausted_backward(total: Tensor) -> Tensor:
 
 
 def memory_fault(kind: str, **settings: Any) -> list[str]:
-    """As `fault`, of those of this file."""
+    """Return the options that inject a fault of this file, see `fault`."""
     first, *settings_of_it = fault(kind, **settings)
     return [first.replace("tests.support.faults.step_faults", __name__), *settings_of_it]

@@ -113,7 +113,7 @@ class RootOfZeroAt(At):
 
 
 class SlowLoss(Callback):
-    """On one process the loss takes so many seconds longer."""
+    """Delays the loss on one rank by some seconds."""
 
     def __init__(self, process: int, seconds: float) -> None:
         self.process, self.seconds = process, seconds
@@ -242,7 +242,7 @@ class Without(Callback):
 
 
 def change_next_loss(pl_module: LightningModule, change: Callable[[Tensor], Tensor]) -> None:
-    """Of the next micro-batch alone."""
+    """Change the loss of the next micro-batch only."""
 
     def changed(batch: Any) -> LossSum:
         del pl_module.training_loss  # the class's own is back

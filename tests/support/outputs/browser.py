@@ -104,7 +104,7 @@ class Browser:
             self._call("Input.dispatchKeyEvent", type=kind, key=key, **({"text": text} if kind == "keyDown" else {}))
 
     def mouse(self, kind: Literal["mouseMoved", "mousePressed", "mouseReleased"], x: float, y: float) -> None:
-        """What a hand does with a mouse; places in pixels of the window."""
+        """Send an event of the mouse at a place in pixels of the window."""
         button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
         self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
 
@@ -115,7 +115,7 @@ class Browser:
         self._call("Emulation.setEmulatedMedia", features=[scheme])
 
     def screenshot(self, path: Path) -> None:
-        """What is in the window, as PNG."""
+        """Return a screenshot of the window, as PNG."""
         path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
 
     def _call(self, method: str, **params: Any) -> dict[str, Any]:

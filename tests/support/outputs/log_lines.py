@@ -13,7 +13,7 @@ _VALIDATOR = Draft202012Validator(SCHEMA)
 
 
 def log_lines(text: str | Path) -> list[dict[str, Any]]:
-    """Of a file, or of what was printed.
+    """Return the log lines of a file, or of printed text.
 
     Raises:
         AssertionError: a line is not strict JSON, or not as the schema has it.

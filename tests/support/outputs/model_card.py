@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 
 
 def read_card(folder: Path) -> ModelCard:
-    """As the hub reads it; raises what it would complain about."""
+    """Read a model card as the hub does. Raises an error where the hub would complain."""
     card = ModelCard((folder / "README.md").read_text(encoding="utf-8"))
     data = card.data.to_dict()
     assert data["license"] == "unknown" and "lockstep" in data["tags"]

@@ -97,7 +97,7 @@ class Prometheus:
         return {one["labels"]["alertname"]: one for one in self.ask("alerts")["alerts"] if one["state"] == "firing"}
 
     def wait_until(self, happens: Callable[[], Any], what: str, timeout: float = 60) -> Any:
-        """What `happens` returns, once it is true."""
+        """Wait until `happens` returns a true value, and return it."""
         deadline = time.monotonic() + timeout
         while True:
             try:

@@ -10,7 +10,7 @@ Log = dict[int, tuple[int, list[int]]]
 
 
 def sample_log(folder: Path) -> Log:
-    """Of all processes of a run together. What was trained after the checkpoint it was resumed from does not count."""
+    """Return the samples of all ranks of a run. Steps after the checkpoint that the run resumed from do not count."""
     records = read(folder)
     begun = sorted({record["begun"] for record in records})
     log: dict[int, tuple[int, list[int]]] = {}
@@ -25,7 +25,7 @@ def sample_log(folder: Path) -> Log:
 
 
 def read(folder: Path, name: str = "seen") -> list[dict[str, Any]]:
-    """What the processes of a run wrote, one record a micro-batch."""
+    """Return the records of all ranks of a run, one for each micro-batch."""
     lines = [line for path in sorted((folder / name).glob("*.jsonl")) for line in path.read_text().splitlines()]
     return [json.loads(line) for line in lines]
 

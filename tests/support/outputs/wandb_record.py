@@ -25,7 +25,7 @@ class WandbRecord(NamedTuple):
 
 
 def records_of(run_folder: Path) -> list[WandbRecord]:
-    """Of all starts of a run, in their order, but for those that were killed before anything was written."""
+    """Return the records of all starts of a run in order, without starts that were killed before the first write."""
     found = map(_read, sorted(run_folder.glob("wandb/offline-run-*/run-*.wandb")))
     return [record for record in found if record is not None]
 

@@ -66,7 +66,7 @@ def become(request: dict[str, Any]) -> None:
 
 
 def preload() -> None:
-    """What runs import later on, in every one of them. Nothing that starts threads: a fork does not have them."""
+    """Import what every run imports later, but nothing that starts threads: a fork does not have them."""
     import torch.utils.tensorboard  # noqa: F401
     import transformers.models.qwen2.modeling_qwen2  # noqa: F401
 

@@ -143,7 +143,7 @@ class Team(Run):
 
     @property
     def logs(self) -> list[str]:
-        """What each process has printed."""
+        """Output of each rank."""
         return [path.read_text(errors="replace") if path.exists() else "" for path in self.outputs]
 
     @property

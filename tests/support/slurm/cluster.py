@@ -74,7 +74,7 @@ class Cluster:
     def run(
         self, *command: str, check: bool = True, timeout: float = 60, folder: Path | None = None, **variables: str
     ) -> str:
-        """What a command prints, on both streams.
+        """Return the output of a command, on both streams.
 
         Raises:
             RuntimeError: its exit code is not 0, unless `check` is false.
@@ -112,7 +112,7 @@ class Cluster:
     # -- daemons -----------------------------------------------------------------------------------------------------
 
     def processes(self) -> list[psutil.Process]:
-        """All that belong to the cluster: its daemons, and what they have started for jobs."""
+        """Return all processes of the cluster: its daemons, and what they have started for jobs."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):

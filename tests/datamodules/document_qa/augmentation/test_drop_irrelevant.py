@@ -20,7 +20,7 @@ def shown(document):
 
 
 def left(*sources, draws=40):
-    """What is left of a manual, in many draws."""
+    """Return the remaining content of a manual, for many draws."""
     questions = [Question("1", "?", "m", source=source) for source in sources]
     document = MANUALS.document(0, 0)
     assert shown(document) == set(KINDS)

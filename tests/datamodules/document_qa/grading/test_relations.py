@@ -1,4 +1,4 @@
-"""Where one part is from another."""
+"""Parses relations between two parts."""
 
 import pytest
 from hypothesis import given

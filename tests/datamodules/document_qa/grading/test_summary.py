@@ -1,4 +1,4 @@
-"""All figures of an evaluation."""
+"""Checks all metrics of an evaluation."""
 
 import math
 
@@ -140,7 +140,7 @@ def test_a_right_answer_is_no_abstention_whatever_it_sounds_like():
 
 @given(st.permutations(range(len(RECORDS))), st.lists(st.integers(0, len(RECORDS) - 1), max_size=4))
 def test_order_and_doubles_do_not_matter(order, doubles):
-    """As processes find the records, and as they pad what they share out."""
+    """Ranks return records in any order, and padding repeats some of them."""
     most_frequent = MostFrequentAnswers(1, None)
     found = compute_metrics(ASKED.__getitem__, [RECORDS[place] for place in (*order, *doubles)], most_frequent)
     assert found == compute_metrics(ASKED.__getitem__, RECORDS, most_frequent)

@@ -1,4 +1,4 @@
-"""What a worker of the ingestion imports: each of them pays for it in memory and in seconds."""
+"""Checks the imports of a worker of the ingestion: each worker pays for them in memory and seconds."""
 
 import subprocess
 import sys

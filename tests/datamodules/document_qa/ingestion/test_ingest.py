@@ -33,7 +33,7 @@ def documents(tmp_path):
 
 @pytest.fixture
 def none_started(monkeypatch):
-    """Whoever starts a process fails."""
+    """Make every start of a process fail."""
 
     def start(*_):
         raise AssertionError("a process was started")
@@ -57,7 +57,7 @@ def logged(caplog):
 
 
 def contents(cache):
-    """All files of documents, by their names."""
+    """Return all files of documents by name."""
     files = sorted(path for path in (cache / "documents").rglob("*") if path.is_file())
     return {str(path.relative_to(cache)): path.read_bytes() for path in files}
 
@@ -180,7 +180,7 @@ def test_a_document_that_cannot_be_opened_is_tried_again(tmp_path, monkeypatch, 
 
 
 def test_another_document_with_the_old_time_is_ingested(documents, tmp_path):
-    """As `cp -p` leaves it: the size and the time of the last write are those of the document before."""
+    """`cp -p` keeps the time of the last write, and the new document has the size of the old."""
     cache = tmp_path / "cache"
     first, other = manual(tmp_path / "m.pdf", 1, seed=1), manual(tmp_path / "other.pdf", 1, seed=2)
     size = max(first.stat().st_size, other.stat().st_size)

@@ -203,7 +203,7 @@ def test_a_missing_image_is_no_figure_and_may_come_later(tmp_path, markdown, cap
 
 
 def test_a_document_that_is_being_written_does_not_look_forgotten(tmp_path):
-    """To another machine, which can only go by when the folder was written to."""
+    """Another machine can judge a folder only by the time of its last write."""
     folder = tmp_path / f".0123.elsewhere.{os.getpid()}.new"
     folder.mkdir()
     with PageWriter(folder, IngestionSettings()) as writer:

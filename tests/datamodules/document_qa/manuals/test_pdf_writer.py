@@ -90,7 +90,7 @@ def test_another_arrangement_of_the_parts_changes_pictures_alone(manuals):
 
 
 def without_pictures(pdf: bytes) -> list[bytes]:
-    """All objects but images; where objects start in the file and its digest follow from their lengths."""
+    """Return all objects but images; offsets and the digest of the file follow from their lengths."""
     objects = re.split(rb"(?<=endobj)\s", pdf[: pdf.rindex(b"\nxref\n")])
     kept = [one for one in objects if b"/Subtype /Image" not in one]
     assert len(kept) < len(objects)

@@ -59,7 +59,7 @@ def guess(question, training, of):
 
 
 def words(question):
-    """Of a question, without its numbers and names."""
+    """Return the text of a question without its numbers and names."""
     return re.sub(r"\d+", "", question.question)
 
 

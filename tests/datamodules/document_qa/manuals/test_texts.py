@@ -1,4 +1,4 @@
-"""What the built-in tokenizer is made from."""
+"""Checks the texts that train the built-in tokenizer."""
 
 from datamodules.document_qa.manuals.config import Split
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals

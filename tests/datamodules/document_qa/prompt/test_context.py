@@ -1,4 +1,4 @@
-"""Which pages are put before a question, and how."""
+"""Checks which pages precede a question, and in which form."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -32,7 +32,7 @@ def builder(layout: ImageLayout = LAYOUT, **given: Any) -> ContextBuilder:
 
 
 def tokens_of(made: ContextBuilder, document: Any, pages: Sequence[int]) -> int:
-    """By hand: what the chat has of a context, each marker replaced by what its views become."""
+    """Count the tokens of a context by hand: each marker is replaced by the tokens of its views."""
     context = made.context(document, pages)
     features = [len(views.places) * made.layout.view_tokens for views in context.views]
     assert context.text.count("<image>") == len(features)

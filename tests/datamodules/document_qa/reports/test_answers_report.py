@@ -23,7 +23,7 @@ with_browser = pytest.mark.skipif(browser.missing() is not None, reason=str(brow
 
 
 def record(asked, sample, right):
-    """Of TinyQuestions: of every four the second and the last are open."""
+    """Return the record of an answer to TinyQuestions; of every four the second and the last are open."""
     (question,), evidence = asked.questions(0, sample), ()
     if question.options:
         best = question.right if right else (question.right + 1) % len(question.options)

@@ -1,4 +1,4 @@
-"""What people call an image file: each comes out as the RGB that they see, or is refused with its name."""
+"""Decodes image files of many kinds: each becomes the RGB that people see, or is refused by name."""
 
 import io
 import struct
@@ -139,7 +139,7 @@ def test_a_truncated_image_is_refused(kind):
 
 
 def test_damaged_files_are_refused_or_decoded_and_nothing_else():
-    """Whatever Pillow raises of them, the sample is named."""
+    """Whatever Pillow raises, the error names the sample."""
     generator = np.random.default_rng(0)
     noise = Image.fromarray(generator.integers(0, 256, (16, 16, 3), np.uint8))
     refused = 0

@@ -68,7 +68,7 @@ def test_shards_before_a_position_are_not_opened():
 
 
 def test_a_window_is_in_memory_and_no_more():
-    """What is read on has its contents with it; they are let go as they are handed out."""
+    """Samples that are read ahead keep their content, which is released when they are yielded."""
     alive = weakref.WeakSet()
 
     class Contents:

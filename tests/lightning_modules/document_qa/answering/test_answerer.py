@@ -1,4 +1,4 @@
-"""What is found in few passes is what each chat gives alone; nothing depends on how prompts are put together."""
+"""Checks that answers computed in few passes equal those of each chat alone, however prompts are batched."""
 
 import math
 

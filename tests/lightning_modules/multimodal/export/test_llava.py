@@ -1,4 +1,4 @@
-"""What is exported for transformers' Llava sees and answers there what it sees and answers here."""
+"""Checks that an exported Llava has in transformers the features and answers that it has here."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is exported works without this project: plain transformers and peft compute the same."""
+"""Checks that an export works without this project: plain transformers and peft compute the same."""
 
 import json
 

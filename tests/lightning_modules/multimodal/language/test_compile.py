@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor 
 
 @pytest.fixture
 def backend(monkeypatch):
-    """What torch makes of the layers, without a compiler of C++: [graphs]."""
+    """Replace the compiler, which needs C++, and return the list of the graphs that torch compiles."""
     from torch._dynamo.backends.debugging import aot_eager
 
     graphs = []

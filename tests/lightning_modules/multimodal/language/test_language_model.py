@@ -58,7 +58,7 @@ def test_packed_equals_unpacked(build, kind, attention):
 
 
 def test_chats_leak_where_positions_do_not_begin_anew(build):
-    """So the test above can fail."""
+    """Shows that the test above can fail."""
     model, (tokens, _, positions) = build(), packed_row()
     one_chat = torch.arange(tokens.shape[1]).unsqueeze(0)
     apart, leaking = (model.hidden_states(model.embed(tokens), where) for where in (positions, one_chat))

@@ -1,4 +1,4 @@
-"""What is built, what trains in which format, and what is refused."""
+"""Checks which models are built, which weights train in which format, and which settings are refused."""
 
 import json
 

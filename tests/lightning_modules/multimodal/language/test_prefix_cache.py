@@ -1,4 +1,4 @@
-"""What is scored and written after prompts that were read once is what whole chats give."""
+"""Checks that scores and answers after cached prompts equal those of whole chats."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def padded(followed):
 
 
 def whole(model, prompt, text):
-    """Of one chat in one pass, alone."""
+    """Return the score of a single chat in one pass."""
     tokens = torch.cat((prompt, text)).unsqueeze(0)
     states = model.hidden_states(model.embed(tokens), torch.arange(tokens.shape[1]).unsqueeze(0))
     reported = torch.log_softmax(model.logits(states[0, :-1]), -1)

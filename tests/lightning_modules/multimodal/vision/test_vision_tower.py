@@ -59,7 +59,7 @@ def images(views=2, seed=0):
 
 
 def outputs(model, kind, pixels):
-    """What transformers makes of normalised pixels."""
+    """Return the output of transformers for normalised pixels."""
     inputs = {"pixel_values": pixels}
     if kind == "siglip2_vision_model":
         squares = pixels.view(len(pixels), 3, 3, 8, 3, 8)

@@ -60,7 +60,7 @@ def plain(encoder: SequenceEncoder, history: History) -> torch.Tensor:
 
 @pytest.fixture
 def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As batches are that are worth all groups."""
+    """Compute batches in groups, however small they are."""
     monkeypatch.setattr(grouping, "_POSITIONS_PER_GROUP", 1)
 
 

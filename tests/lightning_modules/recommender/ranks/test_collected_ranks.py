@@ -1,4 +1,4 @@
-"""What an evaluation keeps of each user, and when it writes it."""
+"""Checks the ranks that an evaluation keeps of each user, and when it writes them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is on a PDF's page is found: text in its order, tables exactly, figures where they are."""
+"""Reads pages of PDFs: text in reading order, exact tables, and positions of figures."""
 
 import io
 
