@@ -5,25 +5,24 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
-from filelock import FileLock, Timeout
 from lightning.fabric.loggers.logger import rank_zero_experiment
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from callbacks.trackers.background_sender import BackgroundSender
 from callbacks.trackers.base import FINISH_TIMEOUT, ExperimentTracker
+from callbacks.trackers.mlflow_run import fail_fast, open_run
 from engine.lightning_internals import NullExperiment, flatten_config
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Metric
 
 log = logging.getLogger("lockstep")
 
@@ -32,11 +31,6 @@ _MAX_METRICS, _MAX_PARAMS = 1000, 100
 _MAX_VALUE = 500
 """Characters of a parameter's value that every server accepts."""
 
-_QUIET = {"MLFLOW_CONFIGURE_LOGGING": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-_FAIL_FAST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
-"""Variables at the start, so that an address without a server fails soon. MLflow's defaults retry for four minutes."""
-_LOCK_TIMEOUT = 60.0
-"""Seconds to wait while another run creates the tables of the database."""
 _STATUS = {"success": "FINISHED"}
 
 
@@ -118,59 +112,15 @@ class MLflow(ExperimentTracker):
         return NullExperiment() if self._client is None or self._ended else self._client
 
     def _open_run(self, run_id: str | None) -> str:
-        with _set_unset_variables(_QUIET), _set_unset_variables(_FAIL_FAST):
-            from mlflow import MlflowClient
-
-            with _lock_database(self.uri):
-                client = MlflowClient(self.uri)
-                run = self._find_run(client, run_id) or self._create_run(client)
-        self._client, self._recorded = client, run.data.params
-        self._run_id = run_id = run.info.run_id
-        return run_id
-
-    def _find_run(self, client: "MlflowClient", run_id: str | None) -> "Run | None":
-        """Return the run with this id, or None if it is deleted or unknown at this address."""
-        from mlflow.exceptions import MlflowException
-
-        if run_id is None:
-            return None
-        try:
-            run = client.get_run(run_id)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            return None
-        if run.info.lifecycle_stage == "deleted":
-            return None
-        client.update_run(run_id, status="RUNNING")
-        return run
-
-    def _create_run(self, client: "MlflowClient") -> "Run":
-        from mlflow.tracking.context.registry import resolve_tags
-
-        experiment = client.get_experiment_by_name(self._experiment)
-        experiment_id = self._create_experiment(client) if experiment is None else experiment.experiment_id
-        name = self.settings.name or self.folder.name
-        return client.create_run(experiment_id, run_name=name, tags=resolve_tags({}))
-
-    def _create_experiment(self, client: "MlflowClient") -> str:
-        """Return the id of the experiment, which this run or a concurrent one creates."""
-        from mlflow.exceptions import MlflowException
-
         # MLflow's default for files of a run is a folder in the working directory.
-        artifacts = None if self._given else (self.folder.parent / "mlflow-files").resolve().as_uri()
-        try:
-            return client.create_experiment(self._experiment, artifact_location=artifacts)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # created by a concurrent run
-                raise
-        created = client.get_experiment_by_name(self._experiment)
-        if created is None:
-            raise LookupError(f"experiment {self._experiment} was created and deleted by concurrent runs")
-        return created.experiment_id
+        artifacts = None if self._given else self.folder.parent / "mlflow-files"
+        name = self.settings.name or self.folder.name
+        self._client, run = open_run(self.uri, run_id, self._experiment, name, artifacts)
+        self._recorded, self._run_id = run.data.params, run.info.run_id
+        return run.info.run_id
 
     def _log_config(self) -> None:
-        with _set_unset_variables(_FAIL_FAST):
+        with fail_fast():
             self._send_config()
         self._sender = BackgroundSender(self._send, self._stop_recording)
         log.info("MLflow: experiment %s, run %s in %s", self._experiment, self._run_id, self.uri)
@@ -248,33 +198,3 @@ def _key(name: str) -> str:
 def _chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-@contextmanager
-def _lock_database(uri: str) -> Iterator[None]:
-    """Lock a database file, so that one run at a time creates its tables.
-
-    MLflow does not create them in a transaction, so a concurrent run would find only some of them.
-    """
-    from sqlalchemy.engine import make_url
-
-    file = make_url(uri).database if uri.startswith("sqlite") else None
-    with ExitStack() as stack:
-        if file and file != ":memory:":
-            try:
-                stack.enter_context(FileLock(f"{file}.lock", timeout=_LOCK_TIMEOUT))
-            except (Timeout, OSError, NotImplementedError) as error:  # continue without a lock
-                log.debug("%s is not locked: %s", file, error)
-        yield
-
-
-@contextmanager
-def _set_unset_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set the environment variables that are not set, and remove them on exit."""
-    added = {key: value for key, value in variables.items() if key not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for key in added:
-            os.environ.pop(key, None)
