@@ -61,6 +61,7 @@ def start(arguments: list[str], folder: Path, timeout: float = 300) -> Start:
         subprocess.TimeoutExpired: it took too long; it and its descendants were killed.
     """
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(_ROOT), "COLUMNS": "120"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each start compiles the sources
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = subprocess.Popen(
         [sys.executable, *arguments], cwd=folder, env=environment,
