@@ -17,6 +17,7 @@ from benchmarks.recommender.training_steps import (
 )
 from datamodules.recommender.batch import TrainBatch
 from datamodules.recommender.events import EventArrays
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.item_rows import ItemOptimizer
 from lightning_modules.recommender.losses.next_item import LossName
@@ -65,8 +66,11 @@ def _module(
 
 
 def _batches(number: int, length: int, batch_size: int, num_items: int, negatives: int) -> list[tuple[TrainBatch]]:
-    sampled = {"num_negatives": negatives, "shared_negatives": True} if negatives else {}
-    rows = train_sequences(uniform_events(number * batch_size, length + 3, num_items), length, **sampled)
+    events, sampled = (
+        uniform_events(number * batch_size, length + 3, num_items),
+        NegativeOptions(negatives, shared=True),
+    )
+    rows = train_sequences(events, length, negatives=sampled)
     indices = np.arange(number * batch_size).reshape(number, batch_size)
     return [(rows[MicroBatchRequest(0, row)],) for row in indices]
 

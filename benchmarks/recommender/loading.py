@@ -9,6 +9,7 @@ from benchmarks.recommender.training_steps import LENGTH_GROUPS, TIME_SPAN, trai
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import TrainSampler
 from lightning_modules.recommender.networks.attention import time_intervals
 
@@ -35,7 +36,7 @@ def vectorised(with_times: bool, num_users: int = 1024, batch_size: int = 128, l
 
     Intervals are computed as the model computes them.
     """
-    rows = LengthGroups(train_sequences(movielens_like(num_users), length, num_negatives=1), LENGTH_GROUPS)
+    rows = LengthGroups(train_sequences(movielens_like(num_users), length, negatives=NegativeOptions(1)), LENGTH_GROUPS)
     order = TrainSampler(len(rows), batch_size, seed=1)
 
     def work() -> Done:

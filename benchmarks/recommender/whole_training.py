@@ -19,6 +19,7 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, ModuleAlone, optimizer_step, train_sequences
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest, TrainSampler
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -41,7 +42,7 @@ def whole_training(
         length: length of the longest sequence.
         batches: all steps of the plain side cost the same, so a few suffice.
     """
-    sequences = train_sequences(movielens_like(num_users), length, num_negatives=int(loss == "bce"))
+    sequences = train_sequences(movielens_like(num_users), length, negatives=NegativeOptions(int(loss == "bce")))
     torch.manual_seed(1)
     encoder = SequenceEncoder(sequences.events.num_items, length, dropout=0.2)
     order = TrainSampler(num_users, batch_size, seed=1)

@@ -24,6 +24,18 @@ class History(NamedTuple):
     at: Tensor | None = None  # [B] int64, seconds; time of the event after the history: of the target, or of a request
 
 
+class SampledItems(NamedTuple):
+    """Negatives that all positions share, and what sampled softmax subtracts from the scores: log E (logQ correction).
+
+    E is how often an item is expected among the negatives of a row, see negatives/mixture.py.
+    """
+
+    batch_negatives: Tensor  # [M] int64, targets of the global batch, the same in all its micro-batches; 0 for none
+    log_targets: Tensor  # [B, L] float32; 0 where padded, or without correction
+    log_negatives: Tensor  # [B, L or 1, K] float32, likewise
+    log_batch_negatives: Tensor  # [B, M] float32, likewise; infinite where the row has the item
+
+
 class TrainBatch(NamedTuple):
     """Sequences with the next item of every position."""
 
@@ -31,6 +43,7 @@ class TrainBatch(NamedTuple):
     targets: Tensor  # [B, L] int64, the item that follows each position; 0 where padded
     negatives: Tensor  # int64: [B, L, K] (per position), [B, 1, K] (shared along the row) or [B, 1, 0] (none)
     users: Tensor  # [B] int64, row of the user in the store; -1 for a padding row
+    sampled: SampledItems | None = None  # None if all negatives are uniform
 
 
 class RankingBatch(NamedTuple):

@@ -26,6 +26,7 @@ from datamodules.recommender.features.item_features import FeaturesOfItems, load
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.features.trained_items import items_of_examples
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.negatives.mixture import NegativeKind, NegativeOptions, check_negative_options
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.item_lists import ItemLists
 from datamodules.recommender.reading.predict_histories import Histories
@@ -41,7 +42,7 @@ from engine.data.samplers import MicroBatchRequest
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
-from engine.number_check import check_numbers
+from engine.number_check import check_number, check_numbers
 
 log = logging.getLogger("lockstep")
 
@@ -75,6 +76,15 @@ class InteractionSequences(LockstepDataModule):
             changing the batch.
         num_negatives: negatives per position (or per row); 0 for the loss `cross_entropy`.
         shared_negatives: draw negatives once per row instead of once per position.
+        negatives: how they are drawn: `uniform`, or `mixed`, of which `popularity_share` are drawn by popularity.
+        popularity_share: share of the negatives of `mixed` that are drawn by popularity, above 0; the others are
+            uniform.
+        popularity_power: exponent of how often an item is a target in training, for the probability of `mixed`: 1 is
+            popularity, 0 is uniform.
+        batch_negatives: further negatives that all positions of a global batch share: this number of its targets.
+            Items of a sequence are no negatives of it.
+        log_q: subtract from the scores of `sampled_softmax` the logarithm of how often an item is expected among the
+            negatives, so that popular items are not penalized for being drawn more often.
         sampled_100: also evaluate against 100 fixed negatives, for comparison with the papers; these metrics have names
             of their own.
         predict_histories: JSONL file of histories to predict for; null predicts for every user of the data.
@@ -112,6 +122,11 @@ class InteractionSequences(LockstepDataModule):
         length_groups: int = 8,
         num_negatives: int = 0,
         shared_negatives: bool = False,
+        negatives: NegativeKind = "uniform",
+        popularity_share: float = 0.5,
+        popularity_power: float = 0.75,
+        batch_negatives: int = 0,
+        log_q: bool = True,
         sampled_100: bool = False,
         predict_histories: str | None = None,
         predict_at: float | str | None = None,
@@ -126,7 +141,9 @@ class InteractionSequences(LockstepDataModule):
             raise ValueError("data.init_args.root: found null, expected the folder or file with the interactions")
         key = "data.init_args."
         filters = {"min_item_interactions": min_item_interactions, "min_user_interactions": min_user_interactions}
-        check_numbers(key, filters | {"num_negatives": num_negatives}, at_least=0)
+        check_numbers(key, filters | {"num_negatives": num_negatives, "batch_negatives": batch_negatives}, at_least=0)
+        check_number(f"{key}popularity_share", popularity_share, above=0, at_most=1)
+        check_number(f"{key}popularity_power", popularity_power, at_least=0)
         check_numbers(key, {"validation_from": validation_from, "test_from": test_from}, above=0)
         check_numbers(key, {"max_length": max_length, "length_groups": length_groups}, at_least=1)
         conversion = Conversion(
@@ -144,7 +161,10 @@ class InteractionSequences(LockstepDataModule):
         self.min_user_interactions = min_user_interactions
         self.split = SplitSettings(split, validation_from, test_from)
         self.max_length, self.windows, self.length_groups = max_length, windows, length_groups
-        self.num_negatives, self.shared_negatives = num_negatives, shared_negatives
+        self.negatives = NegativeOptions(
+            num_negatives, shared_negatives, negatives, popularity_share, popularity_power, batch_negatives, log_q
+        )
+        check_negative_options(self.negatives)
         self.sampled_100 = sampled_100
         self.prediction_input = PredictionInput(predict_histories, predict_at, ItemLists(allow_items, deny_items))
         self.item_feature_settings = item_features
@@ -249,8 +269,7 @@ class InteractionSequences(LockstepDataModule):
             time_scale=personal_time_scale(events, splits.train_end),
             seed=global_seed(),
             windows=self.windows,
-            num_negatives=self.num_negatives,
-            shared_negatives=self.shared_negatives,
+            negatives=self.negatives,
             negatives_among=None if self._features is None else self._features.trained_items,
         )
         self.train_set = LengthGroups(rows, self.length_groups)
@@ -319,8 +338,13 @@ class InteractionSequences(LockstepDataModule):
         Args:
             reader: what needs them, for the message.
         """
-        if not self.num_negatives:
+        if not self.negatives.number and not self.negatives.batch_targets:
             raise ValueError(f"{reader} needs negatives: set data.init_args.num_negatives, such as 256")
+
+    @property
+    def other_negatives(self) -> str:
+        """The options by which negatives are not uniform, for messages; "" if all are uniform."""
+        return self.negatives.described
 
     def require_times(self, reader: str) -> None:
         """Raise ValueError unless all events have times, the histories to predict for included.

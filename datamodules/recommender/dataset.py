@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from datamodules.recommender.batch import History, RankingBatch, TrainBatch
+from datamodules.recommender.batch import History, RankingBatch, SampledItems, TrainBatch
 from datamodules.recommender.checks import validate_events
 from datamodules.recommender.events import Events, Integers, user_chunks
 from datamodules.recommender.features.trained_items import TrainedItems
-from datamodules.recommender.negative_sampling import absent_items
+from datamodules.recommender.negatives.absent_items import HeldItems
+from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions
+from datamodules.recommender.negatives.popularity import target_counts
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import hash_integers
 
-_NEGATIVES = 3  # hash key of the negatives; the samplers use other keys with the same seed
-_WINDOWS = 13  # hash key of the windows
+_WINDOWS = 13  # hash key of the windows; the samplers use other keys with the same seed
+_BATCH_TARGETS = 15  # hash key of the targets of a global batch that are its negatives
 
 Windows = Literal["last", "random"]
 """Which events of a history with more than `max_length` positions a training row has."""
@@ -39,10 +41,10 @@ class TrainDataset(Dataset[TrainBatch]):
         windows: which positions of a longer history are kept: the `last` ones, or those of a `random` window, which is
             a pure function of (seed, epoch, sample). Of n positions each is then in the window of an epoch with a
             probability of at least ``max_length / (n + max_length - 1)``.
-        num_negatives: K negatives per position, or per row if ``shared_negatives``. They are uniform over the items
-            that do not occur in the row (in all its events, not only the last ``max_length``), and a pure function of
-            (seed, epoch, sample, position in the user's history, k).
-        shared_negatives: draw negatives once per row.
+        negatives: negatives per position, or per row if they are shared. They are drawn among the items that do not
+            occur in the row (in all its events, not only the last ``max_length``), and a pure function of (seed, epoch,
+            sample, position in the user's history, k). Those of the global batch are a function of (seed, epoch, number
+            of the batch).
         negatives_among: the only items that are drawn, which include those of all rows; None: all items.
 
     Raises:
@@ -58,14 +60,12 @@ class TrainDataset(Dataset[TrainBatch]):
         time_scale: Integers,
         seed: int,
         windows: Windows = "last",
-        num_negatives: int = 0,
-        shared_negatives: bool = False,
+        negatives: NegativeOptions = UNIFORM,
         negatives_among: TrainedItems | None = None,
     ) -> None:
         self.events, (self.users, self.ends) = events, examples
         self.max_length, self.time_scale, self.seed = max_length, time_scale, seed
         self.windows = windows
-        self.num_negatives, self.shared_negatives = num_negatives, shared_negatives
         self.negatives_among = negatives_among
         short = np.flatnonzero(self.ends - events.offsets[self.users] < 2)
         if len(short):
@@ -73,6 +73,10 @@ class TrainDataset(Dataset[TrainBatch]):
                 f"training example {short[0]} (user row {self.users[short[0]]}) and {len(short) - 1} others have fewer "
                 "than 2 events, so there is no next item to predict: exclude these users from the training split"
             )
+        counts = np.zeros(1, np.int64)
+        if not negatives.is_uniform:
+            counts = target_counts(events, self.users, self.ends, max_length if windows == "last" else None)
+        self.mixture = NegativeMixture(negatives, counts, seed)
 
     def __len__(self) -> int:
         return len(self.users)
@@ -85,17 +89,21 @@ class TrainDataset(Dataset[TrainBatch]):
     def __getitem__(self, draw: MicroBatchRequest) -> TrainBatch:
         rows = _rows(self.events, self.users, self.ends, draw)
         validate_events(self.events, *rows, draw.indices)
-        inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
-        counts = np.minimum(inputs.ends - inputs.starts, self.max_length)
-        if self.windows == "random":
-            inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
+        inputs, counts = self._windows(draw, rows)
         history = _history(self.events, inputs, counts, self.time_scale)
         history = history._replace(at=_times_at(self.events, inputs.ends, rows.users >= 0))
         real = np.arange(history.items.shape[1]) < counts[:, None]
         first = inputs.ends - counts
         targets = gather(self.events.items, first + 1, counts, real.shape[1]) * real
-        negatives = self._negatives(draw, rows, first - rows.starts, real)
-        return TrainBatch(history, _tensor(targets), _tensor(negatives), _tensor(rows.users))
+        negatives, sampled = self._negatives(draw, rows, first - rows.starts, targets)
+        return TrainBatch(history, _tensor(targets), _tensor(negatives), _tensor(rows.users), sampled)
+
+    def _windows(self, draw: MicroBatchRequest, rows: "_Rows") -> tuple["_Rows", NDArray[np.int64]]:
+        """Return each row's inputs, of which the last ones are trained, and their numbers."""
+        inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
+        if self.windows == "random":
+            inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
+        return inputs, np.minimum(inputs.ends - inputs.starts, self.max_length)
 
     def _positions_after(self, draw: MicroBatchRequest, inputs: "_Rows") -> NDArray[np.int64]:
         """Draw the number of positions after each row's window, int64 [B]; 0 unless a row has more than `max_length`.
@@ -108,19 +116,41 @@ class TrainDataset(Dataset[TrainBatch]):
         return np.clip(drawn, 0, longer)
 
     def _negatives(
-        self, draw: MicroBatchRequest, rows: "_Rows", first: Integers, real: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
-        if self.num_negatives == 0:
-            return np.zeros((len(real), 1, 0), np.int64)
-        if self.shared_negatives:
+        self, draw: MicroBatchRequest, rows: "_Rows", first: Integers, targets: Integers
+    ) -> tuple[NDArray[np.int64], SampledItems | None]:
+        options, real = self.mixture.options, targets > 0
+        if options.number == 0 and options.is_uniform:
+            return np.zeros((len(targets), 1, 0), np.int64), None
+        held = HeldItems(self.events, rows.starts, rows.ends, self.negatives_among)
+        if options.shared:
             positions, real = np.zeros((1, 1, 1), np.int64), real[:, :1]
         else:
             # Positions are counted in the user's history, so neither padding nor max_length changes a draw.
             positions = (first[:, None] + np.arange(real.shape[1]))[..., None]
-        samples, ks = draw.indices[:, None, None], np.arange(self.num_negatives)
-        where = (self.seed, draw.epoch, _NEGATIVES, samples, positions, ks)
-        drawn = absent_items(self.events, rows.starts, rows.ends, *where, among=self.negatives_among)
-        return drawn * real[..., None]
+        negatives = self.mixture.draw(held, draw.epoch, draw.indices[:, None, None], positions)
+        negatives = negatives * real[:, : negatives.shape[1], None]
+        if options.is_uniform:
+            return negatives, None
+        return negatives, self.mixture.corrections(held, targets, negatives, self._batch_targets(draw))
+
+    def _batch_targets(self, draw: MicroBatchRequest) -> NDArray[np.int64]:
+        """Return M targets of the global batch that the request is a part of, int64 [M]; 0 for corrupt items.
+
+        They are a systematic sample of its N targets: places ``(k N + r) // M`` with a random r below N. So each target
+        is expected M / N times, and none is taken twice if there are M.
+        """
+        batch, number = draw.whole_batch, self.mixture.options.batch_targets
+        whole = draw._replace(indices=draw.indices if batch is None else batch)
+        inputs, counts = self._windows(whole, _rows(self.events, self.users, self.ends, whole))
+        ends = np.cumsum(counts)
+        if not number or not ends[-1]:
+            return np.zeros(number, np.int64)
+        total = int(ends[-1])
+        start = hash_integers(total, self.seed, draw.epoch, _BATCH_TARGETS, draw.number)
+        places = (np.arange(number) * total + start) // number
+        row = np.searchsorted(ends, places, side="right")
+        items = self.events.items[inputs.ends[row] + 1 - (ends[row] - places)].astype(np.int64)
+        return np.where((items > 0) & (items <= self.events.num_items), items, 0)
 
 
 class RankingDataset(Dataset[RankingBatch]):

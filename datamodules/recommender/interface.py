@@ -58,6 +58,10 @@ class RecommenderData(LockstepData, Protocol):
     def require_negatives(self, reader: str) -> None:
         """Raise ValueError, which names what needs them, unless training batches have negatives."""
 
+    @property
+    def other_negatives(self) -> str:
+        """The options by which negatives are not uniform, for messages; "" if all are uniform."""
+
     def require_times(self, reader: str) -> None:
         """Raise ValueError, which names what reads the times, unless all events have one. Called after `setup`."""
 

@@ -42,4 +42,4 @@ class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
         lengths = np.where(draw.indices >= 0, self.lengths[draw.indices], 0)
         ordered = draw.indices[np.argsort(lengths, kind="stable")]
         parts = np.array_split(ordered, min(self.groups, len(ordered)))
-        return tuple(self.rows[MicroBatchRequest(draw.epoch, part)] for part in parts)
+        return tuple(self.rows[draw._replace(indices=part)] for part in parts)

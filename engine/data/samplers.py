@@ -38,6 +38,11 @@ class MicroBatchRequest(NamedTuple):
     epoch: int
     indices: NDArray[np.int64]  # [b] samples or PADDING_INDEX; for a stream: positions, possibly beyond its end
     number: int = 0  # of the global batch in the epoch, from 0
+    whole_batch: NDArray[np.int64] | None = None
+    """[B] samples of the global batch, in an order that is the same on all ranks; None for a stream or an evaluation.
+
+    A loss that compares samples of a batch can read the others here, without communication.
+    """
 
 
 def global_batches(
@@ -153,6 +158,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
     ) -> Iterator[MicroBatchRequest]:
         shares = self.world_size * self.accumulation
         blocks = self.blocks(epoch) if self.sample_costs is None else None
+        whole = None if self.num_samples is None else batch
         if blocks is not None:
             share_of_sample = _split_by_block(_groups_of(batch, blocks), shares)
             first = rank * self.accumulation
@@ -163,7 +169,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
             # Strided, so that the shares of a smaller last batch also differ by at most one sample.
             parts = [batch[micro * self.world_size + rank :: shares] for micro in range(self.accumulation)]
         for part in parts:
-            yield MicroBatchRequest(epoch, _or_padding(part), number)
+            yield MicroBatchRequest(epoch, _or_padding(part), number, whole)
 
     def _global_batches(self, epoch: int, batches_done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         if self.num_samples is None:

@@ -96,7 +96,7 @@ def used_items(batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
 
     Items are [U] int64. Item 0 (padding) has place 0, and there is at least one other item.
     """
-    columns = [column for part in batch for column in (part.history.items, part.targets, part.negatives)]
+    columns = [column for part in batch for column in _item_columns(part)]
     # Item 1, because losses look up some item where there is none; its gradient is 0 there, which touches nothing.
     always = torch.tensor([0, 1], device=columns[0].device)
     numbers = torch.cat([always, *(column.flatten() for column in columns)])
@@ -110,14 +110,21 @@ def renumber(batch: Sequence[TrainBatch], number: Callable[[Tensor], Tensor]) ->
 
     Args:
         batch: parts of the micro-batch.
-        number: function of a tensor of items; it is called for items, targets and negatives of each part, in order.
+        number: function of a tensor of items; it is called for items, targets and negatives of each part, and for
+            those of the global batch if there are any, in order.
     """
     renumbered = []
     for part in batch:
-        history = part.history._replace(items=number(part.history.items))
-        targets, negatives = number(part.targets), number(part.negatives)
-        renumbered.append(part._replace(history=history, targets=targets, negatives=negatives))
+        of_part = [number(column) for column in _item_columns(part)]
+        history = part.history._replace(items=of_part[0])
+        sampled = part.sampled and part.sampled._replace(batch_negatives=of_part[3])
+        renumbered.append(part._replace(history=history, targets=of_part[1], negatives=of_part[2], sampled=sampled))
     return renumbered
+
+
+def _item_columns(part: TrainBatch) -> list[Tensor]:
+    columns = [part.history.items, part.targets, part.negatives]
+    return columns if part.sampled is None else [*columns, part.sampled.batch_negatives]
 
 
 def item_tables(encoder: SequenceEncoder, item_optimizer: ItemOptimizer, learning_rate: float | None) -> list[RowTable]:

@@ -47,7 +47,7 @@ from lightning_modules.recommender.item_rows import (
     item_tables,
 )
 from lightning_modules.recommender.item_to_item import ItemBaselines
-from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss
+from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
 from lightning_modules.recommender.networks.hyper_connections import summarize
 from lightning_modules.recommender.networks.sequence_encoder import (
     Attention,
@@ -89,7 +89,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         tie_output: score items with their input embeddings.
         activation_checkpointing: recompute activations in the backward pass: less memory, more time.
         loss: `cross_entropy` over all items, `sampled_softmax`, `bce` (with one negative as in the papers) or `gbce`;
-            all but the first need `data.init_args.num_negatives`.
+            all but the first need `data.init_args.num_negatives` (or, for `sampled_softmax`, `batch_negatives`).
         gbce_calibration: t of `gbce`, from 0 (plain) to 1 (calibrated).
         item_optimizer: how item vectors are trained. `dense`: as all other weights; every step goes over all items.
             `rowwise_adagrad` (one number of state per item) and `lazy_adamw` (two tensors of the size of the table):
@@ -210,6 +210,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             check_strategy_of_rows(self.item_optimizer, self.trainer.strategy)
             if self.loss.name != "cross_entropy":
                 self.data.require_negatives(f"model.init_args.loss {self.loss.name}")
+            check_other_negatives(self.loss.name, self.data.other_negatives)
         check_strategy_of_features(self.data.item_features, self.trainer.strategy)
         if self.architecture["attention"] != "standard":
             self.data.require_times(f"model.init_args.attention {self.architecture['attention']}")

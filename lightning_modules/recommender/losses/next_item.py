@@ -6,6 +6,7 @@ exact positive would bias the loss.
 
 Shapes: states [B, L, C] or [N, C]; weight [V, C], whose row ``i - 1`` belongs to item ``i``; targets [B, L] or [N],
 with 0 for no target; negatives [B, L, K], [B, 1, K] (shared along the row) or [N, K], items from 1 to V, 0 in padding.
+Negatives that the whole batch shares are in ``sampled``, with the corrections of those that are not uniform.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from datamodules.recommender.batch import TrainBatch
+from datamodules.recommender.batch import SampledItems, TrainBatch
 from lightning_modules.recommender.losses.linear_cross_entropy import linear_cross_entropy
 
 LossName = Literal["cross_entropy", "sampled_softmax", "bce", "gbce"]
@@ -39,11 +40,25 @@ def cross_entropy(states: Tensor, weight: Tensor, targets: Tensor, negatives: Te
     return linear_cross_entropy(states[real], weight, targets[real] - 1)
 
 
-def sampled_softmax(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None = None) -> Tensor:
-    """Return the softmax cross-entropy of the target and its negatives, without negatives that equal the target."""
-    positive, negative, real = _logits(states, weight, targets, negatives, "sampled_softmax")
-    assert negatives is not None, "`_logits` raises otherwise"
-    negative = negative.masked_fill(negatives == targets.unsqueeze(-1), -torch.inf)
+def sampled_softmax(
+    states: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    negatives: Tensor | None = None,
+    sampled: SampledItems | None = None,
+) -> Tensor:
+    """Return the softmax cross-entropy of the target and its negatives, without negatives that equal the target.
+
+    With ``sampled``, the scores are corrected by the logarithm of how often an item is expected among the negatives,
+    that of the target included (Bengio and Senecal, 2008; Yi et al., RecSys 2019). Uniform negatives need no
+    correction: it would be the same for all items.
+    """
+    if sampled is None:
+        positive, negative, real = _logits(states, weight, targets, negatives, "sampled_softmax")
+        assert negatives is not None, "`_logits` raises otherwise"
+        negative = negative.masked_fill(negatives == targets.unsqueeze(-1), -torch.inf)
+    else:
+        positive, negative, real = _sampled_logits(states, weight, targets, negatives, sampled)
     losses = torch.cat((positive.unsqueeze(-1), negative), -1).logsumexp(-1) - positive
     return _sum(losses, real)
 
@@ -83,6 +98,28 @@ def gbce(
     return _sum(terms / (negative.shape[-1] + 1), real)
 
 
+def check_other_negatives(loss: LossName, options: str) -> None:
+    """Check that a loss is defined for negatives that are not uniform.
+
+    Args:
+        loss: name of the loss.
+        options: the options that make the negatives other than uniform, for the message; "" if all are uniform.
+
+    Raises:
+        ValueError: the loss has no negatives, or assumes that they are uniform.
+    """
+    reasons = {
+        "cross_entropy": "goes over all items and draws none",
+        "bce": "has no correction for popular items that are drawn more often",
+        "gbce": "is calibrated for uniform negatives",
+    }
+    if options and loss in reasons:
+        raise ValueError(
+            f"{options} with model.init_args.loss {loss}, which {reasons[loss]}: set model.init_args.loss "
+            "sampled_softmax, or data.init_args.negatives uniform and data.init_args.batch_negatives 0"
+        )
+
+
 LOSSES: dict[str, Loss] = {
     "cross_entropy": cross_entropy,
     "sampled_softmax": sampled_softmax,
@@ -120,16 +157,18 @@ class NextItemLoss:
             loss = partial(gbce, calibration=self.calibration, num_items=num_items)
         totals = [
             loss(part_states, weight, part.targets, part.negatives)
+            if part.sampled is None
+            else sampled_softmax(part_states, weight, part.targets, part.negatives, part.sampled)
             for part_states, part in zip(states, batch, strict=True)
         ]
         return torch.stack(totals).sum()
 
 
 def _logits(
-    states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None, loss: str
+    states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None, loss: str, may_be_none: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return float32 logits of the targets [...] and negatives [..., K], and a mask of real positions [...]."""
-    if negatives is None or negatives.shape[-1] == 0:
+    if negatives is None or (negatives.shape[-1] == 0 and not may_be_none):
         raise ValueError(f"the loss {loss} needs negatives, and the batch has none: set data's number of negatives")
     with torch.autocast(states.device.type, enabled=False):
         states, weight = states.float(), weight.float()
@@ -140,6 +179,23 @@ def _logits(
         else:
             negative = (rows @ states.unsqueeze(-1)).squeeze(-1)
     return positive, negative, targets > 0
+
+
+def _sampled_logits(
+    states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None, sampled: SampledItems
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return corrected logits of the targets [B, L] and all negatives [B, L, K + M], and a mask of real positions.
+
+    Logits of negatives that equal the target, or are in the row, are minus infinity.
+    """
+    if negatives is None:
+        raise ValueError("expected negatives [B, L, K] beside those of the batch; K may be 0")
+    positive, negative, real = _logits(states, weight, targets, negatives, "sampled_softmax", may_be_none=True)
+    negative = (negative - sampled.log_negatives).masked_fill(negatives == targets.unsqueeze(-1), -torch.inf)
+    with torch.autocast(states.device.type, enabled=False):
+        vectors = F.embedding((sampled.batch_negatives - 1).clamp_min(0), weight.float())
+        of_batch = states.float() @ vectors.T - sampled.log_batch_negatives.unsqueeze(1)
+    return positive - sampled.log_targets, torch.cat((negative, of_batch), -1), real
 
 
 def _sum(losses: Tensor, real: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from benchmarks.recommender.loading import training_users
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_row_sampler import PerRowSampler
 from benchmarks.recommender.training_steps import left_padded, train_sequences
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.networks.attention import time_intervals
 
@@ -29,7 +30,7 @@ def test_same_rows_and_intervals() -> None:
 
 def test_negatives_of_both_are_new_to_the_user() -> None:
     events = movielens_like(8, 2300)
-    sequences = train_sequences(events, LENGTH, num_negatives=1)
+    sequences = train_sequences(events, LENGTH, negatives=NegativeOptions(1))
     users = training_users(events, sequences)
     batch = sequences[MicroBatchRequest(0, np.arange(8))]
     rows = PerRowSampler(users, 2300, LENGTH, None).batch(list(range(8)))

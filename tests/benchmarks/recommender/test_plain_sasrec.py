@@ -8,6 +8,7 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from benchmarks.recommender.training_steps import ModuleAlone, left_padded, train_sequences
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -31,7 +32,7 @@ def test_same_loss_and_gradients(heads: int, groups: int) -> None:
 
 def test_same_binary_loss_of_the_same_negatives() -> None:
     torch.manual_seed(0)
-    sequences = train_sequences(movielens_like(6, 2300), length=60, num_negatives=1)
+    sequences = train_sequences(movielens_like(6, 2300), length=60, negatives=NegativeOptions(1))
     batch = sequences[MicroBatchRequest(0, np.arange(6))]
     encoder = SequenceEncoder(2300, 60, 8, dropout=0.0)
     negatives, _ = left_padded(batch._replace(history=batch.history._replace(items=batch.negatives[..., 0])), 60)

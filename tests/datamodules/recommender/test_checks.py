@@ -5,6 +5,7 @@ import pytest
 
 from datamodules.recommender.dataset import RankingDataset, TrainDataset
 from datamodules.recommender.events import EventArrays
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.bad_samples import load_batch_skipping_bad
 from engine.data.errors import BadSampleError
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
@@ -24,7 +25,12 @@ def events(**changed):
 
 def train(of):
     return TrainDataset(
-        of, (np.arange(3), OFFSETS[1:]), max_length=3, time_scale=np.ones(3, np.int64), seed=1, num_negatives=2
+        of,
+        (np.arange(3), OFFSETS[1:]),
+        max_length=3,
+        time_scale=np.ones(3, np.int64),
+        seed=1,
+        negatives=NegativeOptions(2),
     )
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from datamodules.recommender.dataset import RankingDataset, TrainDataset, personal_time_scale
 from datamodules.recommender.events import EventArrays
-from datamodules.recommender.negative_sampling import absent_items
+from datamodules.recommender.negatives.absent_items import absent_items
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 
 NUM_ITEMS = 30
@@ -87,7 +88,7 @@ def test_ranking_batch_equals_a_loop_over_rows(indices, max_length):
 
 
 def test_a_batch_of_fillers_is_empty_and_still_a_batch():
-    filler = train_set(num_negatives=2)[draw(PADDING_INDEX)]
+    filler = train_set(negatives=NegativeOptions(2))[draw(PADDING_INDEX)]
     assert filler.history.lengths.tolist() == [0]
     assert filler.history.items.tolist() == filler.targets.tolist() == filler.history.times.tolist() == [[0]]
     assert filler.negatives.tolist() == [[[0, 0]]]
@@ -98,21 +99,21 @@ def test_a_batch_of_fillers_is_empty_and_still_a_batch():
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_negatives_do_not_depend_on_the_batch_or_on_the_cut(shared):
-    data = train_set(max_length=100, num_negatives=3, shared_negatives=shared)
+    data = train_set(max_length=100, negatives=NegativeOptions(3, shared))
     together = data[draw(0, 1, 2, 3, 4)]
     for index in range(5):
         alone = data[draw(PADDING_INDEX, index)]
         length = int(alone.history.lengths[1])
         width = 1 if shared else length
         assert alone.negatives[1, :width].tolist() == together.negatives[index, :width].tolist()
-        cut = train_set(max_length=2, num_negatives=3, shared_negatives=shared)[draw(index)]
+        cut = train_set(max_length=2, negatives=NegativeOptions(3, shared))[draw(index)]
         kept = slice(None) if shared else slice(max(length - 2, 0), length)
         assert cut.negatives[0].tolist() == alone.negatives[1][:width][kept].tolist()
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_negatives_are_items_that_the_training_part_lacks(shared):
-    data = train_set(max_length=4, num_negatives=50, shared_negatives=shared)
+    data = train_set(max_length=4, negatives=NegativeOptions(50, shared))
     batch = data[draw(1, 3)]
     assert batch.negatives.shape == (2, 1 if shared else 4, 50)
     for row, index in enumerate([1, 3]):
@@ -125,7 +126,7 @@ def test_negatives_are_items_that_the_training_part_lacks(shared):
 
 
 def test_negatives_are_zero_where_a_row_is_padded():
-    batch = train_set(max_length=100, num_negatives=2)[draw(0, 3)]
+    batch = train_set(max_length=100, negatives=NegativeOptions(2))[draw(0, 3)]
     padded = np.arange(batch.targets.shape[1]) >= batch.history.lengths.numpy()[:, None]
     assert padded.any()
     assert np.array_equal((batch.negatives == 0).all(-1).numpy(), padded)
@@ -197,7 +198,13 @@ def windows_of(epoch, *indices, max_length=8, seed=7):
     items = np.concatenate([np.arange(1, n + 1) for n in np.diff(EVENTS.offsets)])
     events = EVENTS._replace(items=items, num_items=60)
     rows = TrainDataset(
-        events, EXAMPLES, max_length=max_length, time_scale=SCALE, seed=seed, windows="random", num_negatives=2
+        events,
+        EXAMPLES,
+        max_length=max_length,
+        time_scale=SCALE,
+        seed=seed,
+        windows="random",
+        negatives=NegativeOptions(2),
     )
     batch = rows[draw(*indices, epoch=epoch)]
     found = {}

@@ -5,6 +5,7 @@ import torch
 from datamodules.recommender.dataset import TrainDataset, personal_time_scale
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 
 
@@ -16,7 +17,9 @@ def rows():
     items = generator.integers(1, 50, offsets[-1]).astype(np.int32)
     events = EventArrays(offsets, items, np.arange(offsets[-1]) * 60, 50)
     scale = personal_time_scale(events, offsets[1:])
-    return TrainDataset(events, (np.arange(8), offsets[1:]), max_length=25, time_scale=scale, seed=1, num_negatives=2)
+    return TrainDataset(
+        events, (np.arange(8), offsets[1:]), max_length=25, time_scale=scale, seed=1, negatives=NegativeOptions(2)
+    )
 
 
 def by_user(batches):

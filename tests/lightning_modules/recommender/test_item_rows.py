@@ -9,7 +9,8 @@ from lightning_modules.recommender.item_rows import check_saved_item_optimizer, 
 from tests.lightning_modules.recommender.test_module import Recommender, V, loss_and_gradients, make_batch
 
 WIDTH = 8
-LOSSES = [("sampled_softmax", 3, False), ("bce", 1, False), ("gbce", 3, True)]
+LOSSES = [("sampled_softmax", 3, {}), ("bce", 1, {}), ("gbce", 3, {"shared": True})]
+LOSSES += [("sampled_softmax", 3, {"kind": "mixed", "batch_targets": 5}), ("sampled_softmax", 0, {"batch_targets": 5})]
 
 
 def trained(module):
@@ -17,9 +18,9 @@ def trained(module):
 
 
 @pytest.mark.parametrize("attention", ["standard", "time_interval"])
-@pytest.mark.parametrize(("loss", "negatives", "shared"), LOSSES)
-def test_loss_and_gradients_are_those_of_the_whole_table(loss, negatives, shared, attention):
-    batch = make_batch(4, negatives, shared)
+@pytest.mark.parametrize(("loss", "negatives", "options"), LOSSES)
+def test_loss_and_gradients_are_those_of_the_whole_table(loss, negatives, options, attention):
+    batch = make_batch(4, negatives, **options)
     dense, by_rows = (
         Recommender(loss=loss, attention=attention, item_optimizer=kind) for kind in ("dense", "lazy_adamw")
     )

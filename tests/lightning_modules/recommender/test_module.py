@@ -8,6 +8,7 @@ from datamodules.recommender.batch import Catalog
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender import module as recommender
 from lightning_modules.recommender.losses import next_item
@@ -34,7 +35,7 @@ class Recommender(recommender.SequentialRecommender):
         self.logged[name] = value
 
 
-def make_batch(groups, negatives=0, shared=False):
+def make_batch(groups, negatives=0, shared=False, **other):
     """Rows of 1 to 9 positions and a filler."""
     generator = np.random.default_rng(0)
     offsets = np.cumsum([0, *range(2, ROWS + 2)])
@@ -46,10 +47,10 @@ def make_batch(groups, negatives=0, shared=False):
         max_length=LONGEST,
         time_scale=np.ones(ROWS, np.int64),
         seed=1,
-        num_negatives=negatives,
-        shared_negatives=shared,
+        negatives=NegativeOptions(negatives, shared, **other),
     )
-    return LengthGroups(rows, groups)[MicroBatchRequest(0, np.array([3, 8, -1, 0, 6, 1, 5, 2, 7, 4]))]
+    indices = np.array([3, 8, -1, 0, 6, 1, 5, 2, 7, 4])
+    return LengthGroups(rows, groups)[MicroBatchRequest(0, indices, 0, np.arange(ROWS))]
 
 
 def loss_and_gradients(module, batch):
@@ -79,6 +80,16 @@ def test_groups_change_neither_loss_nor_gradients(loss, negatives, shared, netwo
     whole, parts = (make_batch(groups, negatives, shared) for groups in (1, 4))
     assert (len(whole), len(parts)) == (1, 4)
     assert len({part.targets.shape[1] for part in parts}) == 4
+    (total, count, gradients), other = loss_and_gradients(module, whole), loss_and_gradients(module, parts)
+    assert count == other[1] == sum(range(1, ROWS + 1))
+    torch.testing.assert_close(other[0], total, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(other[2], gradients, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_groups_change_nothing_with_negatives_of_the_batch(shared):
+    module = Recommender(loss="sampled_softmax")
+    whole, parts = (make_batch(groups, 3, shared, kind="mixed", batch_targets=5) for groups in (1, 4))
     (total, count, gradients), other = loss_and_gradients(module, whole), loss_and_gradients(module, parts)
     assert count == other[1] == sum(range(1, ROWS + 1))
     torch.testing.assert_close(other[0], total, rtol=1e-5, atol=1e-5)

@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from datamodules.recommender.batch import SampledItems
 from lightning_modules.recommender.losses import linear_cross_entropy as fused
-from lightning_modules.recommender.losses.next_item import LOSSES, bce, cross_entropy, gbce, sampled_softmax
+from lightning_modules.recommender.losses.next_item import (
+    LOSSES,
+    bce,
+    check_other_negatives,
+    cross_entropy,
+    gbce,
+    sampled_softmax,
+)
 
 B, L, C, V, K = 3, 5, 8, 11, 4
 
@@ -201,3 +209,47 @@ def test_missing_negatives_are_named(loss):
     states, weight, targets, negatives = make()
     with pytest.raises(ValueError, match="needs negatives"):
         loss(states, weight, targets, negatives[..., :0])
+
+
+@pytest.mark.parametrize("number", [0, K])
+@pytest.mark.parametrize("shared", [False, True])
+def test_corrected_sampled_softmax_equals_its_formula(number, shared):
+    """Values and gradients, with negatives of the batch, some of which a row has."""
+    states, weight, targets, negatives = make(torch.float32, shared)
+    negatives = negatives[..., :number]
+    generator = torch.Generator().manual_seed(1)
+    of_batch = torch.randint(1, V + 1, (6,), generator=generator)
+    log_target, log_own, log_batch = (
+        torch.randn(shape, generator=generator) for shape in ((B, L), negatives.shape, (B, 6))
+    )
+    log_batch[0, 2] = log_batch[1, 4] = torch.inf
+    sampled = SampledItems(of_batch, log_target, log_own, log_batch)
+    loss = sampled_softmax(states, weight, targets, negatives, sampled)
+    exact_states, exact_weight = (x.detach().double().requires_grad_() for x in (states, weight))
+    expected = torch.zeros((), dtype=torch.float64)
+    for b in range(B):
+        for position in range(L):
+            target = int(targets[b, position])
+            if not target:
+                continue
+            scores = exact_weight @ exact_states[b, position]
+            place = 0 if shared else position
+            terms = [scores[target - 1] - log_target[b, position]]
+            own = zip(negatives[b, place].tolist(), log_own[b, place], strict=True)
+            terms += [scores[item - 1] - log for item, log in own if item != target]
+            others = zip(of_batch.tolist(), log_batch[b], strict=True)
+            terms += [scores[item - 1] - log for item, log in others if log.isfinite()]
+            expected = expected + torch.stack(terms).logsumexp(0) - terms[0]
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-5)
+    found, wanted = gradients(loss, states, weight), gradients(expected, exact_states, exact_weight)
+    torch.testing.assert_close([x.double() for x in found], list(wanted), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"), [("cross_entropy", "all items"), ("bce", "no correction"), ("gbce", "uniform negatives")]
+)
+def test_losses_that_assume_uniform_negatives_refuse_others(loss, reason):
+    with pytest.raises(ValueError, match=f"^negatives mixed with model.init_args.loss {loss}, which .*{reason}"):
+        check_other_negatives(loss, "negatives mixed")
+    check_other_negatives(loss, "")
+    check_other_negatives("sampled_softmax", "negatives mixed")

@@ -1,0 +1,1 @@
+"""Draws negatives of a training batch: uniform, by popularity, and targets of the global batch."""
