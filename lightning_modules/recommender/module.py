@@ -1,4 +1,4 @@
-"""LightningModule of the recommender family: SASRec, TiSASRec and HSTU, with or without hyper-connections."""
+"""LightningModule of the recommender family: SASRec, TiSASRec, HSTU and others, see `attention`."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -49,12 +49,14 @@ from lightning_modules.recommender.item_rows import (
 from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
 from lightning_modules.recommender.networks.hyper_connections import summarize
+from lightning_modules.recommender.networks.recurrent.gru import check_gru_settings
 from lightning_modules.recommender.networks.sequence_encoder import (
     Attention,
     FeedForwardKind,
     Norm,
     Residual,
     SequenceEncoder,
+    reads_times,
 )
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
 from lightning_modules.recommender.ranks.collected_ranks import write_ranks
@@ -68,12 +70,13 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     Args:
         attention: `standard` (SASRec), `time_interval` (TiSASRec: attention also depends on the time between events),
             `hstu` (HSTU, arXiv 2402.17152: attention without a softmax, depends on it, too) or `fuxi` (FuXi-alpha,
-            arXiv 2502.03036: likewise, with contents, positions and times apart).
+            arXiv 2502.03036: likewise, with contents, positions and times apart); or `gru` (GRU4Rec, arXiv 1706.03847:
+            GRU layers alone, without positions, residuals and norms; it needs `feed_forward` none).
         residual: `plain`; `gated` (each sublayer's output times sigmoid(W x), as in LiGR's layers, arXiv 2502.03417);
             `mhc` (manifold-constrained hyper-connections, arXiv 2512.24880); `gated_mhc` is both.
         norm: layer norm before (`pre`) or after (`post`) each sublayer.
         hidden_size: width C of the states.
-        num_blocks: number of blocks of attention and feed-forward layers.
+        num_blocks: number of blocks of attention and feed-forward layers, or of GRU layers.
         num_heads: number of attention heads.
         feed_forward: `relu` (SASRec), `swiglu` (LiGR's layers, with half as many weights again) or `none` (HSTU).
         feed_forward_size: inner width of the feed-forward layers; null is `hidden_size`.
@@ -166,9 +169,9 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         check_number("model.init_args.gbce_calibration", gbce_calibration, at_least=0, at_most=1)
         check_numbers("model.init_args.", {"item_learning_rate": item_learning_rate}, at_least=0)
         check_item_optimizer(item_optimizer, item_learning_rate, loss, tie_output, self.optimizer_name)
-        if request_time and attention == "standard":
+        if request_time and not reads_times(attention):
             raise ValueError(
-                "model.init_args.request_time: found true, and model.init_args.attention standard reads no times; "
+                f"model.init_args.request_time: found true, and model.init_args.attention {attention} reads no times; "
                 "set another attention"
             )
         self.architecture: dict[str, Any] = {
@@ -189,6 +192,8 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             "tie_output": tie_output,
             "activation_checkpointing": activation_checkpointing,
         }
+        if attention == "gru":
+            check_gru_settings(self.architecture, "model.init_args.")
         self.loss = NextItemLoss(loss, gbce_calibration)
         self.item_optimizer: ItemOptimizer = item_optimizer
         self.item_learning_rate, self.item_dropout = item_learning_rate, item_dropout
@@ -212,7 +217,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
                 self.data.require_negatives(f"model.init_args.loss {self.loss.name}")
             check_other_negatives(self.loss.name, self.data.other_negatives)
         check_strategy_of_features(self.data.item_features, self.trainer.strategy)
-        if self.architecture["attention"] != "standard":
+        if reads_times(self.architecture["attention"]):
             self.data.require_times(f"model.init_args.attention {self.architecture['attention']}")
         if self.architecture["request_time"]:
             self.data.require_request_times("model.init_args.request_time")
@@ -235,7 +240,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
 
     @override
     def memory_saving_options(self) -> list[tuple[str, str]]:
-        if self.architecture["activation_checkpointing"]:
+        if self.architecture["activation_checkpointing"] or self.architecture["attention"] == "gru":
             return []
         return [("--model.init_args.activation_checkpointing true", "a third more time")]
 

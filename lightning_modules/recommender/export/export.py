@@ -19,7 +19,7 @@ from torch import Tensor
 from datamodules.recommender.batch import Catalog, History, RankingBatch
 from engine.export.onnx import check_close, export_onnx, run_onnx
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph
-from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder, reads_times
 
 FORMAT = 1
 """Version of config.json; loaders refuse others."""
@@ -65,10 +65,10 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     encoder, _, catalog, top_k, remove_seen, popularity, *_ = recommender
     recommender.encoder.eval()
     graph = ScoringGraph(encoder, min(top_k, catalog.num_items))
-    reads_times = recommender.architecture["attention"] != "standard"
-    inputs = graph_inputs(with_long_pauses(batch) if reads_times else batch, recommender)
+    timed = reads_times(recommender.architecture["attention"])
+    inputs = graph_inputs(with_long_pauses(batch) if timed else batch, recommender)
     export_onnx(folder / "model.onnx", graph, inputs, OUTPUTS, _axes(inputs))
-    users = f"{len(batch.users)} users of the data" + (", also after a pause of five years" if reads_times else "")
+    users = f"{len(batch.users)} users of the data" + (", also after a pause of five years" if timed else "")
     checked = _compared(encoder, folder / "model.onnx", inputs, users)
     save_model(encoder, str(folder / "model.safetensors"))
     settings = {
@@ -108,7 +108,7 @@ def with_long_pauses(batch: RankingBatch) -> RankingBatch:
 def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Tensor]:
     """Return the inputs of the graph for a batch."""
     inputs = {"items": batch.history.items}
-    if recommender.architecture["attention"] != "standard":
+    if reads_times(recommender.architecture["attention"]):
         inputs["times"] = batch.history.times
     of_units = recommender.architecture.get("time_buckets") != "log"  # which are of seconds
     if recommender.architecture["attention"] == "time_interval" and of_units:

@@ -3,7 +3,7 @@
 from engine.export.artifacts import ExportedModel
 from lightning_modules.recommender.export.export import Recommender
 
-_NAMES = {"standard": "SASRec", "time_interval": "TiSASRec", "hstu": "HSTU", "fuxi": "FuXi-alpha"}
+_NAMES = {"standard": "SASRec", "time_interval": "TiSASRec", "hstu": "HSTU", "fuxi": "FuXi-alpha", "gru": "GRU4Rec"}
 _SOURCES = {
     "standard": 'SASRec (Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018)',
     "time_interval": 'TiSASRec (Li, Wang and McAuley, "Time Interval Aware Self-Attention for Sequential '
@@ -12,6 +12,8 @@ _SOURCES = {
     'Generative Recommendations", ICML 2024)',
     "fuxi": 'FuXi-alpha (Ye et al., "FuXi-alpha: Scaling Recommendation Model with Feature Interaction Enhanced '
     'Transformer", arXiv 2502.03036)',
+    "gru": 'GRU4Rec (Hidasi and Karatzoglou, "Recurrent Neural Networks with Top-k Gains for Session-based '
+    'Recommendations", CIKM 2018)',
     "mhc": 'manifold-constrained hyper-connections (Xie et al., "mHC: Manifold-Constrained Hyper-Connections", '
     "arXiv 2512.24880)",
     "gated": 'LiGR layers (Borisyuk et al., "From Features to Transformers: Redefining Ranking for Scalable Impact", '

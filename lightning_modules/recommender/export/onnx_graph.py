@@ -4,6 +4,7 @@ Training computes attention and Sinkhorn's iteration tile by tile, with backward
 loop over sizes that are unknown at export, so this module has untiled versions of both.
 """
 
+import sys
 from copy import deepcopy
 
 import torch
@@ -30,7 +31,10 @@ class ScoringGraph(nn.Module):
 
     def __init__(self, encoder: SequenceEncoder, top_k: int) -> None:
         super().__init__()
-        self.encoder, self.top_k = deepcopy(encoder).eval(), top_k
+        self.encoder, self.top_k, self.max_length = deepcopy(encoder).eval(), top_k, encoder.max_length
+        if self.encoder.recurrent is not None:
+            # torch translates a GRU over all events of the input alone, not over a part of them.
+            self.encoder.max_length = sys.maxsize
         for module in self.encoder.modules():
             if isinstance(module, TimeIntervalAttention):
                 module.attend = causal_attention
@@ -72,11 +76,13 @@ class ScoringGraph(nn.Module):
 
     def _last_events(self, items: Tensor, times: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the last max_length events of each row, because positions count from the end."""
-        longest = self.encoder.max_length
+        longest = self.max_length
         indices = (lengths - longest).clamp_min(0).unsqueeze(1) + torch.arange(items.shape[1], device=items.device)
         indices = indices.clamp_max(items.shape[1] - 1)
-        last = items.gather(1, indices)[:, :longest], times.gather(1, indices)[:, :longest]
-        return *last, lengths.clamp_max(longest)
+        # As many columns as the encoder takes; those behind a row's events are padding.
+        width = self.encoder.max_length
+        last = [column.gather(1, indices)[:, :width] for column in (items, times)]
+        return last[0], last[1], lengths.clamp_max(longest)
 
 
 def causal_attention(

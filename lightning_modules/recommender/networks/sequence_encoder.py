@@ -1,4 +1,4 @@
-"""Sequence encoder: SASRec, TiSASRec and HSTU, with LiGR layers and hyper-connections as options."""
+"""Sequence encoder: SASRec, TiSASRec, HSTU and GRU4Rec, with LiGR layers and hyper-connections as options."""
 
 import math
 from typing import Literal, get_args
@@ -23,13 +23,19 @@ from lightning_modules.recommender.networks.hyper_connections import (
     PlainResidual,
     diagnose,
 )
+from lightning_modules.recommender.networks.recurrent.gru import GRULayers, check_gru_settings
 from lightning_modules.recommender.networks.request_time import request_times
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets, time_buckets
 
-Attention = Literal["standard", "time_interval", "hstu", "fuxi"]
+Attention = Literal["standard", "time_interval", "hstu", "fuxi", "gru"]
 Residual = Literal["plain", "gated", "mhc", "gated_mhc"]
 FeedForwardKind = Literal["relu", "swiglu", "none"]
 Norm = Literal["pre", "post"]
+
+
+def reads_times(attention: Attention) -> bool:
+    """Return whether attention of a kind depends on the times of events."""
+    return attention not in ("standard", "gru")
 
 
 class SequenceEncoder(nn.Module):
@@ -37,7 +43,8 @@ class SequenceEncoder(nn.Module):
 
     SASRec (Kang and McAuley, ICDM 2018) with ``attention="standard"``, TiSASRec (Li, Wang and McAuley, WSDM 2020) with
     ``"time_interval"``, where positions enter keys and values instead of the input, HSTU (Zhai et al., ICML 2024) with
-    ``"hstu"`` and no feed-forward networks, FuXi-alpha (Ye et al., arXiv 2502.03036) with ``"fuxi"`` and SwiGLU.
+    ``"hstu"`` and no feed-forward networks, FuXi-alpha (Ye et al., arXiv 2502.03036) with ``"fuxi"`` and SwiGLU, and
+    GRU4Rec (Hidasi and Karatzoglou, CIKM 2018) with ``"gru"``, whose layers replace the blocks and the final norm.
     Residuals are plain, gated as in LiGR (Borisyuk et al., arXiv 2502.03417) or those of mHC (Xie et al., arXiv
     2512.24880).
 
@@ -50,7 +57,7 @@ class SequenceEncoder(nn.Module):
         feed_forward: ``relu`` as in SASRec, ``swiglu`` as in LiGR, or ``none``: attention alone, as in HSTU.
         feed_forward_size: inner width of the feed-forward network; None is hidden_size, as in SASRec.
         dropout: rate at the input, on attention weights, after attention, inside and after the feed-forward network.
-        attention: ``standard``, ``time_interval``, ``hstu`` or ``fuxi``.
+        attention: ``standard``, ``time_interval``, ``hstu``, ``fuxi`` or ``gru``.
         time_span: largest distinct interval of linear buckets, in units of the user's time scale.
         time_buckets: ``linear``: units of the user's time scale; ``log``: logarithmic buckets of seconds.
         request_time: count a position's intervals from the time of the next event, ``History.at`` at the last position.
@@ -91,7 +98,11 @@ class SequenceEncoder(nn.Module):
         choices: dict[str, tuple[str, object]] = {"attention": (attention, Attention), "residual": (residual, Residual)}
         choices |= {"feed_forward": (feed_forward, FeedForwardKind), "norm": (norm, Norm)}
         _check(sizes, choices | {"time_buckets": (time_buckets, TimeBuckets)})
-        if request_time and attention == "standard":
+        if attention == "gru":
+            settings = {"residual": residual, "feed_forward": feed_forward, "norm": norm, "num_heads": num_heads}
+            settings |= {"activation_checkpointing": activation_checkpointing, "request_time": request_time}
+            check_gru_settings(settings)
+        if request_time and not reads_times(attention):
             raise ValueError("request_time is true, and attention standard reads no times: set another attention")
 
         hyper = residual in ("mhc", "gated_mhc")
@@ -99,14 +110,15 @@ class SequenceEncoder(nn.Module):
         self.activation_checkpointing, self.request_time = activation_checkpointing, request_time
         self._real: Tensor | None = None
         self.items = nn.Embedding(num_items + 1, hidden_size, padding_idx=0)
-        self.positions = nn.Embedding(max_length, hidden_size) if attention != "time_interval" else None
+        self.positions = nn.Embedding(max_length, hidden_size) if attention not in ("time_interval", "gru") else None
         self.bucketed = attention in ("hstu", "fuxi")
         self.time_tables = None
         if attention == "time_interval":
             self.time_tables = TimeTables(max_length, time_span, hidden_size, num_heads, dropout, time_buckets)
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList()
-        for _ in range(num_blocks):
+        self.recurrent = GRULayers(hidden_size, num_blocks, dropout) if attention == "gru" else None
+        for _ in range(num_blocks if self.recurrent is None else 0):
             functions = [_attention(attention, hidden_size, num_heads, dropout, max_length)]
             if feed_forward != "none":
                 kind = SwiGLU if feed_forward == "swiglu" else FeedForward
@@ -123,7 +135,7 @@ class SequenceEncoder(nn.Module):
                 for function in functions
             )
             self.blocks.append(Block(*sublayers))
-        self.norm = nn.LayerNorm(hidden_size)
+        self.norm = nn.LayerNorm(hidden_size) if self.recurrent is None else nn.Identity()
         self.output = None if tie_output else nn.Parameter(torch.empty(num_items, hidden_size))
         self._initialise()
 
@@ -178,6 +190,8 @@ class SequenceEncoder(nn.Module):
         if self.streams is not None:
             state = state.unsqueeze(-2).repeat(1, 1, self.streams, 1)
         last = (history.lengths - 1).clamp_min(0) if last_only else None
+        if self.recurrent is not None:
+            return self.norm(self.recurrent(state, last))
         for number, block in enumerate(self.blocks, 1):
             if last is not None and number == len(self.blocks):
                 state = block(state, context, last)

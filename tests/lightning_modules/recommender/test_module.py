@@ -70,10 +70,11 @@ def loss_and_gradients(module, batch):
         {"attention": "standard"},
         {"attention": "time_interval"},
         {"attention": "hstu"},
+        {"attention": "gru", "feed_forward": "none", "num_heads": 1},
         {"attention": "time_interval", "time_buckets": "log", "request_time": True},
         {"attention": "hstu", "request_time": True},
     ],
-    ids=["standard", "time_interval", "hstu", "time_interval at", "hstu at"],
+    ids=["standard", "time_interval", "hstu", "gru", "time_interval at", "hstu at"],
 )
 def test_groups_change_neither_loss_nor_gradients(loss, negatives, shared, network):
     module = Recommender(loss=loss, **network)

@@ -64,6 +64,7 @@ def test_the_graph_is_the_encoder(variant):
         slow({"attention": "standard", "residual": "gated_mhc", "feed_forward": "swiglu"}),
         slow({"attention": "hstu", "feed_forward": "none", "request_time": True}),
         slow({"attention": "fuxi", "feed_forward": "swiglu"}),
+        slow({"attention": "gru", "feed_forward": "none", "num_heads": 1, "num_blocks": 2}),
     ],
 )
 def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(variant, tmp_path):
@@ -134,10 +135,11 @@ def test_a_loaded_model_with_request_time_needs_it():
 
 def refuses_what_does_not_belong_together(tmp_path):
     settings = json.loads((tmp_path / "config.json").read_text())
+    other = {**settings["architecture"], "hidden_size": 16}
     (tmp_path / "config.json").write_text(json.dumps({**settings, "num_items": V + 1}))
     with pytest.raises(ValueError, match=rf"items.json: found {V} ids, expected {V + 1}"):
         load_recommender(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({**settings, "max_length": LONGEST + 1}))
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "architecture": other}))
     with pytest.raises(ValueError, match="model.safetensors does not fit config.json"):
         load_recommender(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**settings, "format": 0}))

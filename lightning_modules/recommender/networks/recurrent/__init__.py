@@ -1,0 +1,1 @@
+"""Encodes histories with recurrent networks. No Lightning."""
