@@ -2,6 +2,7 @@
 
   length      a training step of SASRec and TiSASRec by the length of the histories, 50 to 1,000 events
   items       a training step by the number of items, 3,000 to 1,000,000: sampled softmax and scores of all items
+  ranking     ranks among all items and the best 10, by the number of items, 30,000 to 10,000,000 (3 GB of memory)
   users       start-up until the first batch, training and evaluation by the number of users, 6,000 to 1,000,000
   conversion  conversion of a Parquet file of so many interactions into a store
 
@@ -10,7 +11,7 @@ Each size runs in its own process with a single thread, and the sizes alternate.
 
 from benchmarks.command_line import benchmark_parser
 
-NAMES = ("length", "items", "users", "conversion")
+NAMES = ("length", "items", "ranking", "users", "conversion")
 
 
 def main(arguments: list[str] | None = None) -> None:

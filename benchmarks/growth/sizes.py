@@ -10,6 +10,8 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.growth.conversion import conversion_makers
+from benchmarks.growth.ranking import ITEMS as RANKED_ITEMS
+from benchmarks.growth.ranking import ranking
 from benchmarks.growth.steps import item_step, length_step, row_step
 from benchmarks.growth.users import user_makers
 from benchmarks.recommender.measure import Maker, take_turns
@@ -25,6 +27,7 @@ _ALL_ITEMS = 30_000
 _TITLES = {
     "length": ("Training by the length of histories, 16 per step, C 64, 2 blocks", "event"),
     "items": ("Training by the number of items, SASRec, 32 histories of 50 events per step, 128 negatives", "event"),
+    "ranking": ("Ranking all items in blocks of 256 MB, SASRec, 32 users of 50 events, C 64", "user"),
     "users": ("By the number of users, SASRec, 20 events each, 3,416 items, C 64, 2 blocks", "user"),
     "conversion": ("Making a store of a Parquet file", "row"),
 }
@@ -66,6 +69,8 @@ def _steps(part: str) -> dict[str, Maker]:
             for attention, name in (("standard", "SASRec"), ("time_interval", "TiSASRec"))
             for length in LENGTHS
         }
+    if part == "ranking":
+        return {f"rank and best 10, {items:,} items": partial(ranking, items) for items in RANKED_ITEMS}
     sampled = {f"dense, {items:,} items": partial(row_step, "dense", items) for items in ITEMS}
     by_rows = {
         f"{name}, {items:,} items": partial(row_step, name, items)

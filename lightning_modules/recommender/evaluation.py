@@ -7,9 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.recommender.batch import RankingBatch, Scorer
+from datamodules.recommender.batch import History, RankingBatch, Scorer
 from datamodules.recommender.interface import RecommenderData
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
+from lightning_modules.recommender.item_scores import BLOCK_BYTES, Scores
 from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
 from lightning_modules.recommender.metrics import RankingMetrics, candidate_ranks, ranks
 from lightning_modules.recommender.ranks.collected_ranks import CollectedRanks
@@ -56,6 +57,7 @@ class RankingEvaluation:
         self._beyond_accuracy = beyond_accuracy
         self._recommended: RecommendedItems | None = None
         self._training_counts: Tensor | None = None
+        self._num_items = 1
         self.collected: CollectedRanks | None = None
         """Rank of each user in the current evaluation; None unless `begin` is asked for it."""
 
@@ -77,6 +79,7 @@ class RankingEvaluation:
             collect: keep the rank of each user in `collected`.
         """
         self._metrics, self._scorers = {}, {}
+        self._num_items = data.catalog.num_items
         self.collected = CollectedRanks(data.catalog.num_items, self.remove_seen, device) if collect else None
         self._recommended = self._recommended_items(data).to(device) if self._beyond_accuracy else None
         # Baselines do not change while the model trains, so they are evaluated once per run.
@@ -89,11 +92,11 @@ class RankingEvaluation:
             self._training_counts = Popularity(*data.training_events, data.catalog.num_items).counts
         return RecommendedItems(self.protocol, self._beyond_accuracy, self._training_counts)
 
-    def update(self, scores: Tensor, batch: RankingBatch) -> None:
+    def update(self, scores: Scores, batch: RankingBatch) -> None:
         """Count the ranks of a batch.
 
         Args:
-            scores: [B, num_items + 1] by the network; column j is item j, column 0 is ignored.
+            scores: scores of all items by the network.
             batch: the histories and their held-out items.
         """
         found = self._count("", scores, batch)
@@ -102,15 +105,17 @@ class RankingEvaluation:
         if self._recommended:
             self._recommended.update(scores, batch.seen if self.remove_seen else None, batch.users)
         for name, scorer in self._scorers.items():
-            self._count(f"baseline/{name}/", scorer(batch.history), batch)
+            # Baselines score all items at once, so they get as many users as fit the memory of a block.
+            for part in _parts(batch, max(1, BLOCK_BYTES // (8 * self._num_items))):
+                self._count(f"baseline/{name}/", scorer(part.history), part)
 
-    def _count(self, prefix: str, scores: Tensor, batch: RankingBatch) -> Tensor:
+    def _count(self, prefix: str, scores: Scores, batch: RankingBatch) -> Tensor:
         """Count the ranks, and return those among all items."""
         found = ranks(scores, batch.target, batch.seen if self.remove_seen else None)
-        self._metric(prefix, "", scores.device).update(found)
+        self._metric(prefix, "", found.device).update(found)
         if batch.candidates.shape[1]:
             sampled = candidate_ranks(scores, batch.target, batch.candidates)
-            self._metric(prefix, "sampled_100", scores.device).update(sampled)
+            self._metric(prefix, "sampled_100", found.device).update(sampled)
         return found
 
     def _metric(self, prefix: str, protocol: str, device: torch.device) -> RankingMetrics:
@@ -127,6 +132,14 @@ class RankingEvaluation:
                     yield prefix + name, value
         if self._recommended:
             yield from self._recommended.compute().items()
+
+
+def _parts(batch: RankingBatch, size: int) -> Iterator[RankingBatch]:
+    """Yield the rows of a batch in parts of at most ``size`` users."""
+    for start in range(0, len(batch.users), size):
+        rows = slice(start, start + size)
+        columns = (None if column is None else column[rows] for column in batch.history)
+        yield RankingBatch(History(*columns), *(column[rows] for column in batch[1:]))  # type: ignore[arg-type]  # `at`
 
 
 def _scorers(

@@ -10,41 +10,47 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from lightning_modules.recommender.item_scores import Scores, in_blocks, places_in
 
-def ranks(scores: Tensor, target: Tensor, seen: Tensor | None = None) -> Tensor:
+
+def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
     """Return the rank of each row's target among all items that the row has not seen; 1 is best.
 
     The rank is the number of items that do not score below the target. Ties and NaN therefore count against the model,
-    and a model with constant or invalid scores ranks last.
+    and a model with constant or invalid scores ranks last. The items are counted block by block.
 
     Args:
-        scores: [B, V + 1]; column j is item j, column 0 is ignored.
+        scores: scores of all items.
         target: [B] int64, 0 for no target.
         seen: [B, S] int64 items to exclude, padded with 0, or None. The target is never excluded.
 
     Returns:
         [B] int64, from 1 to V; 0 in rows without a target.
     """
-    ahead = ~(scores < scores.gather(1, target[:, None]))
-    if seen is not None:
-        ahead.scatter_(1, seen, False)
-    ahead[:, 0] = False
-    ahead.scatter_(1, target[:, None], True)
-    return ahead.sum(1) * (target > 0)
+    scores = in_blocks(scores)
+    of_target, count = scores.of(target[:, None]), torch.zeros_like(target)
+    for block in scores.blocks():
+        ahead = ~(block.scores < of_target)
+        if seen is not None:
+            ahead[places_in(block, seen)] = False
+        ahead[places_in(block, target[:, None])] = True
+        count += ahead.sum(1)
+    return count * (target > 0)
 
 
-def candidate_ranks(scores: Tensor, target: Tensor, candidates: Tensor) -> Tensor:
+def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tensor:
     """Return the rank of each row's target among its candidates (protocol `sampled_100`); ties and NaN as in `ranks`.
 
     Args:
-        scores: [B, V + 1]; column j is item j.
+        scores: scores of all items.
         target: [B] int64, 0 for no target.
         candidates: [B, C] int64 items.
 
     Returns:
         [B] int64, from 1 to C + 1; 0 in rows without a target.
     """
-    ahead = ~(scores.gather(1, candidates) < scores.gather(1, target[:, None]))
+    found = in_blocks(scores).of(torch.cat((target[:, None], candidates), 1))
+    ahead = ~(found[:, 1:] < found[:, :1])
     return (ahead.sum(1) + 1) * (target > 0)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from typing_extensions import override
 
 from datamodules.recommender.batch import RankingBatch, TrainBatch
@@ -46,6 +45,7 @@ from lightning_modules.recommender.item_rows import (
     check_strategy_of_rows,
     item_tables,
 )
+from lightning_modules.recommender.item_scores import ItemScores
 from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
 from lightning_modules.recommender.networks.hyper_connections import summarize
@@ -305,7 +305,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     def _stage(self) -> str:
         return "test" if self.trainer.testing else "val"
 
-    def _keep_previews(self, scores: Tensor, batch: RankingBatch) -> None:
+    def _keep_previews(self, scores: ItemScores, batch: RankingBatch) -> None:
         if self.preview_reservoir.number:
             users = batch.users.tolist()
             for row in self.preview_reservoir.rows_to_keep(users):

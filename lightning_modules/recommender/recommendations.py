@@ -10,6 +10,7 @@ from torch import Tensor
 
 from datamodules.recommender.batch import Catalog, RankingBatch
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
+from lightning_modules.recommender.item_scores import Scores, best_items
 
 
 class Recommendations:
@@ -27,12 +28,12 @@ class Recommendations:
         self._mask = None if excluded is None else torch.from_numpy(excluded)
 
     def for_batch(
-        self, scores: Tensor, batch: RankingBatch, remove_seen: bool, counts: Callable[[], Sequence[int]]
+        self, scores: Scores, batch: RankingBatch, remove_seen: bool, counts: Callable[[], Sequence[int]]
     ) -> list[tuple[int, dict[str, Any]]]:
         """Return (row of the history, answer) of each history of a batch, without padding rows.
 
         Args:
-            scores: [B, num_items + 1], changed in place.
+            scores: scores of all items.
             batch: histories.
             remove_seen: whether the items of a history are excluded.
             counts: returns the [num_items] training events of item 1, 2, ...; called once, for a history without a
@@ -51,23 +52,17 @@ class Recommendations:
             self._popular = self.popular(counts())
         return self._popular
 
-    def best(self, scores: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
+    def best(self, scores: Scores, seen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the best items of each history, the best first. Excluded items have -inf.
 
         Args:
-            scores: [B, num_items + 1], changed in place.
+            scores: scores of all items.
             seen: [B, S] items to exclude from the row, padded with 0; None: exclude none.
 
         Returns:
             items and scores, [B, min(top_k, num_items)] each.
         """
-        if seen is not None:
-            scores.scatter_(1, seen, -torch.inf)
-        if self._mask is not None:
-            self._mask = self._mask.to(scores.device)
-            scores.masked_fill_(self._mask, -torch.inf)
-        best = scores.topk(min(self.top_k, scores.shape[1] - 1))
-        return best.indices, best.values
+        return best_items(scores, self.top_k, seen, self._mask)
 
     def popular(self, counts: Sequence[int]) -> dict[str, Any]:
         """Return the answer to a history without an item that the model knows.

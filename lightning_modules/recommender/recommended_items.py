@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from lightning_modules.recommender.item_scores import Scores, best_items
+
 
 class RecommendedItems(Metric):
     """Coverage@k, novelty@k and popularity@k of the top k items of each user.
@@ -34,20 +36,17 @@ class RecommendedItems(Metric):
         self._training_events = training_events.cpu()
         self.add_state("recommended", torch.zeros(len(training_events), dtype=torch.int64), dist_reduce_fx="sum")
 
-    def update(self, scores: Tensor, seen: Tensor | None, users: Tensor) -> None:
+    def update(self, scores: Scores, seen: Tensor | None, users: Tensor) -> None:
         """Count the recommendations of a batch.
 
         Args:
-            scores: [B, num_items + 1]; column j is item j, column 0 is ignored. Not modified.
+            scores: scores of all items. Not modified.
             seen: [B, S] int64 items to exclude, padded with 0, or None.
             users: [B] int64; rows with -1 do not count.
         """
-        scores = scores[users >= 0]  # a copy
-        scores[:, 0] = -torch.inf
-        if seen is not None:
-            scores.scatter_(1, seen[users >= 0], -torch.inf)
-        best = scores.topk(min(self.k, scores.shape[1] - 1))
-        items = best.indices[best.values != -torch.inf]  # fewer than k are left if nearly all items are seen
+        best, values = best_items(scores, self.k, seen)
+        # Fewer than k are left if nearly all items are seen.
+        items = best[(values != -torch.inf) & (users >= 0)[:, None]]
         self.recommended += torch.bincount(items, minlength=len(self.recommended))
 
     def compute(self) -> dict[str, Tensor]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from datamodules.recommender.batch import RankingBatch
 from engine.telemetry.sample_previews import SamplePreview
+from lightning_modules.recommender.item_scores import Scores, best_items, in_blocks
 from lightning_modules.recommender.metrics import ranks
 
 LAST, BEST = 10, 10
@@ -24,27 +24,24 @@ class ShownUser(NamedTuple):
     best: tuple[int, ...]  # recommendations, the best first
 
 
-def shown_user(scores: Tensor, batch: RankingBatch, row: int, remove_seen: bool) -> ShownUser:
+def shown_user(scores: Scores, batch: RankingBatch, row: int, remove_seen: bool) -> ShownUser:
     """Return the preview of a user.
 
     Args:
-        scores: [B, V + 1]; column j is item j, column 0 is ignored. Not modified.
+        scores: scores of all items. Not modified.
         batch: batch with the user.
         row: row of the user.
         remove_seen: whether items of the history are excluded.
     """
-    own, target = scores[row : row + 1].clone(), batch.target[row : row + 1]
+    own, target = in_blocks(scores).row(row), batch.target[row : row + 1]
     seen = batch.seen[row : row + 1] if remove_seen else None
     rank = int(ranks(own, target, seen))
-    own[:, 0] = -torch.inf
-    if seen is not None:
-        own.scatter_(1, seen, -torch.inf)
-    best = own[0].topk(min(BEST, own.shape[1] - 1))
+    best, values = best_items(own, BEST, seen)
     events = int(batch.history.lengths[row])
     history = batch.history.items[row, max(0, events - LAST) : events].tolist()
     return ShownUser(
         tuple(reversed(history)), events, int(target), rank,
-        tuple(best.indices[best.values > -torch.inf].tolist()),
+        tuple(best[values > -torch.inf].tolist()),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from datamodules.recommender.batch import History
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
+from lightning_modules.recommender.item_scores import ItemScores
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -26,16 +27,16 @@ class NextItemScores:
         """Forget the item vectors. Call it after weights have changed."""
         self._vectors = None
 
-    def __call__(self, history: History, num_items: int | None = None) -> Tensor:
-        """Return the scores [B, N + 1] of histories of B users.
+    def __call__(self, history: History, num_items: int | None = None) -> ItemScores:
+        """Return the scores of N items for histories of B users, which are computed block by block where they are read.
 
         Args:
             history: the histories.
             num_items: N, to leave out items that occur in no interaction; None: all recommendable items.
         """
         if self.features is None:
-            return self.encoder.scores(encode_last_position(self.encoder, history))
+            return ItemScores(encode_last_position(self.encoder, history), self.encoder.output_weight)
         if self._vectors is None:
             self._vectors = self.features.item_vectors(self.encoder.items.weight)
         states = encode_last_position(partial(self.encoder, item_vectors=self._vectors), history)
-        return self.encoder.scores(states, self._vectors if num_items is None else self._vectors[: num_items + 1])
+        return ItemScores(states, self._vectors[1 : None if num_items is None else num_items + 1])

@@ -5,6 +5,7 @@ from rich.console import Console
 
 from benchmarks.growth import sizes
 from benchmarks.growth.conversion import conversion_makers, write_interactions
+from benchmarks.growth.ranking import ranking
 from benchmarks.growth.steps import item_step, length_step, row_step
 from benchmarks.growth.users import user_makers
 from datamodules.recommender.store.prepare import prepare_store
@@ -25,6 +26,10 @@ def test_steps_of_many_items(loss):
 def test_steps_of_many_items_by_rows(item_optimizer):
     work = row_step(item_optimizer, 1000, length=10, batch_size=4, batches=3, steps=4)
     assert work().amount == work().amount == 160
+
+
+def test_users_are_ranked():
+    assert ranking(1000, users=3)().amount == 3
 
 
 def test_a_store_of_each_turn_is_made_anew(tmp_path):

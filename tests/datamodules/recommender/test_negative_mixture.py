@@ -1,4 +1,4 @@
-"""Negatives by popularity and of the batch, and how often each item is expected among them."""
+"""Compares negatives by popularity and of the batch with plain draws, and with how often each item is expected."""
 
 from collections import Counter
 

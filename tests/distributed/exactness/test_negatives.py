@@ -1,4 +1,4 @@
-"""Negatives of the global batch and by popularity: the same training on any number of processes and micro-batches."""
+"""Compares trainings with negatives of the global batch and by popularity on one process, two, and in micro-batches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""GRU4Rec's layers are the recurrence of their definition, in values and gradients."""
+"""Compares GRU4Rec's layers with the recurrence of their definition, in values and gradients."""
 
 import math
 

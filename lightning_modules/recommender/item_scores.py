@@ -1,0 +1,173 @@
+"""Scores all items in blocks, so that memory does not grow with their number.
+
+Ranks and best items are those of the whole row of scores: a score is computed by the same product of matrices wherever
+it is compared, and ties have a rule.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+BLOCK_BYTES = 1 << 28
+"""Largest size of a block of scores. A block has at least one item; 256 MB are 262,144 items of 256 users."""
+
+
+class Block(NamedTuple):
+    """Scores of consecutive items."""
+
+    first: int  # item of the first column
+    scores: Tensor  # [B, n] float32 or float64; column j is item `first` + j
+
+
+class ItemScores:
+    """Scores of all items for B users: products of states and item vectors, computed when they are needed.
+
+    Args:
+        states: [B, C].
+        weight: [V, C] item vectors; row i - 1 belongs to item i.
+        block_bytes: largest size of a block; None is BLOCK_BYTES. It depends on nothing that differs between ranks.
+    """
+
+    def __init__(self, states: Tensor, weight: Tensor, block_bytes: int | None = None) -> None:
+        self.states, self.weight = states.float(), weight
+        self.num_items = len(weight)
+        self._size = _columns(len(states), 4, self.num_items, block_bytes)
+        self._only: Block | None = None  # the scores of all items, if they are one block
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def row(self, row: int) -> "ItemScores":
+        """Return the scores of one of the users."""
+        own = ItemScores(self.states[row : row + 1], self.weight)
+        own._only = self._only and Block(1, self._only.scores[row : row + 1])
+        return own
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks, in the order of items. Do not change their scores."""
+        for number in range(-(-self.num_items // self._size)):
+            yield self._block(number)
+
+    def _block(self, number: int) -> Block:
+        if self._only is not None:
+            return self._only
+        start = number * self._size
+        with torch.autocast(self.states.device.type, enabled=False):
+            vectors = self.weight[start : start + self._size].float()
+            block = Block(start + 1, self.states @ vectors.T)
+        if self._size >= self.num_items:
+            self._only = block
+        return block
+
+    def of(self, items: Tensor) -> Tensor:
+        """Return the scores of items [B, n], from the same products as in `blocks`; 0 where an item is 0."""
+        found = self.states.new_zeros(items.shape)
+        numbers = (items - 1).div(self._size, rounding_mode="floor")
+        for number in torch.unique(numbers[items > 0]).tolist():
+            first, scores = self._block(number)
+            inside = (items > 0) & (numbers == number)
+            columns = (items - first).clamp(0, scores.shape[1] - 1)
+            found = torch.where(inside, scores.gather(1, columns), found)
+        return found
+
+
+class GivenScores:
+    """Scores that are computed already, in blocks like those of ItemScores.
+
+    Args:
+        scores: [B, V + 1]; column j is item j, column 0 is ignored. Not modified.
+        block_bytes: see ItemScores. A comparison takes as much memory as a block.
+    """
+
+    def __init__(self, scores: Tensor, block_bytes: int | None = None) -> None:
+        self.scores, self.num_items = scores, scores.shape[1] - 1
+        self._size = _columns(len(scores), scores.element_size(), self.num_items, block_bytes)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def row(self, row: int) -> "GivenScores":
+        """Return the scores of one of the users."""
+        return GivenScores(self.scores[row : row + 1])
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks, in the order of items. Do not change their scores."""
+        for first in range(1, self.num_items + 1, self._size):
+            yield Block(first, self.scores[:, first : min(first + self._size, self.num_items + 1)])
+
+    def of(self, items: Tensor) -> Tensor:
+        """Return the scores of items [B, n]; those of item 0 have no meaning."""
+        return self.scores.gather(1, items)
+
+
+Scores = ItemScores | GivenScores | Tensor
+"""Scores of all items for B users; a tensor is [B, V + 1], with column 0 ignored."""
+
+
+def in_blocks(scores: Scores) -> ItemScores | GivenScores:
+    """Return scores that can be read in blocks."""
+    return GivenScores(scores) if isinstance(scores, Tensor) else scores
+
+
+def places_in(block: Block, items: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of a block's scores that belong to items [B, n]; 0 is no item."""
+    columns = items - block.first
+    inside = (items > 0) & (columns >= 0) & (columns < block.scores.shape[1])
+    return inside.nonzero()[:, 0], columns[inside]
+
+
+def best_items(
+    scores: Scores, number: int, seen: Tensor | None = None, excluded: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the best items of each row, the best first; of equal scores the item with the smaller number comes first.
+
+    Args:
+        scores: scores of all items, without NaN. Not modified.
+        number: number of items.
+        seen: [B, S] items to exclude from the row, padded with 0; None: exclude none.
+        excluded: [V + 1] true for items to exclude from all rows; None: exclude none.
+
+    Returns:
+        items and scores, [B, min(number, V)] each. Excluded items have -inf, and any number.
+    """
+    scores = in_blocks(scores)
+    number = min(number, scores.num_items)
+    items = values = None
+    for block in scores.blocks():
+        own = block.scores
+        if seen is not None or excluded is not None:
+            own = own.clone()
+            if seen is not None:
+                own[places_in(block, seen)] = -torch.inf
+            if excluded is not None:
+                own.masked_fill_(excluded[block.first : block.first + own.shape[1]].to(own.device), -torch.inf)
+        columns = _best_columns(own, min(number, own.shape[1]))
+        found = columns + block.first, own.gather(1, columns)
+        if items is None or values is None:
+            items, values = found
+            continue
+        # The earlier blocks come first and have the smaller numbers, so a stable order keeps the rule of ties.
+        items, values = torch.cat((items, found[0]), 1), torch.cat((values, found[1]), 1)
+        order = values.argsort(dim=1, descending=True, stable=True)[:, :number]
+        items, values = items.gather(1, order), values.gather(1, order)
+    assert items is not None and values is not None, "there is at least one item"
+    return items, values
+
+
+def _best_columns(scores: Tensor, number: int) -> Tensor:
+    """Return the columns of the best scores, [B, number], the best first; ties by column."""
+    values, columns = scores.topk(number)
+    # topk takes any of the columns that tie at the end.
+    last = values[:, -1:]
+    tied = ((scores == last).sum(1) > (values == last).sum(1)) & (last[:, 0] > -torch.inf)
+    for row in tied.nonzero()[:, 0].tolist():
+        columns[row] = scores[row].argsort(descending=True, stable=True)[:number]
+    columns = columns.sort(dim=1).values
+    return columns.gather(1, scores.gather(1, columns).argsort(dim=1, descending=True, stable=True))
+
+
+def _columns(rows: int, size: int, num_items: int, block_bytes: int | None) -> int:
+    """Return the number of items of a block."""
+    return max(1, min(num_items, (BLOCK_BYTES if block_bytes is None else block_bytes) // (size * max(rows, 1))))
