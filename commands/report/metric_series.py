@@ -96,6 +96,8 @@ def _records(path: Path, history: MetricHistory) -> Iterator[tuple[int, float, i
     """
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
+            if not line.strip():
+                continue
             try:
                 record = json.loads(line, object_pairs_hook=each_key_once)  # NaN is a number, as null is
                 if record.get("altered"):

@@ -5,6 +5,7 @@ numbers that no measurement has, and deep nesting ends in a RecursionError of wh
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ LONGEST_LINE = 2**24
 DEEPEST = 64
 """Largest depth of nested lists and objects."""
 
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _DIGITS = 300  # of an integer; a larger one is beyond the range of a float
 _SHOWN = 60  # bytes of a line that a message shows
 
@@ -23,8 +25,8 @@ def parse_json(data: bytes | str) -> Any:
     """Parse one JSON value.
 
     Raises:
-        ValueError: the text is not UTF-8 or not JSON, an object has a key twice, a number is out of range, or values
-            are nested more than DEEPEST deep. The message does not name the file.
+        ValueError: the text is not UTF-8 or not JSON, an object has a key twice, a number is out of range, a
+            surrogate has no partner, or values are nested more than DEEPEST deep. The message does not name the file.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
@@ -35,6 +37,8 @@ def parse_json(data: bytes | str) -> Any:
         raise ValueError(describe_undecodable(error)) from error
     except RecursionError as error:
         raise ValueError(f"{error}; expected at most {DEEPEST} levels of lists and objects") from error
+    if _HALF_PAIR.search(text):
+        _check_characters(value)
     # Each level has a bracket, so almost no record needs the second look.
     if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
         raise ValueError(f"found more than {DEEPEST} levels of lists and objects, expected at most {DEEPEST}")
@@ -131,6 +135,14 @@ def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise ValueError(f"found the key {describe_value(key)} twice, with {both}; expected each key once")
             seen[key] = value
     return found
+
+
+def _check_characters(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        found = error.object[error.start : error.end]
+        raise ValueError(f"found {found!r}, half of a surrogate pair; expected whole characters") from error
 
 
 def _constant(name: str) -> Any:

@@ -16,7 +16,7 @@ from engine.system.installation import PROJECT, SETUP
 _LANGUAGE = ("transformers", "peft", "safetensors", "pyarrow", "PIL")
 
 MODULES: Mapping[str, tuple[str, ...]] = {
-    "recommender": ("polars",),
+    "recommender": ("polars", "pyarrow"),
     "language": _LANGUAGE,
     "documents": (*_LANGUAGE, "pypdfium2", "pdfplumber", "bm25s", "reportlab"),
     "images": ("sklearn", "matplotlib", "PIL"),

@@ -7,12 +7,12 @@ file, line, column, the value found and the expected value.
 import math
 import re
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from datamodules.recommender.reading.errors import preview
 from datamodules.recommender.reading.event_times import time_fault
 from datamodules.recommender.reading.file_formats import Layout
+from datamodules.recommender.reading.parquet_table import count_rows, read_column, read_schema
 from datamodules.recommender.reading.records import Record, records
 from engine.timestamp import is_iso
 
@@ -143,30 +143,35 @@ def last_line_fault(layout: Layout) -> str | None:
 
 
 def _parquet_fault(layout: Layout) -> str | None:
-    import polars as pl
-
-    table = pl.scan_parquet(layout.path)
+    schema = read_schema(layout.path)
     for column in layout.read_columns:
-        kind = table.collect_schema()[column]
-        values = plain_values(column, kind, layout)
+        values = read_plain_column(layout, column)
         if values is None:
+            kind = schema[column]
             expected = {layout.time: "numbers (seconds since 1970) or a datetime", layout.rating: "numbers"}
             wanted = expected.get(column, "integers or text")
             return f"{layout.path}: column {column!r}: found type {kind}, expected {wanted}"
         fault_of = {layout.time: time_fault, layout.rating: _rating_fault}.get(column, _text_id_fault)
-        for row, text in _texts(table, values):
-            fault = fault_of(text)
+        for row, value in enumerate(values, start=1):
+            fault = fault_of("" if value is None else str(value))
             if fault:
                 return f"{layout.path}: row {row}: column {column!r}: {fault}"
-    return None if table.select(pl.len()).collect().item() else f"{layout.path}: no interactions, the table has no row"
+    return None if count_rows(layout.path) else f"{layout.path}: no interactions, the table has no row"
 
 
-def _texts(table: "pl.LazyFrame", values: "pl.Expr") -> Iterator[tuple[int, str]]:
-    for row, value in enumerate(table.select(values).collect().to_series(), start=1):
-        yield row, "" if value is None else str(value)
+def read_plain_column(layout: Layout, column: str) -> "pl.Series | None":
+    """Read a column of a Parquet table as ids, times or ratings; None if its type is another.
+
+    Raises:
+        ParquetError: see `parquet_table.read_column`.
+    """
+    values = _plain_values(column, read_schema(layout.path)[column], layout)
+    if values is None:
+        return None
+    return read_column(layout.path, column, lambda batch: batch.to_frame().select(values).to_series())
 
 
-def plain_values(column: str, kind: "pl.DataType", layout: Layout) -> "pl.Expr | None":
+def _plain_values(column: str, kind: "pl.DataType", layout: Layout) -> "pl.Expr | None":
     """Return a Parquet column as ids (integers or text), float seconds or ratings; None if its type is another."""
     import polars as pl
 

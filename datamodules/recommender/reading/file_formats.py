@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from datamodules.recommender.reading.column_choice import choose_columns, choose_rating, list_names
 from datamodules.recommender.reading.content_type import HEAD, foreign_content
 from datamodules.recommender.reading.errors import InteractionError
+from datamodules.recommender.reading.parquet_table import ParquetError, read_schema
 
 if TYPE_CHECKING:
     import polars as pl
@@ -207,13 +208,10 @@ def parquet_schema(path: Path) -> "Mapping[str, pl.DataType]":
     Raises:
         InteractionError: the file is not whole.
     """
-    import polars as pl
-
     try:
-        return pl.read_parquet_schema(path)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = (str(error).splitlines() or ["unknown"])[0][:300]
-        raise InteractionError(f"{path}: not a whole Parquet file ({reason}); fetch or write it again") from error
+        return read_schema(path)
+    except ParquetError as error:
+        raise InteractionError(f"{path}: not a whole Parquet file ({error}); fetch or write it again") from error
 
 
 def _if_file(path: Path) -> Path | None:

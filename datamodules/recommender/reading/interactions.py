@@ -6,6 +6,7 @@ error is raised. If the data are invalid, ``error_location`` reads the file agai
 """
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.reading.content_type import BOM
-from datamodules.recommender.reading.error_location import locate_error, plain_values
+from datamodules.recommender.reading.error_location import locate_error, read_plain_column
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.event_times import parse_iso
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.line_scan import count_rows
+from datamodules.recommender.reading.parquet_table import ParquetError
+from datamodules.recommender.reading.parquet_table import count_rows as count_parquet_rows
 from engine.timestamp import LATEST_TIME
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ def read_interactions(layout: Layout) -> Interactions:
     """
     import polars as pl
 
-    invalid = (pl.exceptions.PolarsError, pl.exceptions.PanicException, _InvalidDataError)
+    invalid = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ParquetError, _InvalidDataError)
     try:
         return _read(layout)
     except invalid as error:
@@ -67,11 +70,11 @@ def read_interactions(layout: Layout) -> Interactions:
 
 def _read(layout: Layout) -> Interactions:
     rows = _count(layout)
-    table = _text(layout) if layout.separator else _parquet(layout)
-    users, user_ids = _codes(table.select(layout.user).collect().to_series())
-    items, item_ids = _codes(table.select(layout.item).collect().to_series())
-    times = np.zeros(len(users), np.int64) if layout.time is None else _times(table, layout, layout.time)
-    ratings = None if layout.rating is None else _ratings(table.select(layout.rating).collect().to_series())
+    column = partial(_text_column if layout.separator else _parquet_column, layout)
+    users, user_ids = _codes(column(layout.user))
+    items, item_ids = _codes(column(layout.item))
+    times = np.zeros(len(users), np.int64) if layout.time is None else _times(layout, layout.time)
+    ratings = None if layout.rating is None else _ratings(column(layout.rating))
     if not rows or {len(users), len(items), len(times), rows if ratings is None else len(ratings)} != {rows}:
         raise _InvalidDataError(
             f"the file has {rows} rows, and {len(users)} users, {len(items)} items and {len(times)} times were read"
@@ -81,10 +84,8 @@ def _read(layout: Layout) -> Interactions:
 
 def _count(layout: Layout) -> int:
     """Return the number of rows from the footer of a Parquet file."""
-    import polars as pl
-
     if not layout.separator:
-        return int(pl.scan_parquet(layout.path).select(pl.len()).collect().item())
+        return count_parquet_rows(layout.path)
     last_is_read = layout.columns[-1] in (layout.user, layout.item, layout.rating)
     if (layout.integer_ids or last_is_read) and not _last_line_ends(layout):
         raise _InvalidDataError("the last line has no end")
@@ -114,16 +115,15 @@ def _text(layout: Layout, time_type: "type[pl.DataType] | None" = None) -> "pl.L
     )
 
 
-def _parquet(layout: Layout) -> "pl.LazyFrame":
-    import polars as pl
+def _text_column(layout: Layout, name: str, time_type: "type[pl.DataType] | None" = None) -> "pl.Series":
+    return _text(layout, time_type).select(name).collect().to_series()
 
-    table = pl.scan_parquet(layout.path)
-    for name in layout.read_columns:
-        values = plain_values(name, table.collect_schema()[name], layout)
-        if values is None:
-            raise _InvalidDataError(f"column {name!r} is of another type")
-        table = table.with_columns(values)
-    return table
+
+def _parquet_column(layout: Layout, name: str) -> "pl.Series":
+    column = read_plain_column(layout, name)
+    if column is None:
+        raise _InvalidDataError(f"column {name!r} is of another type")
+    return column
 
 
 def _codes(ids: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
@@ -137,16 +137,16 @@ def _codes(ids: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
     return codes.to_numpy(), names.to_list()
 
 
-def _times(table: "pl.LazyFrame", layout: Layout, column: str) -> NDArray[np.int64]:
+def _times(layout: Layout, column: str) -> NDArray[np.int64]:
     import polars as pl
 
-    whole = not layout.separator or _last_line_ends(layout) or layout.columns[-1] != column
+    if not layout.separator:
+        return _seconds(_parquet_column(layout, column))
+    whole = _last_line_ends(layout) or layout.columns[-1] != column
     try:
-        times = table.select(column).collect().to_series()
+        times = _text_column(layout, column)
     except pl.exceptions.PolarsError:
-        if not layout.separator:
-            raise
-        texts = _text(layout, pl.String).select(column).collect().to_series()
+        texts = _text_column(layout, column, pl.String)
         times = parse_iso(texts)
         lengths = texts.str.len_bytes()
         whole = whole or lengths.min() == lengths.max()

@@ -14,6 +14,7 @@ from datamodules.vision_language.chat_file import MARKER, ChatFile, ImageChat
 from datamodules.vision_language.files.chat_formats import first_filled, insert_image_markers, parse_messages
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.parquet_columns import find_columns
+from datamodules.vision_language.files.parquet_footer_check import FooterCheck
 from datamodules.vision_language.files.parquet_rewrite import (
     is_rewritten,
     rewritten_folder,
@@ -162,7 +163,7 @@ def _warn_about_others(folder: Path, files: Sequence[Path], root: str | Path) ->
 
 
 def prepare_parquet(path: str | Path, root: str | Path) -> list[Path]:
-    """Rewrite each file whose row groups are too large, and return the paths that were written now.
+    """Check the footers, rewrite each file whose row groups are too large, and return the paths that were written now.
 
     The call may be repeated, interrupted, and made by several processes at once.
 
@@ -170,6 +171,9 @@ def prepare_parquet(path: str | Path, root: str | Path) -> list[Path]:
         ValueError, OSError: the errors of ParquetChats; or the disk rejected a file.
     """
     files = parquet_files(path, root)
+    with FooterCheck() as footers:
+        for file in files:
+            footers.check(file)
     columns = [column for kind in find_columns(files) for column in kind]
     large = [file for file in files if too_large(read_outline(read_footer(file), columns))]
     return [written for file in large if (written := write_small_groups(file, root, columns)) is not None]

@@ -19,6 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,9 +35,9 @@ _ENCODING = {"encoding": "utf-8", "errors": "surrogatepass"}
 
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, struct.error, ValueError, LookupError, TypeError, EOFError, OverflowError,
-    MemoryError, RuntimeError,
+    MemoryError, RuntimeError, SyntaxError, TokenError,
 )  # fmt: skip
-"""Errors of reading a file that is truncated or has changed; zipfile raises many kinds."""
+"""Errors of reading a file that is truncated or has changed; zipfile and numpy's headers raise many kinds."""
 
 
 class RankHeader(NamedTuple):
@@ -116,6 +117,8 @@ def _command(path: Path) -> str:
 def _decode(file: bytes) -> UserRanks:
     arrays = {}
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        if len(set(archive.namelist())) < len(archive.namelist()):
+            raise ValueError("an array twice")
         for name in ("header", *_COLUMNS, *(part for pair in _TEXTS for part in pair)):
             member = archive.getinfo(f"{name}.npy")
             # The file is not compressed, so no member can be larger than the file.
@@ -132,7 +135,7 @@ def _decode(file: bytes) -> UserRanks:
 
 
 def _header(text: str) -> RankHeader:
-    found = json.loads(text)
+    found = json.loads(text, object_pairs_hook=_each_key_once)
     version = found.pop("version", None) if isinstance(found, dict) else None
     if version != VERSION:
         raise ValueError(f"version {version!r} instead of {VERSION}")
@@ -142,6 +145,13 @@ def _header(text: str) -> RankHeader:
     if not isinstance(found["protocol"], str) or any(type(number) is not int for number in numbers):
         raise ValueError(f"header {text[:100]!r}")
     return RankHeader(**found)
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key of the header twice")
+    return found
 
 
 def _texts(joined: NDArray[Any], lengths: NDArray[Any], name: str) -> list[str]:

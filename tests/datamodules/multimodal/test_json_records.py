@@ -30,6 +30,7 @@ DEEPEST = json_records.DEEPEST
         ('{"a": 1} {"a": 2}', "Extra data"),
         (b'{"a": "\xe9"}', "found the byte 0xe9, which is not UTF-8, at position 7"),
         (b'{"a": "\0"}', "control character"),
+        ('{"a": ["\\uD83d"]}', "half of a surrogate pair; expected whole characters"),
     ],
 )
 def test_ambiguous_json_is_refused(text, messages):
@@ -43,6 +44,7 @@ def test_valid_json_is_read():
     assert json.dumps(parse_json(text)) == text
     flat = {"a": [[1, 2.5e300, -3, None, True, "é["]] * 100, "b": {"c": {}}}
     assert parse_json(json.dumps(flat)) == flat
+    assert parse_json('"\\ud83d\\ude00"') == "😀"
     assert parse_json(b"\xef\xbb\xbf{}") == {} and parse_json("1" * 300) == int("1" * 300)
 
 

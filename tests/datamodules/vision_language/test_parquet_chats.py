@@ -13,9 +13,11 @@ from datamodules.vision_language.files import parquet_chats, parquet_rewrite, pa
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
 from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
 from datamodules.vision_language.files.parquet_columns import find_columns
+from datamodules.vision_language.files.parquet_footer_check import FooterCheck
 from datamodules.vision_language.files.parquet_row_groups import read_footer
 from engine.data.errors import BadSampleError
 from engine.io.atomic_file import temp_path
+from tests.conftest import REPOSITORY
 from tests.support.data_files.vision_language_files import (
     Sample,
     coloured,
@@ -448,3 +450,20 @@ def test_null_rows_and_other_types_are_bad_samples(tmp_path):
     for row, output in ((1, "found null"), (2, "found null"), (3, "must be a list"), (4, "is empty")):
         with pytest.raises(BadSampleError, match=f"a.parquet, row {row}: .*{output}"):
             chats.read(row)
+
+
+def test_a_footer_that_ends_the_process_that_reads_it_is_refused(tmp_path):
+    """By the child: pyarrow itself would end this process."""
+    case = REPOSITORY / "tests/fuzz/cases/chats_parquet/histogram-of-levels@finevision.parquet"
+    corrupt, whole = tmp_path / "b.parquet", write_minimind_parquet(tmp_path / "a.parquet", [coloured(0)])
+    shutil.copy(case, corrupt)
+    with FooterCheck() as footers:
+        footers.check(whole)
+        for _ in range(2):  # a new process after one that has ended
+            with pytest.raises(ValueError, match=r"b\.parquet: .*corrupt.*Definition level histogram size mismatch"):
+                footers.check(corrupt)
+        footers.check(whole)
+        (tmp_path / "c.parquet").write_text("no Parquet file")
+        footers.check(tmp_path / "c.parquet")
+    with pytest.raises(ValueError, match=r"b\.parquet: .*corrupt"):
+        prepare_parquet(tmp_path, tmp_path)

@@ -26,6 +26,7 @@ MODULES = {
     "pdf": "documents",
     "pages": "documents",
     "checkpoints": "checkpoints",
+    "ranks": "ranks",
     "report": "runs",
     "resume": "runs",
     "export": "runs",

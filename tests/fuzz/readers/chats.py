@@ -4,13 +4,17 @@ The messages have a weaker oracle: the texts of the turns, in order, without the
 in ways that three published formats write differently. Images are compared byte by byte.
 """
 
+import contextlib
 import io
 import json
 import tarfile
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import pytest
 
 from tests.fuzz import plain_json
 from tests.fuzz.mutations.octets import mutate_octets
@@ -102,6 +106,13 @@ class JsonChats(Chats):
 
 class ParquetChats(Chats):
     """The Parquet of minimind-v and of FineVision."""
+
+    def read(self, path: Path) -> Any:
+        from datamodules.vision_language.files import parquet_chats
+
+        with pytest.MonkeyPatch.context() as patch:  # a process for all inputs, as for the files of a folder
+            patch.setattr(parquet_chats, "FooterCheck", lambda: contextlib.nullcontext(_footers()))
+            return super().read(path)
 
     def seeds(self) -> Sequence[Input]:
         return [Input(name, _parquet(columns)) for name, columns in _TABLES.items()]
@@ -233,6 +244,13 @@ class Shards(Chats):
 
 
 READERS = {"chats": JsonChats, "chats_parquet": ParquetChats, "shards": Shards}
+
+
+@cache
+def _footers() -> Any:
+    from datamodules.vision_language.files.parquet_footer_check import FooterCheck
+
+    return FooterCheck()
 
 
 def _words(texts: Any) -> list[str]:

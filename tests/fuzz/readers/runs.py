@@ -102,7 +102,7 @@ class Report(Reader):
             raise Unknown("the report shows what the file holds")
         unreadable, losses, last = 0, [], -math.inf
         for line in path.read_bytes().decode("utf-8", "replace").replace("\r", "\n").split("\n"):
-            if not line:
+            if not line.strip():
                 continue
             try:
                 record = plain_json.parse(line)

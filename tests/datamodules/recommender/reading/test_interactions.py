@@ -163,6 +163,17 @@ def test_a_fault_in_parquet_is_found_to_the_row(tmp_path: Path, columns: dict, e
         read_interactions(detect(tmp_path))
 
 
+def test_many_row_groups_with_and_without_values_are_one_column(tmp_path: Path) -> None:
+    rows_of = [(f"u{n % 7}", n, None if n == 41 else n) for n in range(50)]
+    table = pl.DataFrame(rows_of, schema=["user.id", "user", "timestamp"], orient="row")
+    table.write_parquet(tmp_path / "a.parquet", row_group_size=6)
+    layout = detect(tmp_path / "a.parquet", user_column="user.id", item_column="user", time_column="timestamp")
+    with pytest.raises(InteractionError, match="row 42: column 'timestamp': found ''"):
+        read_interactions(layout)
+    table.head(40).write_parquet(tmp_path / "a.parquet", row_group_size=6)
+    assert rows(read_interactions(layout)) == [(user, str(item), time) for user, item, time in rows_of[:40]]
+
+
 def test_a_header_without_rows(tmp_path: Path) -> None:
     with pytest.raises(InteractionError, match=r"a\.csv: no interactions after the header"):
         read(tmp_path / "a.csv", HEADER)
