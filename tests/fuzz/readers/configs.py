@@ -33,6 +33,7 @@ _LISTED = (
     "--trainer.max_epochs.x",
 )  # fmt: skip
 
+_NULL = ("null", "~")  # a setting that is null is as one that is not given
 _NO_SETTINGS = ("--config", "--print_config", "--gradients.static_graph")  # the last one was removed and is ignored
 
 
@@ -126,7 +127,7 @@ class CommandLine(Config):
             raise Unknown("options of both forms")
         if any(value.startswith("--") for value in pairs.values()):
             raise Unknown("an option without a value")
-        return {key[2:]: value for key, value in pairs.items() if key not in _NO_SETTINGS}
+        return {key[2:]: value for key, value in pairs.items() if key not in _NO_SETTINGS and value not in _NULL}
 
     def agrees(self, found: Any, expected: Any) -> bool:
         return found is None or super().agrees(found, expected)
