@@ -1,4 +1,4 @@
-"""Conversion of a file of interactions into a store, as `train.py prepare` does it."""
+"""Conversion of a Parquet table of interactions into a store, as `train.py prepare` does it."""
 
 import shutil
 import tempfile
@@ -19,6 +19,9 @@ _USERS_TO_ROWS = 150
 
 _ITEMS = 60_000
 
+_PART = 10_000_000
+"""Rows of a file."""
+
 
 @contextmanager
 def conversion_makers(sizes: list[int]) -> Iterator[dict[str, Maker]]:
@@ -30,7 +33,7 @@ def conversion_makers(sizes: list[int]) -> Iterator[dict[str, Maker]]:
 def convert(folder: Path, rows: int) -> Work:
     """Read, filter, sort and write in a new folder; the amount is the number of rows."""
     folder.mkdir()
-    path = write_interactions(folder / "interactions.parquet", rows)
+    path = write_interactions(folder / "interactions", rows)
     turn = count()
 
     def work() -> Done:
@@ -39,17 +42,20 @@ def convert(folder: Path, rows: int) -> Work:
         if store.num_interactions > rows:
             raise AssertionError(f"{store.num_interactions} interactions of {rows} rows")
         shutil.rmtree(cache, ignore_errors=True)
-        shutil.rmtree(folder / ".lockstep", ignore_errors=True)
         return Done(rows)
 
     return work
 
 
-def write_interactions(path: Path, rows: int) -> Path:
+def write_interactions(folder: Path, rows: int) -> Path:
     """Write users and items in random order; a few items have most of the interactions, as in real catalogues."""
+    folder.mkdir()
     random = np.random.default_rng(1)
-    users = random.integers(0, max(rows // _USERS_TO_ROWS, 1), rows)
-    items = (_ITEMS * random.random(rows) ** 3).astype(np.int64)
-    times = random.integers(956_703_932, 1_700_000_000, rows)
-    pl.DataFrame({"user_id": users, "item_id": items, "timestamp": times}).write_parquet(path)
-    return path
+    for part, first in enumerate(range(0, rows, _PART)):
+        size = min(_PART, rows - first)
+        users = random.integers(0, max(rows // _USERS_TO_ROWS, 1), size)
+        items = (_ITEMS * random.random(size) ** 3).astype(np.int64)
+        times = random.integers(956_703_932, 1_700_000_000, size)
+        table = pl.DataFrame({"user_id": users, "item_id": items, "timestamp": times})
+        table.write_parquet(folder / f"part-{part}.parquet")
+    return folder

@@ -64,6 +64,8 @@ class InteractionSequences(LockstepDataModule):
         min_user_interactions: users with fewer interactions are dropped, after the items.
         k_core: repeat these two filters until every item and every user has its minimum (an iterated k-core).
         min_rating: interactions with a lower rating are dropped before these filters; null keeps all.
+        conversion_memory: memory of the conversion in GB. A Parquet table that needs more, at 47 bytes per row, is
+            converted on disk with DuckDB (extra `large`), with the same result.
         split: `leave_one_out` (the last event is the test, the one before it the validation), `temporal` (the data set
             is cut at two points in time) or `none` (all events train and nothing is evaluated, for a final model).
         validation_from: start of the validation period of `temporal`, in seconds since 1970 or as the share of older
@@ -114,6 +116,7 @@ class InteractionSequences(LockstepDataModule):
         min_user_interactions: int = 1,
         k_core: bool = False,
         min_rating: float | None = None,
+        conversion_memory: float = 2.0,
         split: SplitName = "leave_one_out",
         validation_from: float = 0.8,
         test_from: float = 0.9,
@@ -145,6 +148,7 @@ class InteractionSequences(LockstepDataModule):
         check_number(f"{key}popularity_share", popularity_share, above=0, at_most=1)
         check_number(f"{key}popularity_power", popularity_power, at_least=0)
         check_numbers(key, {"validation_from": validation_from, "test_from": test_from}, above=0)
+        check_numbers(key, {"conversion_memory": conversion_memory}, at_least=0.5)
         check_numbers(key, {"max_length": max_length, "length_groups": length_groups}, at_least=1)
         conversion = Conversion(
             user_column=user_column,
@@ -155,6 +159,7 @@ class InteractionSequences(LockstepDataModule):
             min_user_interactions=min_user_interactions,
             k_core=k_core,
             min_rating=min_rating,
+            conversion_memory=conversion_memory,
         )
         folder = Path(root or f"data/{dataset}")
         self.source = InteractionSource(dataset, folder, conversion, marketplace or Marketplace())

@@ -22,6 +22,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "images": ("sklearn", "matplotlib", "PIL"),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "safetensors"),
     "faiss": ("faiss",),
+    "large": ("polars", "duckdb", "pyarrow"),
     "monitoring": ("prometheus_client",),
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),

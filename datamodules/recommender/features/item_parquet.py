@@ -10,7 +10,8 @@ from datamodules.recommender.features.item_table import KEY, ItemTable, categori
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.errors import InteractionError, preview
-from datamodules.recommender.reading.file_formats import parquet_schema
+from datamodules.recommender.reading.parquet_parts import parquet_schema
+from datamodules.recommender.reading.parquet_table import ParquetError, read_column
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,11 +25,12 @@ def read_parquet(path: Path, settings: ItemFeatures) -> ItemTable:
     item = choose_item(path, tuple(schema), settings.item_column, KEY)
     columns = choose_named(path, tuple(schema), settings.columns, KEY)
     try:
-        table = pl.scan_parquet(path).select(list(dict.fromkeys([item, *columns]))).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = (str(error).splitlines() or ["unknown"])[0][:300]
+        table = pl.DataFrame(
+            [read_column(path, name, lambda values: values) for name in dict.fromkeys([item, *columns])]
+        )
+    except ParquetError as error:
         raise InteractionError(
-            f"{path}: cannot be read as Parquet: {reason}; the file is corrupt or cut off, fetch or write it again"
+            f"{path}: cannot be read as Parquet: {error}; the file is corrupt or cut off, fetch or write it again"
         ) from error
     if not len(table):
         raise InteractionError(f"{path}: found no row, expected a row for each item")

@@ -7,12 +7,14 @@ file, line, column, the value found and the expected value.
 import math
 import re
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datamodules.recommender.reading.errors import preview
 from datamodules.recommender.reading.event_times import time_fault
 from datamodules.recommender.reading.file_formats import Layout
-from datamodules.recommender.reading.parquet_table import count_rows, read_column, read_schema
+from datamodules.recommender.reading.parquet_parts import count_parquet_rows
+from datamodules.recommender.reading.parquet_table import ParquetError, read_column, read_schema
 from datamodules.recommender.reading.records import Record, records
 from engine.timestamp import is_iso
 
@@ -143,20 +145,36 @@ def last_line_fault(layout: Layout) -> str | None:
 
 
 def _parquet_fault(layout: Layout) -> str | None:
-    schema = read_schema(layout.path)
-    for column in layout.read_columns:
-        values = read_plain_column(layout, column)
-        if values is None:
-            kind = schema[column]
-            expected = {layout.time: "numbers (seconds since 1970) or a datetime", layout.rating: "numbers"}
-            wanted = expected.get(column, "integers or text")
-            return f"{layout.path}: column {column!r}: found type {kind}, expected {wanted}"
-        fault_of = {layout.time: time_fault, layout.rating: _rating_fault}.get(column, _text_id_fault)
-        for row, value in enumerate(values, start=1):
-            fault = fault_of("" if value is None else str(value))
-            if fault:
-                return f"{layout.path}: row {row}: column {column!r}: {fault}"
-    return None if count_rows(layout.path) else f"{layout.path}: no interactions, the table has no row"
+    for file in layout.files:
+        schema, of_file = read_schema(file), layout._replace(path=file, parts=())
+        for column in layout.read_columns:
+            values = read_plain_column(of_file, column)
+            if fault := locate_value(values, column, file, layout, kind=schema[column]):
+                return fault
+    return None if count_parquet_rows(layout.files) else f"{layout.path}: no interactions, the table has no row"
+
+
+def locate_value(
+    values: "pl.Series | None", column: str, file: Path, layout: Layout, *, kind: "pl.DataType", before: int = 0
+) -> str | None:
+    """Return a message on the first invalid value in a column of a Parquet file; None if all are valid.
+
+    Args:
+        values: values of rows that follow each other, as of `plain_values`; None for a column of another type.
+        column: name of the column.
+        file: the file, for the message.
+        layout: columns of the file.
+        kind: type of the column.
+        before: number of rows of the file before these.
+    """
+    if values is None:
+        expected = {layout.time: "numbers (seconds since 1970) or a datetime", layout.rating: "numbers"}
+        return f"{file}: column {column!r}: found type {kind}, expected {expected.get(column, 'integers or text')}"
+    fault_of = {layout.time: time_fault, layout.rating: _rating_fault}.get(column, _text_id_fault)
+    for row, value in enumerate(values, start=before + 1):
+        if fault := fault_of("" if value is None else str(value)):
+            return f"{file}: row {row}: column {column!r}: {fault}"
+    return None
 
 
 def read_plain_column(layout: Layout, column: str) -> "pl.Series | None":
@@ -165,13 +183,21 @@ def read_plain_column(layout: Layout, column: str) -> "pl.Series | None":
     Raises:
         ParquetError: see `parquet_table.read_column`.
     """
-    values = _plain_values(column, read_schema(layout.path)[column], layout)
+    import polars as pl
+
+    values = plain_values(column, read_schema(layout.files[0])[column], layout)
     if values is None:
         return None
-    return read_column(layout.path, column, lambda batch: batch.to_frame().select(values).to_series())
+    parts = []
+    for file in layout.files:
+        try:
+            parts.append(read_column(file, column, lambda batch: batch.to_frame().select(values).to_series()))
+        except ParquetError as error:
+            raise ParquetError(f"{file.name}: {error}" if layout.parts else str(error)) from error
+    return pl.concat(parts, rechunk=True) if len(parts) > 1 else parts[0]
 
 
-def _plain_values(column: str, kind: "pl.DataType", layout: Layout) -> "pl.Expr | None":
+def plain_values(column: str, kind: "pl.DataType", layout: Layout) -> "pl.Expr | None":
     """Return a Parquet column as ids (integers or text), float seconds or ratings; None if its type is another."""
     import polars as pl
 

@@ -11,24 +11,21 @@ SASRec, TiSASRec       ``.txt``, spaces or tabs between numbers         user, it
 table                  ``.csv``, ``.tsv``, ``.txt`` (header), Parquet   well-known or configured names
 =====================  ===============================================  ====================================
 
-A folder is searched in this order, the last two formats together. The ids of MovieLens and of the papers' files are
+A folder is searched in this order, the last two formats together. A Parquet table may have several files, see
+``parquet_parts``. The ids of MovieLens and of the papers' files are
 integers; elsewhere an id is any text, and ``007`` is not ``7``. A file without a column of times has the events of each
 user in order.
 """
 
 import csv
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from datamodules.recommender.reading.column_choice import choose_columns, choose_rating, list_names
 from datamodules.recommender.reading.content_type import HEAD, foreign_content
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.reading.parquet_table import ParquetError, read_schema
-
-if TYPE_CHECKING:
-    import polars as pl
+from datamodules.recommender.reading.parquet_parts import find_parts, parquet_schema, require_one_schema
 
 _TABLES = (".parquet", ".csv", ".tsv", ".txt")
 _RATINGS = ("userId", "movieId", "rating", "timestamp")
@@ -51,6 +48,17 @@ class Layout(NamedTuple):
     integer_ids: bool = False
     titles: Path | None = None  # separate file with the titles of the items
     rating: str | None = None  # None: ratings are not read
+    parts: tuple[Path, ...] = ()  # files of a table that is a folder, in order
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files with the interactions, in order."""
+        return self.parts or (self.path,)
+
+    @property
+    def folder(self) -> Path:
+        """Folder with the interactions."""
+        return self.path if self.parts else self.path.parent
 
     @property
     def read_columns(self) -> tuple[str, ...]:
@@ -76,14 +84,14 @@ def detect(
     source = Path(source)
     if not source.exists():
         raise FileNotFoundError(f"{source}: no such file or folder; expected interactions ({_SEARCHED})")
-    path = _find(source) if source.is_dir() else source
+    wanted = (user_column, item_column, time_column)
+    path, *others = _find(source) if source.is_dir() else (source,)
+    if others:
+        return _parquet(source, wanted, (path, *others))
     if path.stat().st_size == 0:
         raise InteractionError(f"{path}: the file is empty; expected interactions, one per line")
-    wanted = (user_column, item_column, time_column)
     if path.name.endswith(".parquet"):
-        schema = parquet_schema(path)
-        dates = tuple(name for name, kind in schema.items() if kind.is_temporal())
-        return _table("Parquet table", path, tuple(schema), wanted, separator="", dates=dates)
+        return _parquet(path, wanted)
     if foreign := foreign_content(path):
         raise InteractionError(f"{path}: {foreign}")
     first = first_line(path)
@@ -117,26 +125,41 @@ def with_ratings(layout: Layout, rating_column: str | None = None) -> Layout:
         InteractionError: there is no such column.
     """
     taken = (layout.user, layout.item, layout.time)
-    return layout._replace(rating=choose_rating(layout.path, layout.columns, rating_column, taken))
+    rating = choose_rating(layout.path, layout.columns, rating_column, taken)
+    if layout.parts:
+        require_one_schema(layout.parts, (rating,))
+    return layout._replace(rating=rating)
 
 
-def _find(folder: Path) -> Path:
+def _find(folder: Path) -> tuple[Path, ...]:
+    """Return the file with the interactions of a folder, or the files of a Parquet table."""
     for name in ("ratings.dat", "u.data", "ratings.csv"):
         if (folder / name).is_file():
-            return folder / name
+            return (folder / name,)
     names = sorted(path.name for path in folder.iterdir() if path.is_file())
     for ends in ((".inter",), _TABLES):
         found = [name for name in names if name.endswith(ends)]
         if len(found) > 1:
             # RecBole has NAME/NAME.inter beside the parts of its benchmark split.
             found = [name for name in found if Path(name).stem == folder.resolve().name] or found
-        if len(found) > 1:
+        if len(found) == 1:
+            return (folder / found[0],)
+        if all(name.endswith(".parquet") for name in found) and ends == _TABLES and (parts := find_parts(folder)):
+            return parts
+        if found:
             raise InteractionError(
                 f"{folder}: several files could hold the interactions ({list_names(found)}); give one"
             )
-        if found:
-            return folder / found[0]
     raise InteractionError(f"{folder}: no interactions here. Looked for {_SEARCHED}; found {list_names(names)}")
+
+
+def _parquet(path: Path, wanted: tuple[str | None, str | None, str | None], parts: tuple[Path, ...] = ()) -> Layout:
+    schema = parquet_schema(parts[0] if parts else path)
+    dates = tuple(name for name, kind in schema.items() if kind.is_temporal())
+    kind = f"Parquet table of {len(parts)} files" if parts else "Parquet table"
+    layout = _table(kind, path, tuple(schema), wanted, separator="", dates=dates)._replace(parts=parts)
+    require_one_schema(layout.files, layout.read_columns)
+    return layout
 
 
 def _movielens(kind: str, path: Path, separator: str, titles: str, header: bool = False) -> Layout:
@@ -200,18 +223,6 @@ def split_header(path: Path, header: str, separator: str) -> tuple[str, ...]:
             f"{path}: line 1: found {header[:80]!r} ({error}), expected the names of the columns; a name in quotes "
             "ends with a quote, on the same line"
         ) from error
-
-
-def parquet_schema(path: Path) -> "Mapping[str, pl.DataType]":
-    """Return the columns of a Parquet file and their types.
-
-    Raises:
-        InteractionError: the file is not whole.
-    """
-    try:
-        return read_schema(path)
-    except ParquetError as error:
-        raise InteractionError(f"{path}: not a whole Parquet file ({error}); fetch or write it again") from error
 
 
 def _if_file(path: Path) -> Path | None:

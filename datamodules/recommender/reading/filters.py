@@ -9,6 +9,7 @@ is the largest set of rows in which every item and every user has its minimum: t
 items (Batagelj and Zaversnik, arXiv cs/0310049) with a k for each side, whatever the order of the steps.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,12 +57,9 @@ def apply_filters(rows: Interactions, filters: Filters) -> Filtered:
         rounds += 1
         if not filters.k_core or sum(dropped) == before:
             break
-    report = _report(filters, len(kept), below_rating, dropped, rounds)
+    report = report_rows(filters, len(kept), below_rating, dropped, rounds)
     if not kept.any():
-        raise InteractionError(
-            f"nothing is left of {len(kept)} rows ({len(rows.user_ids)} users, {len(rows.item_ids)} items): none "
-            f"passes {_settings(filters)}; lower them\n{report}"
-        )
+        raise nothing_left(filters, len(kept), len(rows.user_ids), len(rows.item_ids), report)
     return Filtered(kept, report)
 
 
@@ -77,7 +75,16 @@ def _drop_rare(kept: NDArray[np.bool_], codes: NDArray[np.int32], size: int, lea
     return before - int(np.count_nonzero(kept))
 
 
-def _report(filters: Filters, rows: int, below_rating: int, dropped: list[int], rounds: int) -> str:
+def report_rows(filters: Filters, rows: int, below_rating: int, dropped: Sequence[int], rounds: int) -> str:
+    """Return the numbers of all rows, of those kept, and of those dropped by each filter.
+
+    Args:
+        filters: the settings.
+        rows: number of all rows.
+        below_rating: rows with too low a rating.
+        dropped: rows of rare items and of rare users.
+        rounds: how many times these two filters ran.
+    """
     parts = [f"{rows - below_rating - sum(dropped):,} kept"]
     if filters.min_rating is not None:
         parts.append(f"{below_rating:,} with a rating below {filters.min_rating:g}")
@@ -87,5 +94,10 @@ def _report(filters: Filters, rows: int, below_rating: int, dropped: list[int], 
     return f"{rows:,} rows = {' + '.join(parts)}{repeated}"
 
 
-def _settings(filters: Filters) -> str:
-    return " and ".join(f"{name}={value}" for name, value in filters._asdict().items() if value not in (None, False))
+def nothing_left(filters: Filters, rows: int, users: int, items: int, report: str) -> InteractionError:
+    """Return the error of filters that drop all rows."""
+    values = {name: value for name, value in filters._asdict().items() if value not in (None, False)}
+    settings = " and ".join(f"{name}={value}" for name, value in values.items())
+    return InteractionError(
+        f"nothing is left of {rows} rows ({users} users, {items} items): none passes {settings}; lower them\n{report}"
+    )

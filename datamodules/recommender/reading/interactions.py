@@ -19,8 +19,8 @@ from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.event_times import parse_iso
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.line_scan import count_rows
+from datamodules.recommender.reading.parquet_parts import count_parquet_rows
 from datamodules.recommender.reading.parquet_table import ParquetError
-from datamodules.recommender.reading.parquet_table import count_rows as count_parquet_rows
 from engine.timestamp import LATEST_TIME
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Interactions(NamedTuple):
     ratings: NDArray[np.float64] | None = None  # [N]; None if the layout has none
 
 
-class _InvalidDataError(Exception):
-    """The fast reader found invalid data. The exception never leaves this file."""
+class InvalidDataError(Exception):
+    """The fast reader found invalid data; `error_location` then locates them."""
 
 
 def read_interactions(layout: Layout) -> Interactions:
@@ -53,7 +53,7 @@ def read_interactions(layout: Layout) -> Interactions:
     """
     import polars as pl
 
-    invalid = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ParquetError, _InvalidDataError)
+    invalid = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ParquetError, InvalidDataError)
     try:
         return _read(layout)
     except invalid as error:
@@ -74,24 +74,24 @@ def _read(layout: Layout) -> Interactions:
     users, user_ids = _codes(column(layout.user))
     items, item_ids = _codes(column(layout.item))
     times = np.zeros(len(users), np.int64) if layout.time is None else _times(layout, layout.time)
-    ratings = None if layout.rating is None else _ratings(column(layout.rating))
+    ratings = None if layout.rating is None else to_ratings(column(layout.rating))
     if not rows or {len(users), len(items), len(times), rows if ratings is None else len(ratings)} != {rows}:
-        raise _InvalidDataError(
+        raise InvalidDataError(
             f"the file has {rows} rows, and {len(users)} users, {len(items)} items and {len(times)} times were read"
         )
     return Interactions(users, items, times, user_ids, item_ids, ratings)
 
 
 def _count(layout: Layout) -> int:
-    """Return the number of rows from the footer of a Parquet file."""
+    """Return the number of rows, for a Parquet table from the footers of its files."""
     if not layout.separator:
-        return count_parquet_rows(layout.path)
+        return count_parquet_rows(layout.files)
     last_is_read = layout.columns[-1] in (layout.user, layout.item, layout.rating)
     if (layout.integer_ids or last_is_read) and not _last_line_ends(layout):
-        raise _InvalidDataError("the last line has no end")
+        raise InvalidDataError("the last line has no end")
     rows = count_rows(layout)
     if rows is None:
-        raise _InvalidDataError("a line has too few or too many fields, or invalid quotes")
+        raise InvalidDataError("a line has too few or too many fields, or invalid quotes")
     return rows
 
 
@@ -122,7 +122,7 @@ def _text_column(layout: Layout, name: str, time_type: "type[pl.DataType] | None
 def _parquet_column(layout: Layout, name: str) -> "pl.Series":
     column = read_plain_column(layout, name)
     if column is None:
-        raise _InvalidDataError(f"column {name!r} is of another type")
+        raise InvalidDataError(f"column {name!r} is of another type")
     return column
 
 
@@ -131,17 +131,26 @@ def _codes(ids: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
 
     distinct = ids.unique(maintain_order=True)
     names = distinct.cast(pl.String)
-    if names.null_count() or (names.str.strip_chars() == "").any() or names.str.contains(r"[\r\n]").any():
-        raise _InvalidDataError(f"column {ids.name!r} has an empty id, or a line break in an id")
+    check_ids(names)
     codes = ids.replace_strict(distinct, np.arange(len(distinct), dtype=np.int32), return_dtype=pl.Int32)
     return codes.to_numpy(), names.to_list()
+
+
+def check_ids(ids: "pl.Series") -> None:
+    """Check that no id of a text column is empty or has a line break.
+
+    Raises:
+        InvalidDataError: it is not so.
+    """
+    if ids.null_count() or (ids.str.strip_chars() == "").any() or ids.str.contains(r"[\r\n]").any():
+        raise InvalidDataError(f"column {ids.name!r} has an empty id, or a line break in an id")
 
 
 def _times(layout: Layout, column: str) -> NDArray[np.int64]:
     import polars as pl
 
     if not layout.separator:
-        return _seconds(_parquet_column(layout, column))
+        return to_seconds(_parquet_column(layout, column))
     whole = _last_line_ends(layout) or layout.columns[-1] != column
     try:
         times = _text_column(layout, column)
@@ -154,21 +163,31 @@ def _times(layout: Layout, column: str) -> NDArray[np.int64]:
         # With one more digit it would be a time after 2200, so no digit is missing.
         whole = whole or bool((times.tail(1) * 10 > LATEST_TIME).all())
     if not whole:
-        raise _InvalidDataError("the last line has no end")
-    return _seconds(times)
+        raise InvalidDataError("the last line has no end")
+    return to_seconds(times)
 
 
-def _seconds(times: "pl.Series") -> NDArray[np.int64]:
+def to_seconds(times: "pl.Series") -> NDArray[np.int64]:
+    """Round float seconds down.
+
+    Raises:
+        InvalidDataError: a time is missing, not finite, or outside of 1970 to 2200.
+    """
     if times.null_count() or not times.is_finite().all():
-        raise _InvalidDataError(f"column {times.name!r} has an empty or infinite time")
+        raise InvalidDataError(f"column {times.name!r} has an empty or infinite time")
     if not times.is_between(0, LATEST_TIME).all():
-        raise _InvalidDataError(f"column {times.name!r} has a time outside of 1970 to 2200")
+        raise InvalidDataError(f"column {times.name!r} has a time outside of 1970 to 2200")
     return np.floor(times.to_numpy()).astype(np.int64)
 
 
-def _ratings(ratings: "pl.Series") -> NDArray[np.float64]:
+def to_ratings(ratings: "pl.Series") -> NDArray[np.float64]:
+    """Return the ratings.
+
+    Raises:
+        InvalidDataError: a rating is missing or not finite.
+    """
     if ratings.null_count() or not ratings.is_finite().all():
-        raise _InvalidDataError(f"column {ratings.name!r} has an empty or infinite rating")
+        raise InvalidDataError(f"column {ratings.name!r} has an empty or infinite rating")
     return ratings.to_numpy()
 
 

@@ -4,7 +4,7 @@ pyarrow decodes the pages, and polars has the values: where a page has too few b
 ones, and pyarrow raises. pyarrow also compares the checksums of pages, if the writer left any.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 _BATCH = 1 << 16  # rows
+_ROWS = 1_000_000  # of several columns: tens of megabytes
 _BUFFER = 1 << 20  # bytes of a column that are read at once
 _MESSAGE = 300  # characters
 
@@ -68,6 +69,34 @@ def read_column(path: Path, name: str, convert: "Callable[[pl.Series], pl.Series
             column.validate(full=True)  # polars trusts offsets, texts and codes
             batches.append(convert(pl.Series(name, column)))
         return pl.concat(batches, rechunk=True)
+
+
+def read_batches(path: Path, columns: Sequence[str], first: int = 0) -> "Iterator[tuple[int, bool, pl.DataFrame]]":
+    """Yield rows of several columns in order, at most a million at a time.
+
+    Args:
+        path: the file.
+        columns: names of the columns.
+        first: row group to begin with.
+
+    Yields:
+        The row group, whether it ends with these rows, and the rows.
+
+    Raises:
+        ParquetError: a page is truncated or corrupt, or a text is not UTF-8.
+        OSError: the file cannot be read.
+    """
+    import polars as pl
+
+    with _opened(path) as file:
+        for group in range(first, file.num_row_groups):
+            left = file.metadata.row_group(group).num_rows
+            for batch in file.iter_batches(_ROWS, row_groups=[group], columns=list(columns), use_threads=False):
+                batch.validate(full=True)  # polars trusts offsets, texts and codes
+                left -= batch.num_rows
+                table = pl.from_arrow(batch)
+                assert isinstance(table, pl.DataFrame)
+                yield group, left <= 0, table
 
 
 @contextmanager

@@ -14,13 +14,16 @@ from typing_extensions import Unpack
 from datamodules.recommender.reading.file_formats import Layout, detect, with_ratings
 from datamodules.recommender.reading.filters import Filters
 from datamodules.recommender.reading.interactions import read_interactions
+from datamodules.recommender.reading.parquet_parts import count_parquet_rows
 from datamodules.recommender.reading.titles import read_titles
 from datamodules.recommender.reading.to_sequences import to_sequences
 from datamodules.recommender.store.interaction_store import VERSION, InteractionStore
+from datamodules.recommender.store.out_of_core import BYTES_OF_A_ROW, convert_out_of_core
 from datamodules.recommender.store.verification import open_verified, replacement_lock
 from datamodules.recommender.store.writer import write_store
 from engine.io.content_hash import ContentHashes, place_of
 from engine.io.ignored_folder import ignore_in_git
+from engine.system.extras import require_extras
 
 log = logging.getLogger("lockstep")
 
@@ -39,6 +42,7 @@ class Conversion(TypedDict, total=False):
     min_user_interactions: int  # users with fewer interactions are dropped, after the items; by default 1
     k_core: bool  # repeat these two filters until nothing changes; by default False
     min_rating: float | None  # interactions with a lower rating are dropped before; None: ratings are not read
+    conversion_memory: float  # GB; larger Parquet tables are converted on disk; by default 2
 
 
 def prepare_store(
@@ -69,7 +73,8 @@ def prepare_store(
         root.parent.mkdir(parents=True, exist_ok=True)
         if cache is None:
             ignore_in_git(root.parent)
-    convert = partial(_convert, plan.layout, plan.filters, root, plan.stores[root])
+    memory = conversion.get("conversion_memory", 2.0)
+    convert = partial(_convert, plan.layout, plan.filters, root, plan.stores[root], memory)
     plan.hashes.save(root.parent)
     if found is not None:
         return open_verified(found, convert) if verify else InteractionStore.open(found)
@@ -108,9 +113,9 @@ def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
     )
     if filters.min_rating is not None:
         layout = with_ratings(layout, conversion.get("rating_column"))
-    caches = [Path(cache)] if cache else [layout.path.parent / ".lockstep", Path("data/cache")]
+    caches = [Path(cache)] if cache else [layout.folder / ".lockstep", Path("data/cache")]
     hashes = ContentHashes(caches)
-    files = {path: hashes.of(path) for path in (layout.path, layout.titles) if path}
+    files = {path: hashes.of(path) for path in (*layout.files, layout.titles) if path}
     stores = {}
     for folder in caches:
         settings = {
@@ -138,8 +143,11 @@ def _filters(conversion: Conversion) -> Filters:
 
 
 def _convert(
-    layout: Layout, filters: Filters, root: Path, settings: dict[str, Any], log_rows: bool = False
+    layout: Layout, filters: Filters, root: Path, settings: dict[str, Any], memory: float, log_rows: bool = False
 ) -> InteractionStore:
+    if not layout.separator and (rows := count_parquet_rows(layout.files)) * BYTES_OF_A_ROW > memory * 1e9:
+        require_extras({"large": f"the conversion of {rows:,} rows in {memory:g} GB (conversion_memory)"})
+        return convert_out_of_core(layout, filters, root, memory_gb=memory, source=settings)
     sequences, report = to_sequences(read_interactions(layout), filters)
     if log_rows:
         log.info("%s: %s", layout.path, report)

@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,6 @@ def write_store(
 ) -> InteractionStore:
     """Write a store and open it.
 
-    Several processes may write the same store at once: the first to finish wins, the others open its result.
-
     Args:
         root: folder of the store.
         offsets: int64 [U + 1], see `InteractionStore`.
@@ -47,31 +45,73 @@ def write_store(
         ValueError: the arrays are inconsistent; nothing is written.
         StoreError: `root` exists and is not a store.
     """
-    root = Path(root)
     arrays = {"offsets": offsets, "items": items, "times": times}
-    _check(arrays, user_ids, item_ids, titles)
     texts = {"user_ids": user_ids, "item_ids": item_ids} | ({} if titles is None else {"titles": titles})
-    meta = {
-        "version": VERSION,
-        "num_users": len(user_ids),
-        "num_items": len(item_ids),
-        "num_interactions": len(items),
-        "has_times": has_times,
-        "source": source or {},
-    }
-    root.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{root.name}.", suffix=".partial", dir=root.parent))
-    try:
+    _check(arrays, user_ids, item_ids, titles)
+    with StoreDraft(root) as draft:
         for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", np.asarray(array, DTYPES[name]), allow_pickle=False)
+            np.save(draft.folder / f"{name}.npy", np.asarray(array, DTYPES[name]), allow_pickle=False)
         for name, value in texts.items():
-            _write_json(temporary / f"{name}.json", list(value))
-        checksums = {path.name: crc32_file(path) for path in sorted(temporary.iterdir())}
-        _write_json(temporary / "meta.json", with_checksum(meta | {"crc32": checksums}))
-        flush_tree(temporary)
-        return _publish(temporary, root)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            write_texts(draft.folder / f"{name}.json", value)
+        return draft.publish(len(user_ids), len(item_ids), len(items), has_times=has_times, source=source or {})
+
+
+class StoreDraft:
+    """Temporary folder for the files of a store. It is removed unless it is published.
+
+    Several processes may write the same store at once: the first to finish wins, the others open its result.
+
+    Args:
+        root: final folder of the store.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = Path(root)
+        self._root.parent.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix=f".{root.name}.", suffix=".partial", dir=root.parent))
+
+    def __enter__(self) -> "StoreDraft":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def publish(self, users: int, items: int, interactions: int, *, has_times: bool, source: Any) -> InteractionStore:
+        """Write meta.json, flush all files, rename the folder to its final path, and open the store.
+
+        Raises:
+            StoreError: the final path exists and is not a store.
+        """
+        meta = {
+            "version": VERSION,
+            "num_users": users,
+            "num_items": items,
+            "num_interactions": interactions,
+            "has_times": has_times,
+            "source": source,
+        }
+        checksums = {path.name: crc32_file(path) for path in sorted(self.folder.iterdir())}
+        _write_json(self.folder / "meta.json", with_checksum(meta | {"crc32": checksums}))
+        flush_tree(self.folder)
+        try:
+            self.folder.rename(self._root)
+        except OSError as error:
+            if not (self._root / "meta.json").is_file():
+                raise StoreError(f"{self._root}: exists and is not a store ({error.strerror}); delete it") from error
+            # Another process finished first with the same content.
+        flush_folder(self._root.parent)
+        return InteractionStore.open(self._root)
+
+
+def write_texts(path: Path, texts: Iterable[str]) -> int:
+    """Write texts as a JSON list, in bounded memory; return their number."""
+    number = 0
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        for number, text in enumerate(texts, start=1):
+            file.write((", " if number > 1 else "") + json.dumps(text, ensure_ascii=False))
+        file.write("]")
+    return number
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -105,14 +145,3 @@ def _check(
     if decreasing.any():
         event = np.argmax(decreasing) + 1
         raise ValueError(f"event {event} is older than the previous event of the same user; sort by time")
-
-
-def _publish(temporary: Path, root: Path) -> InteractionStore:
-    try:
-        temporary.rename(root)
-    except OSError as error:
-        if not (root / "meta.json").is_file():
-            raise StoreError(f"{root}: exists and is not a store ({error.strerror}); delete it") from error
-        # Another process finished first with the same content.
-    flush_folder(root.parent)
-    return InteractionStore.open(root)
