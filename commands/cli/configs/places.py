@@ -36,8 +36,9 @@ def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: lis
     for entry in node.value:
         key, value = entry
         name = f"{path}.{key.value}" if path else key.value
-        if key.value == keys[0]:
+        words = key.value.split(".") if isinstance(key, yaml.ScalarNode) else []  # a key may be dotted itself
+        if words and words == keys[: len(words)]:
             found.append(Place(file, key.start_mark.line + 1, name, node, entry))
-            _descend(file, value, keys[1:], name, found)
+            _descend(file, value, keys[len(words) :], name, found)
         elif key.value == "init_args":
             _descend(file, value, keys, name, found)
