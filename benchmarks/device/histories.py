@@ -32,4 +32,4 @@ def full_batch(sizes: Sizes, device: str) -> TrainBatch:
         history, items[:, 1:], torch.empty((sizes.batch, 1, 0), dtype=torch.int64), torch.arange(sizes.batch)
     )
     placed = History(*(part.to(device) for part in history[:4]))
-    return TrainBatch(placed, *(part.to(device) for part in batch[1:]))
+    return TrainBatch(placed, *(part.to(device) for part in batch[1:4]))

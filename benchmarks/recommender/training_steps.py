@@ -22,6 +22,7 @@ from datamodules.recommender.length_buckets import LengthGroups
 from engine.data.dataloader import PendingSampler, TimedDataLoader
 from engine.data.samplers import MicroBatchRequest, TrainSampler
 from engine.optim.optimizers import build_optimizer
+from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.item_rows import ItemOptimizer, item_tables
 from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.module import SequentialRecommender
@@ -148,6 +149,8 @@ class ModuleAlone(SequentialRecommender):
         super().__init__(loss=loss, item_optimizer=item_optimizer)
         self.encoder = encoder
         self.row_tables = item_tables(encoder, item_optimizer, learning_rate=None)
+        all_items = loss == "cross_entropy"
+        self.training_vectors = TrainingVectors(encoder, None, self.row_tables, all_items, item_dropout=0.0)
 
     def mean_loss(self, parts: Sequence[TrainBatch]) -> Tensor:
         """Return the mean over all items, or over the negatives of the batch."""

@@ -43,10 +43,4 @@ def _question(line: bytes, where: str, fields: Set[str]) -> dict[str, Any]:
     question = record.get("question")
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"{where}: question is {describe_value(question)}, expected a text")
-    try:
-        question.encode()
-    except UnicodeEncodeError as error:  # JSON can express one, which no tokenizer accepts
-        half = ascii(question[error.start])[1:-1]
-        problem = f"question has an unpaired surrogate, {half}, at position {error.start}; expected a text"
-        raise ValueError(f"{where}: {problem}") from error
     return record

@@ -38,9 +38,9 @@ ORDER = (
     Bug(
         "negatives-without-the-epoch",
         "A sample meets the same negatives in every epoch.",
-        "datamodules/recommender/dataset.py",
-        "where = (self.seed, draw.epoch, _NEGATIVES, samples, positions, ks)",
-        "where = (self.seed, 0, _NEGATIVES, samples, positions, ks)",
+        "datamodules/recommender/negatives/mixture.py",
+        "where = (self._seed, epoch, _NEGATIVES, samples, positions, ",
+        "where = (self._seed, 0, _NEGATIVES, samples, positions, ",
         ("tests/datamodules/recommender/test_dataset.py", "tests/lightning_modules/recommender/test_module.py"),
     ),
     Bug(
@@ -132,8 +132,8 @@ LOSSES_AND_METRICS = (
         "ties-for-the-model",
         "An item with the target's score ranks behind it, so a model that scores all alike ranks first.",
         "lightning_modules/recommender/metrics.py",
-        "ahead = ~(scores < scores.gather(1, target[:, None]))",
-        "ahead = scores > scores.gather(1, target[:, None])",
+        "ahead = ~(block.scores < of_target)",
+        "ahead = block.scores > of_target",
         ("tests/lightning_modules/recommender/test_metrics.py",),
     ),
     Bug(

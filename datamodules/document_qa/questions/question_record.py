@@ -64,7 +64,7 @@ def located(where: str, error: ValueError) -> ValueError:
 
 
 def text_of(field: str, value: Any) -> str:
-    """Check a text field: not empty, not too long, and encodable as UTF-8.
+    """Check a text field: not empty, and not too long.
 
     Raises:
         ValueError: the text is invalid.
@@ -73,11 +73,6 @@ def text_of(field: str, value: Any) -> str:
         raise ValueError(f"{field}: found {format_value(value)}, expected a text")
     if len(value) > LONGEST:
         raise ValueError(f"{field}: found {len(value):,} characters, expected at most {LONGEST:,}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:  # JSON can express an unpaired surrogate
-        half = f"\\u{ord(value[error.start]):04x}"
-        raise ValueError(f"{field}: found an unpaired surrogate, {half}, at position {error.start}") from error
     return value.strip()
 
 

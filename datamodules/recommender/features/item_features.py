@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.batch import Catalog, FeaturesIdentity, ItemFeatureArrays
 from datamodules.recommender.features.encoding import encode_items
-from datamodules.recommender.features.item_table import KEY, ItemTable, read_item_table
+from datamodules.recommender.features.item_reader import read_item_table
+from datamodules.recommender.features.item_table import KEY, ItemTable
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.reading.errors import InteractionError, preview

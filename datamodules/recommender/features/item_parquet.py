@@ -10,8 +10,7 @@ from datamodules.recommender.features.item_table import KEY, ItemTable, categori
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.errors import InteractionError, preview
-from datamodules.recommender.reading.parquet_parts import parquet_schema
-from datamodules.recommender.reading.parquet_table import ParquetError, read_column
+from datamodules.recommender.reading.parquet_table import ParquetError, parquet_schema, read_column
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from datamodules.recommender.reading.errors import preview
 from datamodules.recommender.reading.event_times import time_fault
 from datamodules.recommender.reading.file_formats import Layout
-from datamodules.recommender.reading.parquet_parts import count_parquet_rows
-from datamodules.recommender.reading.parquet_table import ParquetError, read_column, read_schema
+from datamodules.recommender.reading.parquet_table import ParquetError, count_parquet_rows, read_column, read_schema
 from datamodules.recommender.reading.records import Record, records
 from engine.timestamp import is_iso
 

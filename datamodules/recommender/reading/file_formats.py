@@ -12,7 +12,7 @@ table                  ``.csv``, ``.tsv``, ``.txt`` (header), Parquet   well-kno
 =====================  ===============================================  ====================================
 
 A folder is searched in this order, the last two formats together. A Parquet table may have several files, see
-``parquet_parts``. The ids of MovieLens and of the papers' files are
+``parquet_table``. The ids of MovieLens and of the papers' files are
 integers; elsewhere an id is any text, and ``007`` is not ``7``. A file without a column of times has the events of each
 user in order.
 """
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from datamodules.recommender.reading.column_choice import choose_columns, choose_rating, list_names
 from datamodules.recommender.reading.content_type import HEAD, foreign_content
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.reading.parquet_parts import find_parts, parquet_schema, require_one_schema
+from datamodules.recommender.reading.parquet_table import find_parts, parquet_schema, require_one_schema
 
 _TABLES = (".parquet", ".csv", ".tsv", ".txt")
 _RATINGS = ("userId", "movieId", "rating", "timestamp")

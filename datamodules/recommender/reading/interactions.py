@@ -19,8 +19,7 @@ from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.event_times import parse_iso
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.line_scan import count_rows
-from datamodules.recommender.reading.parquet_parts import count_parquet_rows
-from datamodules.recommender.reading.parquet_table import ParquetError
+from datamodules.recommender.reading.parquet_table import ParquetError, count_parquet_rows
 from engine.timestamp import LATEST_TIME
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.filters import Filters, nothing_left, report_rows
 from datamodules.recommender.reading.interactions import InvalidDataError, check_ids, to_ratings, to_seconds
-from datamodules.recommender.reading.parquet_parts import Block, count_parquet_rows, read_blocks
+from datamodules.recommender.reading.parquet_table import Block, count_parquet_rows, read_blocks
 from datamodules.recommender.store.interaction_store import DTYPES, InteractionStore
 from datamodules.recommender.store.writer import StoreDraft, write_texts
 from engine.io.atomic_file import remove

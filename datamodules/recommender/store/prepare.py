@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 from datamodules.recommender.reading.file_formats import Layout, detect, with_ratings
 from datamodules.recommender.reading.filters import Filters
 from datamodules.recommender.reading.interactions import read_interactions
-from datamodules.recommender.reading.parquet_parts import count_parquet_rows
+from datamodules.recommender.reading.parquet_table import count_parquet_rows
 from datamodules.recommender.reading.titles import read_titles
 from datamodules.recommender.reading.to_sequences import to_sequences
 from datamodules.recommender.store.interaction_store import VERSION, InteractionStore

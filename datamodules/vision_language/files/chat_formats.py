@@ -103,14 +103,9 @@ def parse_content(name: str, content: Any) -> str:
         content: a string, or a list of parts.
 
     Raises:
-        BadSampleError: the content is neither, or contains half a surrogate pair.
+        BadSampleError: the content is neither.
     """
     if isinstance(content, str):
-        try:
-            content.encode()
-        except UnicodeEncodeError as error:  # JSON can encode half a surrogate pair, which no tokenizer accepts
-            half = f"\\u{ord(content[error.start]):04x}"
-            raise BadSampleError(f"{name}: the text holds half of a character, {half}, at {error.start}") from error
         return content
     if not isinstance(content, list):
         raise BadSampleError(f"{name}: the content must be a text, found {_preview(content)}")

@@ -133,9 +133,9 @@ USER = {"role": "user", "content": "<image>"}
         ({"messages": [USER], "image": "a.png/b.png"}, "b.png cannot be read: Not a directory"),
         ({"messages": [USER], "image": "."}, "is not a file"),
         ({"messages": [USER], "image": "a" * 5000}, "cannot be read: File name too long"),
-        ({"messages": [USER], "image": "\ud800.png"}, "is not a path"),
-        ({"messages": [{"role": "user", "content": "a\ud83d!"}]}, r"half of a character, .ud83d, at 1"),
-        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "\udc00"}]}]}, "half of a character"),
+        ({"messages": [USER], "image": "\ud800.png"}, "half of a surrogate pair"),
+        ({"messages": [{"role": "user", "content": "a\ud83d!"}]}, r"found '.ud83d', half of a surrogate pair"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "\udc00"}]}]}, "half of a surrogate pair"),
     ],
 )
 def test_a_line_that_is_no_chat_is_named(tmp_path, line, messages):

@@ -140,7 +140,7 @@ def test_evidence_pages_sources_and_answer_types_are_kept(tmp_path):
         ({"id": None}, "id: found nothing, expected text or an integer"),
         ({"id": True}, "id: found True"),
         ({"question": " "}, "question: found ' ', expected a text"),
-        ({"question": "\ud800 what"}, r"question: found an unpaired surrogate, \\ud800, at position 0"),
+        ({"question": "\ud800 what"}, r"invalid JSON \(found '\\ud800', half of a surrogate pair"),
         ({"question": "x" * 100_001}, "question: found 100,001 characters, expected at most 100,000"),
         ({"document": 7}, "document: found 7, expected a text"),
         ({"document": "../secret.pdf"}, "document: found '../secret.pdf', expected a path inside the folder"),

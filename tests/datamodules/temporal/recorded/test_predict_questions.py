@@ -53,7 +53,7 @@ def test_a_file_beside(tmp_path):
         ("{", "not JSON"),
         ("[]", "found list"),
         ({"question": " ", "values": {"gpu_sm": [1]}}, "question is ' '"),
-        ({**GOOD, "question": "a \ud800"}, "question has an unpaired surrogate, \\ud800, at position 2"),
+        ({**GOOD, "question": "a \ud800"}, "not JSON (found '\\ud800', half of a surrogate pair"),
         ({"question": "q"}, "either csv, a file, or values"),
         ({**GOOD, "csv": "a.csv"}, "either csv, a file, or values"),
         ({**GOOD, "answer": "42"}, "found answer"),

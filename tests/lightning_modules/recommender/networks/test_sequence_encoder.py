@@ -235,7 +235,7 @@ def test_scores_are_products_with_the_items(tied):
         ({"feed_forward_size": 0}, "feed_forward_size must be at least 1"),
         ({"time_span": 0}, "time_span must be at least 1"),
         ({"residual": "mhc", "streams": 0}, "streams .* must be at least 1"),
-        ({"attention": "linear"}, "attention must be one of standard, time_interval, hstu, fuxi, got 'linear'"),
+        ({"attention": "linear"}, "attention must be one of standard, time_interval, hstu, fuxi, gru, got 'linear'"),
         ({"residual": "none"}, "residual must be one of"),
         ({"norm": "both"}, "norm must be one of"),
         ({"feed_forward": "gelu"}, "feed_forward must be one of relu, swiglu, none, got 'gelu'"),

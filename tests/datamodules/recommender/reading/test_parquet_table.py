@@ -8,7 +8,7 @@ import pytest
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.file_formats import detect
 from datamodules.recommender.reading.interactions import read_interactions
-from datamodules.recommender.reading.parquet_parts import find_parts
+from datamodules.recommender.reading.parquet_table import find_parts
 
 SPARK = "part-{:05}-5f0c3a1e-9b7d-4c55-8a36-0d1f2e3a4b5c-c000.snappy.parquet"
 

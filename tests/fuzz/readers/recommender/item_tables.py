@@ -39,7 +39,7 @@ class ItemTables(Reader):
         return table_mutation(next((mark for mark in (b"\t", b";") if mark in data), b","))(random, data)
 
     def read(self, path: Path) -> Rows:
-        from datamodules.recommender.features.item_table import read_item_table
+        from datamodules.recommender.features.item_reader import read_item_table
         from datamodules.recommender.features.settings import ItemFeatures
 
         settings = ItemFeatures(

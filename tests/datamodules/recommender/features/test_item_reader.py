@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from datamodules.recommender.features.item_table import read_item_table
+from datamodules.recommender.features.item_reader import read_item_table
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.reading.errors import InteractionError
 
