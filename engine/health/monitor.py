@@ -18,12 +18,12 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from engine.distributed.errors import is_full_disk, is_peer_failure
 from engine.health.exit_codes import ExitCode
 from engine.health.heartbeat import FINISHED, FailureReport, Heartbeat, HeartbeatTracker
-from engine.health.stack_dump import append_stack_dump, dump_all_stacks, main_thread_at
+from engine.health.stack_dump import dump_all_stacks, main_thread_at, open_stack_dumps, write_stack_dump
 from engine.health.store_client import HeartbeatClient
 from engine.system.host_memory import oom_kill_message, oom_kills
 from engine.telemetry.events import event
@@ -105,6 +105,9 @@ class ProcessMonitor:
         """
         self._is_ending = True
         own = FailureReport(self.rank, f"rank {self.rank} failed {_position(self.step, self.phase)}: {_summary(error)}")
+        # Its stack adds nothing to a full disk, and does not fit on it. The file is opened before other ranks learn of
+        # the failure: rank 0 then removes the directory of a start that was refused, and it must not come back.
+        dump = None if is_full_disk(error) else self._open_stacks()
         if self._client is None:
             self._stopped.set()
             self.failure = own
@@ -115,8 +118,8 @@ class ProcessMonitor:
                 self._await_cause()
             self.failure = self._client.report(self.failure or own, GRACE)
         title = own.text if self.failure == own else f"{self.failure.text}; {own.text}"
-        if not is_full_disk(error):  # its stack adds nothing, and does not fit on the disk
-            self._write_stacks(title, "".join(traceback.format_exception(error)))
+        if dump is not None:
+            self._write_stacks(dump, title, "".join(traceback.format_exception(error)))
         if self.failure != own and _summary(error) not in self.failure.text:
             self._report()
         if self._client is not None:
@@ -221,7 +224,7 @@ class ProcessMonitor:
     def _terminate(self, failure: FailureReport) -> None:
         # The steps below may need a lock that the main thread holds.
         faulthandler.dump_traceback_later(4 * GRACE, exit=True, file=2)
-        self._write_stacks(failure.text, dump_all_stacks())
+        self._write_stacks(self._open_stacks(), failure.text, dump_all_stacks())
         if self._client is not None:
             self._client.report(failure, self._period)
         self._report()
@@ -247,9 +250,17 @@ class ProcessMonitor:
             if self.failure.lost:
                 self.on_lost()
 
-    def _write_stacks(self, title: str, text: str) -> None:
+    def _open_stacks(self) -> TextIO | OSError:
         try:
-            append_stack_dump(self.folder, self.rank, title, text)
+            return open_stack_dumps(self.folder, self.rank)
+        except OSError as error:
+            return error
+
+    def _write_stacks(self, file: TextIO | OSError, title: str, text: str) -> None:
+        try:
+            if isinstance(file, OSError):
+                raise file
+            write_stack_dump(file, title, text)
         except OSError as error:
             log.error("%s\n(could not be written into %s: %s)", text, self.folder / "faults", error)
 

@@ -6,6 +6,7 @@ import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 _LIBRARY = str(Path(threading.__file__).parent)
 
@@ -40,14 +41,22 @@ def _is_library(file: str) -> bool:
     return "site-packages" in file or file.startswith((_LIBRARY, "<"))
 
 
-def append_stack_dump(folder: Path, rank: int, title: str, text: str) -> Path:
-    """Append a stack dump to `faults/process-RANK.txt` in a run's folder, and return the file.
+def open_stack_dumps(folder: Path, rank: int) -> TextIO:
+    """Open `faults/process-RANK.txt` in a run's folder, to append a stack dump.
 
     Raises:
         OSError: the file cannot be written.
     """
     path = folder / "faults" / f"process-{rank}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
+    return path.open("a", encoding="utf-8")
+
+
+def write_stack_dump(file: TextIO, title: str, text: str) -> None:
+    """Write a stack dump and close the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with file:
         file.write(f"{datetime.now(timezone.utc).isoformat(timespec='seconds')} {title}\n\n{text}\n")
-    return path
