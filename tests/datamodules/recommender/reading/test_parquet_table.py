@@ -1,5 +1,6 @@
 """A Parquet table of several files is read in the order of their names, and not mistaken for several tables."""
 
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -55,6 +56,12 @@ def test_a_folder_with_two_tables_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InteractionError, match=r"several files could hold the interactions.*give one"):
         detect(tmp_path)
     (tmp_path / "test.parquet").unlink()
+    write(tmp_path / "day=1/part-0.parquet", ["b"])
+    with pytest.raises(
+        InteractionError, match=r"several files .*'train.parquet', 'day=1/'.*names that differ by numbers"
+    ):
+        detect(tmp_path)
+    shutil.rmtree(tmp_path / "day=1")
     write(tmp_path / "train-1.parquet", ["a"])
     (tmp_path / "notes.csv").write_text("user_id,item_id\na,x\n")
     with pytest.raises(InteractionError, match="several files"):
