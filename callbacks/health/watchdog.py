@@ -203,12 +203,12 @@ class Watchdog(Callback):
 
     @override
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        monitor, self._monitor = self._monitor, None
-        if monitor is None:
+        if self._monitor is None:
             return
         if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
             # Torch's handler raises for every dead DataLoader worker; a second one would interrupt this hook.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        monitor, self._monitor = self._monitor, None
         if isinstance(exception, CollectiveError) and monitor.rank == 0:  # all ranks raise it
             log.error("%s", exception, extra=HIDDEN_ON_CONSOLE | event("run_failed", error=str(exception)))
             exception.is_logged = True
@@ -238,6 +238,16 @@ class Watchdog(Callback):
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.leave()
+
+
+def report_unseen(trainer: Trainer, exception: BaseException) -> None:
+    """Report an error that ended a command, if the hook for errors has not run.
+
+    A second dead DataLoader worker may raise while Lightning calls the hooks for the first one.
+    """
+    for callback in run_trainer(trainer).callbacks:
+        if isinstance(callback, Watchdog):
+            callback.on_exception(trainer, trainer.lightning_module, exception)
 
 
 def extended_timeout(trainer: Trainer, phase: str) -> AbstractContextManager[None]:

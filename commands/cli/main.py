@@ -21,6 +21,7 @@ from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from typing_extensions import override
 
+from callbacks.health.watchdog import report_unseen
 from callbacks.performance.threads import KnownThreads
 from callbacks.trackers.base import create_loggers
 from callbacks.trackers.registry import TRACKERS
@@ -218,7 +219,11 @@ class LockstepCLI(LightningCLI):
             config = self.config.export
             self.trainer.export(self.model, self.datamodule, config.output, config.ckpt_path, config.merge)
         else:
-            super()._run_subcommand(subcommand)
+            try:
+                super()._run_subcommand(subcommand)
+            except Exception as error:
+                report_unseen(self.trainer, error)
+                raise
 
     @override
     def instantiate_trainer(self, **kwargs: Any) -> LockstepTrainer:

@@ -128,6 +128,15 @@ def test_a_single_rank_hangs(team):
     assert run.survivors == []
 
 
+@pytest.mark.slow
+def test_two_workers_of_the_loader_end(team):
+    """Torch raises for the second while Lightning calls the hooks for the first; plain: the other rank waits."""
+    run = team(*FIT, *fault("FailsTwice", step=3, process=1), name="a")
+    assert run.end(90) == [1, 1], run.output
+    assert "rank 1 failed at step 3" in run.logs[0] and "DataLoader worker (pid 2)" in run.logs[0], run.output
+    assert run.survivors == []
+
+
 @pytest.mark.parametrize("name", ["SIGKILL", slow("SIGSEGV")])
 def test_a_worker_of_the_loader_ends(team, name):
     """Plain: the other process's "Connection closed by peer" comes last and hides it."""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,26 @@ class CommandAt(At):
             if time.monotonic() > deadline:
                 raise TimeoutError("no signal came")
             time.sleep(0.05)
+
+
+class FailsTwice(At):
+    """The process fails, and once more before a hook is called for it: two workers of a loader have died."""
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        trainer.callbacks = _Interrupted(trainer.callbacks)
+        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
+
+
+class _Interrupted(list[Callback]):
+    """Callbacks of which the first call of a hook fails, as torch's handler raises anywhere in the main thread."""
+
+    is_interrupted = False
+
+    def __iter__(self) -> Iterator[Callback]:
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            raise RuntimeError("DataLoader worker (pid 2) is killed by signal: Killed.")
+        return super().__iter__()
 
 
 class NonFiniteLoss(Callback):
