@@ -32,9 +32,11 @@ from commands.cli.console_logging import LogSettings
 from commands.cli.shipped_configs import closest_configs
 from commands.cli.threads import HELP as THREADS_HELP
 from commands.cli.threads import THREADS_TYPE
-from commands.runs.run_directory import RUNS, check_run_name, newest_config
+from commands.runs.run_directory import check_run_name, newest_config
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.lightning_internals import option_names
+from engine.system.runs_folder import HELP as RUNS_HELP
+from engine.system.runs_folder import OPTION
 
 log = logging.getLogger("lockstep")
 
@@ -118,9 +120,10 @@ def add_own_options(parser: LightningArgumentParser) -> None:
     parser.add_argument(
         "--run_name",
         type=str | None,
-        help=f"The run directory is {RUNS}/NAME. Default of fit: family, configs (without overlays) and time; of an "
-        "evaluation: the newest run of the same configs.",
+        help="The run directory is NAME in that of --runs. Default of fit: family, configs (without overlays) and "
+        "time; of an evaluation: the newest run of the same configs.",
     )
+    parser.add_argument(OPTION, type=str | None, metavar="DIR", help=RUNS_HELP)
     parser.add_argument("--threads", type=THREADS_TYPE, default="auto", help=THREADS_HELP)
     deprecated = "Deprecated, removed in 0.3.0: set the variable TORCH_DISTRIBUTED_DEBUG instead."
     parser.add_argument("--distributed_debug", type=DebugLevel | None, help=deprecated)
@@ -181,7 +184,7 @@ def set_distributed_debug(level: DebugLevel | None, over_gloo: bool) -> None:
     torch.distributed.set_debug_level_from_env()  # torch has read the variable at its import
 
 
-def with_config_of_run(arguments: list[str], runs: Path = RUNS) -> list[str]:
+def with_config_of_run(arguments: list[str], runs: Path) -> list[str]:
     """Add the config of the run to a command line with `--run_name` and without a config, or with overlays only.
 
     Raises:

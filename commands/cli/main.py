@@ -63,6 +63,7 @@ from engine.number_check import check_number
 from engine.system.extras import require_extras
 from engine.system.installation import PROGRAM
 from engine.system.open_files import raise_open_file_limit
+from engine.system.runs_folder import runs_folder, runs_of
 
 log = logging.getLogger("lockstep")
 
@@ -144,6 +145,8 @@ class LockstepCLI(LightningCLI):
         refuse_lone_values(self._parser(self.config.subcommand), config)
         check_number("seed_everything", config.seed_everything, at_least=0, at_most=2**32 - 1)  # numpy's range
         log_to_console(LogSettings(**config.log))
+        if config.runs is not None and Path(config.runs) != runs_folder():
+            raise ValueError(f"runs: {config.runs} is in a config; give it as --runs DIR or LOCKSTEP_RUNS=DIR")
         require_extras(needed_extras(config, self.config.subcommand))
 
     def _parse_ckpt_path(self) -> None:
@@ -163,7 +166,7 @@ class LockstepCLI(LightningCLI):
         if not config.run_name and config.trainer.num_nodes > 1 and launched is None:
             raise ValueError("several nodes without torchrun or srun: give the ranks of all nodes the same --run_name")
         assert self.subcommand is not None, "the parser requires it"
-        self._run = RunStart(self.subcommand)
+        self._run = RunStart(self.subcommand, runs_folder())
         configs = [Path(str(path)) for path in config.config or []]
         directory = self._run.select_directory(config.run_name, configs, config.ckpt_path)
         log_to_console(LogSettings(**config.log), directory.name)
@@ -188,7 +191,7 @@ class LockstepCLI(LightningCLI):
     def _dump(self, config: Namespace) -> str:
         """Return the text of the config without the name and the checkpoint of this run: it starts a new run."""
         reusable = config.clone()
-        for name in ("config", "run_name", "ckpt_path", "weights_only"):  # of this command alone
+        for name in ("config", "run_name", "runs", "ckpt_path", "weights_only"):  # of this command alone
             reusable.pop(name, None)
         # Null is kept: where the default is another value, dropping it would change the next run.
         return self._parser(self.subcommand).dump(reusable, skip_none=False, skip_validation=True)
@@ -274,7 +277,8 @@ def main(args: list[str] | None = None) -> LockstepCLI:
         with handling_early_signals(arguments):
             arguments = with_shipped_configs(replace_aliases(arguments))
             check_arguments(arguments)
-            return LockstepCLI(with_config_of_run(arguments))
+            with runs_of(arguments, os.environ) as runs:
+                return LockstepCLI(with_config_of_run(arguments, runs))
     except RunStopped as stop:
         raise SystemExit(exit_code_for_rank(stop.code, os.environ)) from None
     except Exception as error:

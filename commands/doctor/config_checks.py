@@ -3,7 +3,6 @@
 Each check depends on those before it: if a config does not parse, the checks after it find nothing.
 """
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +31,7 @@ _LATE = Finding(
 _WEIGHTS, _DATA = "the weights are to be downloaded first", "data are to be prepared first"
 
 
-def config_checks(
-    arguments: Sequence[str], plan: Plan, environ: Mapping[str, str] = os.environ, runs: Path = Path("runs")
-) -> list[Check]:
+def config_checks(arguments: Sequence[str], plan: Plan, environ: Mapping[str, str], runs: Path) -> list[Check]:
     """Return the checks of a config: its settings, batch, weights, data, first step and checkpoints.
 
     Args:
@@ -169,7 +166,7 @@ class _Training:
             from commands.runs.checkpoint_selection import earlier_stage
 
             try:
-                stage = earlier_stage(model["init_from"])
+                stage = earlier_stage(model["init_from"], self.runs)
             except (OSError, ValueError) as error:
                 why = "the training starts from the weights of an earlier stage"
                 yield Finding("weights", "fail", str(error), why, "train that stage, or name its run or checkpoint")

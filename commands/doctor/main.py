@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from commands.cli.shipped_configs import with_shipped_configs
@@ -16,6 +17,7 @@ from commands.doctor.machine_checks import machine_checks
 from commands.doctor.output import EXIT_CODES, as_json, print_table, worst
 from commands.launch.local_rank import without_local_rank
 from engine.system.installation import PROGRAM, SCRIPT
+from engine.system.runs_folder import runs_of
 
 if TYPE_CHECKING:
     from commands.doctor.network.multi_process_checks import MultiProcessDoctor
@@ -51,11 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: arguments after `doctor`; None: those of `sys.argv`.
     """
     arguments = without_local_rank(sys.argv[2:] if arguments is None else arguments, os.environ)
-    given = with_shipped_configs(arguments)
-    json_output, timeout, settings = _parse(given)
+    json_output, timeout, settings = _parse(with_shipped_configs(arguments))
+    with runs_of(settings, os.environ) as runs:
+        _check(json_output, timeout, settings, runs)
+
+
+def _check(json_output: bool, timeout: float, settings: list[str], runs: Path) -> NoReturn:
     ranks = _launched_ranks(timeout)
     with redirect_stdout(sys.stderr) if json_output else nullcontext():  # the output has the JSON object alone
-        checks = [*(ranks.checks() if ranks else ()), *_checks(settings)]
+        checks = [*(ranks.checks() if ranks else ()), *_checks(settings, runs)]
         findings = _run(checks, spinner=not json_output and ranks is None and sys.stderr.isatty())
         findings = ranks.merge(findings) if ranks else findings
     if ranks is None or ranks.reports:
@@ -109,9 +115,9 @@ def _launched_ranks(timeout: float) -> "MultiProcessDoctor | None":
     return ranks if ranks.is_launched else None
 
 
-def _checks(settings: list[str]) -> list[Check]:
+def _checks(settings: list[str], runs: Path) -> list[Check]:
     plan = planned(settings, os.environ)
-    return [*machine_checks(plan, os.environ), *config_checks(settings, plan)]
+    return [*machine_checks(plan, os.environ), *config_checks(settings, plan, os.environ, runs)]
 
 
 def _run(checks: list[Check], spinner: bool) -> list[Finding]:

@@ -14,9 +14,9 @@ from datamodules.multimodal.reports.html_report import finite, page_text
 from engine.health.exit_codes import ExitCode
 from engine.io.atomic_file import flush_folder, write_temp
 from engine.system.installation import PROGRAM
+from engine.system.runs_folder import HELP, OPTION, runs_folder
 
 PAGES = Path(__file__).with_name("pages")
-RUNS = Path("runs")
 
 SCRIPTS = ("state", "head", "chart", "curves", "timeline", "results", "examples", "events", "settings", "page")
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     options = build_parser().parse_args(sys.argv[2:] if arguments is None else arguments)
     try:
-        folders = unique_folders(run_folders(options.runs))
+        folders = unique_folders(run_folders(options.runs, options.root or runs_folder()))
         page = options.output or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
         tables, remark = group_tables(folders[0], options.cutoffs) if len(folders) == 1 else ([], "")
         lines = [remark] if remark else paired_comparison(folders, options.cutoffs)
@@ -77,39 +77,41 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="name or directory of a run")
     text = "values of k of a recommender's metrics by group and in its paired test (default: 10)"
     parser.add_argument("--cutoffs", type=_cutoff, nargs="+", default=[10], metavar="K", help=text)
+    parser.add_argument(OPTION, type=Path, metavar="DIR", dest="root", help=HELP)
     text = "file to write (default: report.html in the run directory; of several runs in the parent of the first)"
     parser.add_argument("--output", type=Path, metavar="FILE", help=text)
     return parser
 
 
-def run_folders(given: Sequence[str]) -> list[Path]:
+def run_folders(given: Sequence[str], runs: Path) -> list[Path]:
     """Return the run directories of names; paths that are no runs are skipped with a message, as `runs/*` has some.
 
     Raises:
         FileNotFoundError: a name does not exist, or no path is a run.
     """
     existing = [name for name in given if Path(name).exists()]
-    skipped = [name for name in existing if not _recorded(Path(name)) and not _recorded(RUNS / name)]
+    skipped = [name for name in existing if not _recorded(Path(name)) and not _recorded(runs / name)]
     if len(skipped) == len(given):
-        return [run_folder(name) for name in given]
+        return [run_folder(name, runs) for name in given]
     for name in skipped:
         print(f"{PROGRAM} report: {name} is no run directory, skipped", file=sys.stderr)
-    return [run_folder(name) for name in given if name not in skipped]
+    return [run_folder(name, runs) for name in given if name not in skipped]
 
 
-def run_folder(given: str) -> Path:
+def run_folder(given: str, runs: Path) -> Path:
     """Return the directory of a run.
 
     Args:
         given: path of a directory, else the name of a run.
+        runs: directory of all runs.
 
     Raises:
         FileNotFoundError: there is none, or it contains no record of a run.
     """
-    folders = [path for path in (Path(given), RUNS / given) if path.is_dir()]
+    folders = [path for path in (Path(given), runs / given) if path.is_dir()]
     if not folders:
-        existing = ", ".join(sorted(folder.name for folder in RUNS.glob("*") if _recorded(folder))) or "none"
-        raise FileNotFoundError(f"no run {given!r}: {RUNS}/{given} is not a directory; existing runs: {existing}")
+        existing = ", ".join(sorted(folder.name for folder in runs.glob("*") if _recorded(folder))) or "none"
+        raise FileNotFoundError(f"no run {given!r}: {runs}/{given} is not a directory; existing runs: {existing}")
     recorded = [path for path in folders if _recorded(path)]
     if not recorded:
         raise FileNotFoundError(f"{folders[0]} has neither metrics.jsonl nor log.jsonl, so it is no run directory")

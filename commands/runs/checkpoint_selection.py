@@ -4,7 +4,7 @@ import json
 import logging
 from pathlib import Path
 
-from commands.runs.run_directory import BEGINNING, RUNS, checkpoint_names, config_stem, newest_run, replace_text
+from commands.runs.run_directory import BEGINNING, checkpoint_names, config_stem, newest_run, replace_text
 from datamodules.multimodal.json_records import describe_value, parse_json
 from engine.checkpointing.discovery import CHECKPOINTS, list_checkpoints, newest_verified, saved_at
 from engine.checkpointing.verification import CorruptCheckpointError, verify
@@ -50,7 +50,7 @@ def resolve_checkpoint(ckpt_path: str | None, directory: Path) -> Path | None:
     return path
 
 
-def earlier_stage(init_from: str, runs: Path = RUNS) -> Path:
+def earlier_stage(init_from: str, runs: Path) -> Path:
     """Return the checkpoint that `model.init_args.init_from` means.
 
     Args:

@@ -12,10 +12,9 @@ from commands.runs.run_lock import RUNNING
 from engine.checkpointing.discovery import CHECKPOINTS, saved_at
 from engine.io.ignored_folder import make_ignored_folder
 from engine.system.installation import PROGRAM
+from engine.system.runs_folder import OPTION
 
 log = logging.getLogger("lockstep")
-
-RUNS = Path("runs")
 
 BEGINNING = ".beginning.json"
 """File in the run directory: the checkpoints that existed when the user, not the launcher, started the run."""
@@ -35,7 +34,7 @@ _ATTEMPTS = 3
 """Attempts to remove a directory into which other processes may still write."""
 
 
-def config_stem(config: Path, runs: Path = RUNS) -> str:
+def config_stem(config: Path, runs: Path) -> str:
     """Return the family and the name of a config: `configs/recommender/sasrec.yaml` -> `recommender-sasrec`.
 
     The config of a run, `runs/recommender-sasrec-20260101-120000/config.yaml`, has the stem of that run.
@@ -45,7 +44,7 @@ def config_stem(config: Path, runs: Path = RUNS) -> str:
     return f"{config.resolve().parent.name}-{config.stem}"
 
 
-def experiment_stem(configs: Sequence[Path], runs: Path = RUNS) -> str:
+def experiment_stem(configs: Sequence[Path], runs: Path) -> str:
     """Return the stem of several merged configs: `vision_language-quickstart_sft+no_pretrain`.
 
     Overlays (`configs/overlays`) are omitted: they state how an experiment is run, not which experiment.
@@ -55,13 +54,13 @@ def experiment_stem(configs: Sequence[Path], runs: Path = RUNS) -> str:
     return "+".join([config_stem(first, runs), *merged])
 
 
-def is_of_a_run(config: Path, runs: Path = RUNS) -> bool:
+def is_of_a_run(config: Path, runs: Path) -> bool:
     """Return whether a config lies in a run directory."""
     return config.resolve().parent.parent == runs.resolve()
 
 
 def check_run_name(name: str) -> None:
-    """Check that a name is one directory in runs/, on every file system and in every message.
+    """Check that a name is one directory, on every file system and in every message.
 
     Raises:
         ValueError: it is a path, too long, empty, begins with `-`, or has a character that is not printable.
@@ -94,7 +93,32 @@ def check_directory(path: Path) -> None:
         raise NotADirectoryError(f"{path} is a file; expected a directory: move the file away")
 
 
-def claim_run_name(stem: str, runs: Path = RUNS, environ: Mapping[str, str] = os.environ) -> str:
+def make_runs_folder(runs: Path) -> None:
+    """Create the directory of all runs, which git ignores, unless it exists.
+
+    Raises:
+        NotADirectoryError: a file or a dangling link has its name.
+        FileNotFoundError: its parent does not exist.
+        PermissionError: it cannot be created, or is not writable.
+    """
+    check_directory(runs)
+    if not runs.is_dir():
+        if not runs.parent.is_dir():
+            raise FileNotFoundError(
+                f"{runs}: its parent directory {runs.parent} does not exist: create it, or name another directory "
+                f"with {OPTION} DIR"
+            )
+        try:
+            make_ignored_folder(runs)
+        except OSError as error:
+            raise PermissionError(
+                f"{runs} cannot be created ({error.strerror}): name another directory with {OPTION} DIR"
+            ) from error
+    if not os.access(runs, os.W_OK | os.X_OK):
+        raise PermissionError(f"{runs} is not writable: name another directory with {OPTION} DIR")
+
+
+def claim_run_name(stem: str, runs: Path, environ: Mapping[str, str]) -> str:
     """Return a name for a new run: stem and time, or stem and job number under SLURM, which a requeue keeps.
 
     Creates the directory unless the name is a job's, so that runs started in the same second have different names.
@@ -103,8 +127,7 @@ def claim_run_name(stem: str, runs: Path = RUNS, environ: Mapping[str, str] = os
         step = environ.get("SLURM_STEP_ID", "0")
         return f"{stem}-job{environ['SLURM_JOB_ID']}" + (f"-step{step}" if step.isdigit() and step != "0" else "")
     first = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    check_directory(runs)
-    make_ignored_folder(runs)
+    make_runs_folder(runs)
     number, name = 1, first
     while True:
         try:
@@ -120,7 +143,7 @@ def in_slurm_job(environ: Mapping[str, str]) -> bool:
     return "SLURM_JOB_ID" in environ and environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 
 
-def newest_run(stem: str, runs: Path = RUNS, option: str = "--run_name NAME or --ckpt_path FILE") -> str:
+def newest_run(stem: str, runs: Path, option: str = "--run_name NAME or --ckpt_path FILE") -> str:
     """Return the name of the newest run of a config that has a checkpoint.
 
     Args:

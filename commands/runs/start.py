@@ -16,19 +16,18 @@ from commands.runs.checkpoint_selection import (
     resolve_checkpoint,
 )
 from commands.runs.run_directory import (
-    RUNS,
     check_directory,
     check_run_name,
     claim_run_name,
     experiment_stem,
     in_slurm_job,
     is_of_a_run,
+    make_runs_folder,
     newest_run,
     refuse_occupied,
     remove_untrained_run,
 )
 from commands.runs.run_lock import lock_run, record_end, record_start
-from engine.io.ignored_folder import make_ignored_folder
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")
@@ -41,13 +40,14 @@ class RunStart:
 
     Args:
         command: `fit`, `validate`, `test`, `predict` or `export`.
+        runs: directory of all runs.
         environ: environment variables, of which a launcher sets some.
     """
 
-    def __init__(self, command: str, environ: MutableMapping[str, str] = os.environ) -> None:
+    def __init__(self, command: str, runs: Path, environ: MutableMapping[str, str] = os.environ) -> None:
         self.resumes = False
         """Whether a `fit` may continue a run; known on rank 0."""
-        self._command, self._environ = command, environ
+        self._command, self._runs, self._environ = command, runs, environ
         # Set on rank 0 alone.
         self._lock: BaseFileLock | None = None
         self._created: Path | None = None
@@ -65,7 +65,7 @@ class RunStart:
             ValueError: the name is a path, or `--ckpt_path last` does not determine a run.
             FileNotFoundError: an evaluation finds no run of its configs.
         """
-        return RUNS / self._select_name(run_name, configs, ckpt_path)
+        return self._runs / self._select_name(run_name, configs, ckpt_path)
 
     def select_checkpoint(self, ckpt_path: str | None, directory: Path) -> str | None:
         """Return the checkpoint that the command begins with; `fit` locks the directory.
@@ -79,7 +79,7 @@ class RunStart:
         """Return the checkpoint of an earlier stage; None for a run that has its own weights."""
         if self._command != "fit" or checkpoint:
             return None
-        return decide_on_rank_zero("init_from", lambda: str(earlier_stage(init_from)))
+        return decide_on_rank_zero("init_from", lambda: str(earlier_stage(init_from, self._runs)))
 
     def remove_if_created(self) -> None:
         """Remove the directory if this process created it and training has not started."""
@@ -99,29 +99,28 @@ class RunStart:
             return run_name
         starts_new = self._command == "fit" and ckpt_path != "last"
         for path in configs:
-            if is_of_a_run(path) and not starts_new:
+            if is_of_a_run(path, self._runs) and not starts_new:
                 return path.resolve().parent.name
-        stem = experiment_stem(configs) if configs else "run"
+        stem = experiment_stem(configs, self._runs) if configs else "run"
         if self._command != "fit" and ckpt_path in ("best", "last"):
-            return decide_on_rank_zero("run_name", lambda: newest_run(stem))
+            return decide_on_rank_zero("run_name", lambda: newest_run(stem, self._runs))
         # A job and torchrun repeat the command after a restart, and the default name then is the same.
         restarts = in_slurm_job(self._environ) or "TORCHELASTIC_RUN_ID" in self._environ
         if ckpt_path == "last" and not restarts:
-            raise ValueError("--ckpt_path last: of which run? Add --run_name NAME, a directory in runs/")
+            raise ValueError(f"--ckpt_path last: of which run? Add --run_name NAME, a directory in {self._runs}/")
         return decide_on_rank_zero("run_name", lambda: self._claim_name(stem))
 
     def _claim_name(self, stem: str) -> str:
-        name = claim_run_name(stem)
+        name = claim_run_name(stem, self._runs, self._environ)
         if not in_slurm_job(self._environ):  # a job's directory may exist since before a requeue
-            self._created = RUNS / name
+            self._created = self._runs / name
         return name
 
     def _claim_checkpoint(self, ckpt_path: str | None, directory: Path) -> str:
         if self._command != "fit":
             evaluated = resolve_checkpoint(ckpt_path, directory)
-            if self._command != "export":
-                check_directory(directory.parent)
-                make_ignored_folder(directory.parent)  # of an evaluation with a name of its own
+            if self._command != "export" and not directory.exists():  # an evaluation with a name of its own
+                make_runs_folder(self._runs)
             return str(evaluated or "")
         restarted = is_restart(self._environ)
         self.resumes = restarted or ckpt_path == "last"
@@ -133,9 +132,9 @@ class RunStart:
         checkpoint = own or resolve_checkpoint(ckpt_path, directory)
         if not checkpoint:
             refuse_occupied(directory)
-        for path in (RUNS, directory):
-            check_directory(path)
-        make_ignored_folder(directory.parent)
+        check_directory(directory)
+        if not directory.exists():
+            make_runs_folder(self._runs)
         created = directory == self._created or not directory.exists()
         self._lock = lock_run(directory)  # while the other ranks wait for the decision, so that a refusal ends them too
         self._created = directory if created and self._lock is not None else None

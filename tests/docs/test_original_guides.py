@@ -61,7 +61,7 @@ DOCUMENT_QA = {
     "--train_questions": "--data.init_args.train.questions a.jsonl",
     "--valid_questions": "--data.init_args.validation '{questions: b.jsonl, documents: pdf}'",
     "--documents": "--data.init_args.train.documents pdf",
-    "--output_dir": "--run_name multi_gpu",
+    "--output_dir": "--runs outputs --run_name multi_gpu",
     "--batch_size": "--data.init_args.batch_size null --data.init_args.batch_size_per_device 4",
     "--epochs": "--trainer.max_epochs 10",
     "--fp16": "--trainer.precision 16-mixed",

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.system.installation import PROGRAM
+from engine.system.runs_folder import runs_folder
 
 FILE = "rankings.jsonl"
 
-_RUNS = Path("runs")
 _FIELDS = {"id", "document", "pages", "scores"}
 
 
@@ -25,7 +25,7 @@ def rankings_file(name: str) -> Path:
     Raises:
         ValueError: the file does not exist.
     """
-    places = [Path(name), Path(name) / FILE, _RUNS / name / FILE]
+    places = [Path(name), Path(name) / FILE, runs_folder() / name / FILE]
     for place in places:
         if place.is_file():
             return place

@@ -1,5 +1,7 @@
 """The checks of a config, in an empty folder."""
 
+from pathlib import Path
+
 import pytest
 
 from commands.doctor.check import run_checks
@@ -15,7 +17,7 @@ def doctor(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_DEBUG", "")
 
     def look(*arguments, only=None, **environ):
-        checks = config_checks(arguments, planned(arguments, environ), environ)
+        checks = config_checks(arguments, planned(arguments, environ), environ, Path("runs"))
         by_check = {}
         for finding in run_checks(check for check in checks if only is None or check.name in only):
             by_check.setdefault(finding.check, []).append(finding)

@@ -33,7 +33,7 @@ def test_all_is_well_and_nothing_is_left_of_the_trial(doctor, tmp_path):
 
 
 def test_without_a_config_there_is_nothing_to_check():
-    assert config_checks(["--trainer.devices", "2"], planned([], {})) == []
+    assert config_checks(["--trainer.devices", "2"], planned([], {}), {}, Path("runs")) == []
 
 
 def test_all_errors_of_all_files_are_reported_with_their_lines(doctor, tmp_path):

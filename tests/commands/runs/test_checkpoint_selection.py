@@ -1,6 +1,7 @@
 """Selection of the checkpoint that a command begins with."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,11 @@ def test_a_shipped_config_is_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "vision_language-pretrain-20260101-120000"
     write_checkpoint(tmp_path / "runs" / name, "best.ckpt", age=0)
-    assert earlier_stage("configs/vision_language/pretrain.yaml").parts[-3] == name
+    assert earlier_stage("configs/vision_language/pretrain.yaml", Path("runs")).parts[-3] == name
     with pytest.raises(FileNotFoundError, match="train one first .* or name one with --model.init_args.init_from NAME"):
-        earlier_stage("configs/vision_language/sft.yaml")
+        earlier_stage("configs/vision_language/sft.yaml", Path("runs"))
     with pytest.raises(FileNotFoundError, match="there is no config configs/vision_language/pretrian.yaml"):
-        earlier_stage("configs/vision_language/pretrian.yaml")
+        earlier_stage("configs/vision_language/pretrian.yaml", Path("runs"))
 
 
 def test_resolve_checkpoint(tmp_path, messages):

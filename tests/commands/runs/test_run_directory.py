@@ -22,10 +22,10 @@ from tests.commands.runs.checkpoints import write_checkpoint
 
 
 def test_config_stem(tmp_path, monkeypatch):
-    assert config_stem(Path("configs/recommender/sasrec.yaml")) == "recommender-sasrec"
+    assert config_stem(Path("configs/recommender/sasrec.yaml"), Path("runs")) == "recommender-sasrec"
     (tmp_path / "own").mkdir()
     monkeypatch.chdir(tmp_path / "own")
-    assert config_stem(Path("mine.yaml")) == "own-mine"
+    assert config_stem(Path("mine.yaml"), Path("runs")) == "own-mine"
 
 
 def test_a_config_that_a_run_has_kept_has_the_stem_of_that_run(tmp_path):
@@ -65,7 +65,7 @@ def test_newest_run(tmp_path):
 
 def test_an_experiment_is_all_configs_but_overlays():
     configs = "configs/a/b.yaml", "configs/overlays/gpu.yaml", "configs/a/ablation/blind.yaml"
-    assert experiment_stem(list(map(Path, configs))) == "a-b+blind"
+    assert experiment_stem(list(map(Path, configs)), Path("runs")) == "a-b+blind"
 
 
 def test_refuse_occupied(tmp_path):

@@ -169,7 +169,8 @@ def _parsed(arguments: list[str]) -> dict[str, Any] | None:
     parser, console = _parser(), io.StringIO()
     try:
         with contextlib.redirect_stderr(console), contextlib.redirect_stdout(io.StringIO()):
-            config = parser.parse_args(with_config_of_run(with_shipped_configs(replace_aliases(arguments)))[1:])
+            complete = with_config_of_run(with_shipped_configs(replace_aliases(arguments)), Path("runs"))
+            config = parser.parse_args(complete[1:])
             refuse_lone_values(parser, config)
     except SystemExit as end:
         if end.code == 0:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_nothing_is_left_of_a_step_that_is_not_waited_for(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     arguments = [*TINY, *broken("Endless")]
-    checks = {check.name: check for check in config_checks(arguments, planned(arguments, {}), {})}
+    checks = {check.name: check for check in config_checks(arguments, planned(arguments, {}), {}, Path("runs"))}
     trial = checks["micro batch"]
     thread = threading.Thread(target=lambda: [list(check.examine()) for check in checks.values()], daemon=True)
     thread.start()
