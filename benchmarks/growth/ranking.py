@@ -5,8 +5,9 @@ import torch
 
 from benchmarks.recommender.measure import Done, Work
 from benchmarks.recommender.training_steps import HIDDEN_SIZE
-from datamodules.recommender.dataset import RankingDataset, personal_time_scale
+from datamodules.recommender.dataset import RankingDataset
 from datamodules.recommender.events import EventArrays
+from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.item_scores import ItemScores, best_items
 from lightning_modules.recommender.metrics import ranks

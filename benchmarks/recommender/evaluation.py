@@ -10,9 +10,10 @@ from benchmarks.recommender.measure import Done, Work
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_user_evaluation import Case, evaluate_each
 from benchmarks.recommender.plain_sasrec import PlainSASRec
-from datamodules.recommender.dataset import RankingDataset, personal_time_scale
+from datamodules.recommender.dataset import RankingDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.sampled_candidates import sampled_candidates
+from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import EvaluationSampler
 from lightning_modules.recommender.metrics import candidate_ranks, ranks
 from lightning_modules.recommender.networks.last_position import encode_last_position

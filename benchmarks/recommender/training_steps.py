@@ -16,9 +16,10 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables, with_naive_attention
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
-from datamodules.recommender.dataset import TrainDataset, personal_time_scale
+from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.dataloader import PendingSampler, TimedDataLoader
 from engine.data.samplers import MicroBatchRequest, TrainSampler
 from engine.optim.optimizers import build_optimizer

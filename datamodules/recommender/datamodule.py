@@ -19,7 +19,7 @@ from datamodules.recommender.batch import (
     Scorer,
     TrainingEvents,
 )
-from datamodules.recommender.dataset import RankingDataset, TrainDataset, Windows, personal_time_scale
+from datamodules.recommender.dataset import RankingDataset, TrainDataset, Windows
 from datamodules.recommender.evaluation_size import weak_evaluations
 from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.features.item_features import FeaturesOfItems, load_item_features, with_cold_items
@@ -38,6 +38,7 @@ from datamodules.recommender.split_settings import SplitName, SplitSettings
 from datamodules.recommender.splits import Splits
 from datamodules.recommender.store.interaction_store import InteractionStore
 from datamodules.recommender.store.prepare import Conversion
+from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed

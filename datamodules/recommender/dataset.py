@@ -4,21 +4,20 @@ The random parts of a batch (the negatives) are hashes, so a sample is the same 
 the epoch it occurs.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import Dataset
 
-from datamodules.recommender.batch import History, RankingBatch, SampledItems, TrainBatch
+from datamodules.recommender.batch import RankingBatch, SampledItems, TrainBatch
 from datamodules.recommender.checks import validate_events
-from datamodules.recommender.events import Events, Integers, user_chunks
+from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.negatives.absent_items import HeldItems
 from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions
 from datamodules.recommender.negatives.popularity import target_counts
+from datamodules.recommender.user_histories import Rows, find_rows, gather, gather_history, times_at, to_tensor
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import hash_integers
 
@@ -36,7 +35,7 @@ class TrainDataset(Dataset[TrainBatch]):
         events: events of all users.
         examples: (users [M], ends [M]); a row needs at least two events.
         max_length: maximum number of positions of a row.
-        time_scale: int64 [U], from :func:`personal_time_scale`.
+        time_scale: int64 [U], from `personal_time_scale`.
         seed: seed of the windows and negatives.
         windows: which positions of a longer history are kept: the `last` ones, or those of a `random` window, which is
             a pure function of (seed, epoch, sample). Of n positions each is then in the window of an epoch with a
@@ -87,25 +86,25 @@ class TrainDataset(Dataset[TrainBatch]):
         return np.minimum(self.ends - self.events.offsets[self.users] - 1, self.max_length)
 
     def __getitem__(self, draw: MicroBatchRequest) -> TrainBatch:
-        rows = _rows(self.events, self.users, self.ends, draw)
+        rows = find_rows(self.events, self.users, self.ends, draw)
         validate_events(self.events, *rows, draw.indices)
         inputs, counts = self._windows(draw, rows)
-        history = _history(self.events, inputs, counts, self.time_scale)
-        history = history._replace(at=_times_at(self.events, inputs.ends, rows.users >= 0))
+        history = gather_history(self.events, inputs, counts, self.time_scale)
+        history = history._replace(at=times_at(self.events, inputs.ends, rows.users >= 0))
         real = np.arange(history.items.shape[1]) < counts[:, None]
         first = inputs.ends - counts
         targets = gather(self.events.items, first + 1, counts, real.shape[1]) * real
         negatives, sampled = self._negatives(draw, rows, first - rows.starts, targets)
-        return TrainBatch(history, _tensor(targets), _tensor(negatives), _tensor(rows.users), sampled)
+        return TrainBatch(history, to_tensor(targets), to_tensor(negatives), to_tensor(rows.users), sampled)
 
-    def _windows(self, draw: MicroBatchRequest, rows: "_Rows") -> tuple["_Rows", NDArray[np.int64]]:
+    def _windows(self, draw: MicroBatchRequest, rows: Rows) -> tuple[Rows, NDArray[np.int64]]:
         """Return each row's inputs, of which the last ones are trained, and their numbers."""
         inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
         if self.windows == "random":
             inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
         return inputs, np.minimum(inputs.ends - inputs.starts, self.max_length)
 
-    def _positions_after(self, draw: MicroBatchRequest, inputs: "_Rows") -> NDArray[np.int64]:
+    def _positions_after(self, draw: MicroBatchRequest, inputs: Rows) -> NDArray[np.int64]:
         """Draw the number of positions after each row's window, int64 [B]; 0 unless a row has more than `max_length`.
 
         A number beyond the history is that of the window at this end, so that its positions are as likely as others.
@@ -116,7 +115,7 @@ class TrainDataset(Dataset[TrainBatch]):
         return np.clip(drawn, 0, longer)
 
     def _negatives(
-        self, draw: MicroBatchRequest, rows: "_Rows", first: Integers, targets: Integers
+        self, draw: MicroBatchRequest, rows: Rows, first: Integers, targets: Integers
     ) -> tuple[NDArray[np.int64], SampledItems | None]:
         options, real = self.mixture.options, targets > 0
         if options.number == 0 and options.is_uniform:
@@ -141,7 +140,7 @@ class TrainDataset(Dataset[TrainBatch]):
         """
         batch, number = draw.whole_batch, self.mixture.options.batch_targets
         whole = draw._replace(indices=draw.indices if batch is None else batch)
-        inputs, counts = self._windows(whole, _rows(self.events, self.users, self.ends, whole))
+        inputs, counts = self._windows(whole, find_rows(self.events, self.users, self.ends, whole))
         ends = np.cumsum(counts)
         if not number or not ends[-1]:
             return np.zeros(number, np.int64)
@@ -160,7 +159,7 @@ class RankingDataset(Dataset[RankingBatch]):
         events: events of all users.
         examples: (users [M], ends [M]).
         max_length: maximum number of events of a history; the last events are kept. ``seen`` has all of them.
-        time_scale: int64 [U], from :func:`personal_time_scale`.
+        time_scale: int64 [U], from `personal_time_scale`.
         candidates: [U, 100] from ``sampled_candidates.py``, or None without the `sampled_100` protocol.
         held_out: False for prediction: a history ends where the user's events end, and there is no target.
         at: int64 [U], time of the request of each user without a target, or None if it is unknown. With a target it is
@@ -209,15 +208,15 @@ class RankingDataset(Dataset[RankingBatch]):
         return ends[users] - self.events.offsets[users], self.events.items[ends[users]].astype(np.int64)
 
     def __getitem__(self, draw: MicroBatchRequest) -> RankingBatch:
-        rows = _rows(self.events, self.users, self.ends, draw)
+        rows = find_rows(self.events, self.users, self.ends, draw)
         known, real = rows.ends - rows.starts, rows.users >= 0
         # The target is the event at the end of an example.
         validate_events(self.events, rows.users, rows.starts, rows.ends + (real & self.held_out), draw.indices)
-        history = _history(self.events, rows, np.minimum(known, self.max_length), self.time_scale)
+        history = gather_history(self.events, rows, np.minimum(known, self.max_length), self.time_scale)
         if self.held_out:
-            history = history._replace(at=_times_at(self.events, rows.ends, real))
+            history = history._replace(at=times_at(self.events, rows.ends, real))
         elif self.at is not None:
-            history = history._replace(at=_tensor(np.where(real, self.at[rows.users], 0)))
+            history = history._replace(at=to_tensor(np.where(real, self.at[rows.users], 0)))
         width = max(int(known.max()), 1)
         seen = gather(self.events.items, rows.starts, known, width) * (np.arange(width) < known[:, None])
         target = gather(self.events.items, rows.ends, (real & self.held_out).astype(np.int64), 1)
@@ -226,83 +225,6 @@ class RankingDataset(Dataset[RankingBatch]):
         candidates = np.zeros((len(real), 0), np.int64)
         if self.candidates is not None:
             candidates = np.where(real[:, None], self.candidates[rows.users], 0).astype(np.int64)
-        return RankingBatch(history, _tensor(target[:, 0]), _tensor(seen), _tensor(candidates), _tensor(rows.users))
-
-
-def personal_time_scale(events: Events, ends: Integers, chunk: int = 1 << 22) -> NDArray[np.int64]:
-    """Compute the smallest non-zero gap between neighbouring events of each user's history.
-
-    The unit is seconds; a user without such a gap gets 1. TiSASRec (Li, Wang and McAuley, WSDM 2020, section 3.1)
-    divides a user's intervals by it. The paper uses the whole sequence, which leaks information about the test events;
-    a history here ends before the event that is ranked. The rule is the same in training, evaluation, prediction and
-    exported models, so that a history has one answer.
-
-    Args:
-        events: events of all users.
-        ends: int64 [U], end of each user's history; ``offsets[u]`` if there is none.
-        chunk: events processed at once (affects memory, not the result).
-
-    Returns:
-        int64 [U]
-    """
-    infinity = np.iinfo(np.int64).max
-    scale = np.full(len(events.offsets) - 1, infinity)
-    for first, last in user_chunks(events.offsets, chunk):
-        starts = events.offsets[first:last]
-        low, high = int(starts[0]), int(events.offsets[last])
-        if low == high:
-            continue
-        gaps = np.diff(events.times[low:high], append=events.times[high - 1])
-        gaps[gaps <= 0] = infinity
-        leaves = np.repeat(ends[first:last], np.diff(events.offsets[first : last + 1])) - 1
-        gaps[np.arange(low, high) >= leaves] = infinity
-        filled = np.flatnonzero(np.diff(events.offsets[first : last + 1]))
-        scale[first + filled] = np.minimum.reduceat(gaps, starts[filled] - low)
-    return np.where(scale == infinity, 1, scale)
-
-
-def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> NDArray[np.int64]:
-    """Gather ``values[starts[b]:starts[b] + counts[b]]`` as row b, padded with the last value of the row.
-
-    A row without values is 0.
-
-    Returns:
-        int64 [B, width]
-    """
-    rows, filled = np.zeros((len(starts), width), np.int64), counts > 0
-    columns = np.minimum(np.arange(width), counts[filled, None] - 1)
-    rows[filled] = values[starts[filled, None] + columns]
-    return rows
-
-
-class _Rows(NamedTuple):
-    """Positions of the events of a request's rows; a padding row has user -1 and no events."""
-
-    users: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-
-
-def _rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> _Rows:
-    real = draw.indices >= 0
-    drawn = np.where(real, users[draw.indices], -1)
-    return _Rows(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
-
-
-def _history(events: Events, rows: _Rows, counts: Integers, time_scale: Integers) -> History:
-    """Gather the last ``counts[b]`` events of each row, padded to the longest one (at least 1: no empty axes)."""
-    width = max(int(counts.max()), 1)
-    first = rows.ends - counts
-    items = gather(events.items, first, counts, width) * (np.arange(width) < counts[:, None])
-    times = gather(events.times, first, counts, width)
-    scale = np.where(rows.users >= 0, time_scale[rows.users], 1)
-    return History(_tensor(items), _tensor(times), _tensor(counts), _tensor(scale))
-
-
-def _times_at(events: Events, places: Integers, real: NDArray[np.bool_]) -> Tensor:
-    """Return the times of events, 0 where `real` is false: int64 [B]."""
-    return _tensor(gather(events.times, places, real.astype(np.int64), 1)[:, 0])
-
-
-def _tensor(array: Integers) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array, np.int64))
+        return RankingBatch(
+            history, to_tensor(target[:, 0]), to_tensor(seen), to_tensor(candidates), to_tensor(rows.users)
+        )

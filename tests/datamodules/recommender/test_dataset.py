@@ -6,10 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.recommender.dataset import RankingDataset, TrainDataset, personal_time_scale
+from datamodules.recommender.dataset import RankingDataset, TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.negatives.absent_items import absent_items
 from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 
 NUM_ITEMS = 30

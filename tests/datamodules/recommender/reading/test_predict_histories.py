@@ -3,8 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from datamodules.recommender.dataset import RankingDataset, personal_time_scale
+from datamodules.recommender.dataset import RankingDataset
 from datamodules.recommender.reading.predict_histories import read_histories
+from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
 
 ITEM_IDS = np.array([50, 7, 1193])  # item 1 is 50

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.recommender.dataset import RankingDataset, personal_time_scale
+from datamodules.recommender.dataset import RankingDataset
 from datamodules.recommender.sources.synthetic import Marketplace
+from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.metrics import RankingMetrics, ranks
 

@@ -1,0 +1,93 @@
+"""Histories of users: rows of different lengths, gathered from the events of all users with array operations."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datamodules.recommender.batch import History
+from datamodules.recommender.events import Events, Integers, user_chunks
+from engine.data.samplers import MicroBatchRequest
+
+
+def personal_time_scale(events: Events, ends: Integers, chunk: int = 1 << 22) -> NDArray[np.int64]:
+    """Compute the smallest non-zero gap between neighbouring events of each user's history.
+
+    The unit is seconds; a user without such a gap gets 1. TiSASRec (Li, Wang and McAuley, WSDM 2020, section 3.1)
+    divides a user's intervals by it. The paper uses the whole sequence, which leaks information about the test events;
+    a history here ends before the event that is ranked. The rule is the same in training, evaluation, prediction and
+    exported models, so that a history has one answer.
+
+    Args:
+        events: events of all users.
+        ends: int64 [U], end of each user's history; ``offsets[u]`` if there is none.
+        chunk: events processed at once (affects memory, not the result).
+
+    Returns:
+        int64 [U]
+    """
+    infinity = np.iinfo(np.int64).max
+    scale = np.full(len(events.offsets) - 1, infinity)
+    for first, last in user_chunks(events.offsets, chunk):
+        starts = events.offsets[first:last]
+        low, high = int(starts[0]), int(events.offsets[last])
+        if low == high:
+            continue
+        gaps = np.diff(events.times[low:high], append=events.times[high - 1])
+        gaps[gaps <= 0] = infinity
+        leaves = np.repeat(ends[first:last], np.diff(events.offsets[first : last + 1])) - 1
+        gaps[np.arange(low, high) >= leaves] = infinity
+        filled = np.flatnonzero(np.diff(events.offsets[first : last + 1]))
+        scale[first + filled] = np.minimum.reduceat(gaps, starts[filled] - low)
+    return np.where(scale == infinity, 1, scale)
+
+
+def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> NDArray[np.int64]:
+    """Gather ``values[starts[b]:starts[b] + counts[b]]`` as row b, padded with the last value of the row.
+
+    A row without values is 0.
+
+    Returns:
+        int64 [B, width]
+    """
+    rows, filled = np.zeros((len(starts), width), np.int64), counts > 0
+    columns = np.minimum(np.arange(width), counts[filled, None] - 1)
+    rows[filled] = values[starts[filled, None] + columns]
+    return rows
+
+
+class Rows(NamedTuple):
+    """Positions of the events of a request's rows; a padding row has user -1 and no events."""
+
+    users: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def find_rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> Rows:
+    """Return the positions of the events of the samples of a request."""
+    real = draw.indices >= 0
+    drawn = np.where(real, users[draw.indices], -1)
+    return Rows(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
+
+
+def gather_history(events: Events, rows: Rows, counts: Integers, time_scale: Integers) -> History:
+    """Gather the last ``counts[b]`` events of each row, padded to the longest one (at least 1: no empty axes)."""
+    width = max(int(counts.max()), 1)
+    first = rows.ends - counts
+    items = gather(events.items, first, counts, width) * (np.arange(width) < counts[:, None])
+    times = gather(events.times, first, counts, width)
+    scale = np.where(rows.users >= 0, time_scale[rows.users], 1)
+    return History(to_tensor(items), to_tensor(times), to_tensor(counts), to_tensor(scale))
+
+
+def times_at(events: Events, places: Integers, real: NDArray[np.bool_]) -> Tensor:
+    """Return the times of events, 0 where `real` is false: int64 [B]."""
+    return to_tensor(gather(events.times, places, real.astype(np.int64), 1)[:, 0])
+
+
+def to_tensor(array: Integers) -> Tensor:
+    """Convert an array to int64."""
+    return torch.from_numpy(np.ascontiguousarray(array, np.int64))
