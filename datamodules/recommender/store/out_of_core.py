@@ -6,38 +6,25 @@ conversion that was killed continues after the last block that was committed.
 """
 
 import logging
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.reading.error_location import locate_value, plain_values
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.filters import Filters, nothing_left, report_rows
-from datamodules.recommender.reading.interactions import InvalidDataError, check_ids, to_ratings, to_seconds
-from datamodules.recommender.reading.parquet_table import Block, count_parquet_rows, read_blocks
 from datamodules.recommender.store.interaction_store import DTYPES, InteractionStore
+from datamodules.recommender.store.row_copy import copy_rows
+from datamodules.recommender.store.row_database import BLOCK, RowDatabase
 from datamodules.recommender.store.writer import StoreDraft, write_texts
 from engine.io.atomic_file import remove
-
-if TYPE_CHECKING:
-    import polars as pl
 
 log = logging.getLogger("lockstep")
 
 BYTES_OF_A_ROW = 47
 """Memory that the conversion in memory takes for a row."""
-
-_BLOCK = 1_000_000
-"""Rows of a block of a query's result."""
-
-_COMMITTED = 10_000_000
-"""Rows after which the database is committed."""
 
 _LEFT = "FROM events WHERE passes AND item NOT IN (FROM dropped_items) AND user NOT IN (FROM dropped_users)"
 
@@ -77,9 +64,9 @@ def convert_out_of_core(
 def _convert(
     layout: Layout, filters: Filters, root: Path, work: Path, memory_gb: float, source: dict[str, Any]
 ) -> InteractionStore:
-    database = _Database(work, memory_gb / 2)
+    database = RowDatabase(work, memory_gb / 2)
     try:
-        _copy_rows(database, layout, filters)
+        copy_rows(database, layout, filters)
         report = _filter(database, layout, filters)
         log.info("%s: %s", layout.path, report)
         with StoreDraft(root) as draft:
@@ -91,145 +78,7 @@ def _convert(
     return store
 
 
-class _Database:
-    """Rows on disk, with what is done.
-
-    Args:
-        folder: folder of the database and of the files of its sorts.
-        memory_gb: its memory.
-    """
-
-    def __init__(self, folder: Path, memory_gb: float) -> None:
-        import duckdb
-
-        shutil.rmtree(folder / "sorted", ignore_errors=True)  # files of a killed process
-        self._connection = duckdb.connect(
-            str(folder / "rows.duckdb"),
-            config={
-                "memory_limit": f"{memory_gb:.3f}GB",
-                "temp_directory": str(folder / "sorted"),
-                # Each thread has buffers of its own.
-                "threads": max(1, min(os.cpu_count() or 1, int(4 * memory_gb))),
-                "preserve_insertion_order": False,
-            },
-        )
-        self.run("SET enable_progress_bar = false")
-
-    def run(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Execute a query; return its rows."""
-        return self._connection.execute(query, values or None).fetchall()
-
-    def number(self, query: str) -> int:
-        """Return the number that a query selects."""
-        return int(self.run(query)[0][0] or 0)
-
-    def insert(self, table: str, rows: "pl.DataFrame") -> None:
-        """Append rows to a table, whose columns have the same order."""
-        self._connection.register("block", rows.to_arrow())
-        self.run(f"INSERT INTO {table} FROM block")
-        self._connection.unregister("block")
-
-    def blocks(self, query: str, columns: tuple[str, ...]) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Yield the result of a query in blocks: an array for each column."""
-        for batch in self._connection.sql(query).to_arrow_reader(_BLOCK):
-            if batch.num_rows:
-                yield tuple(batch.column(name).to_numpy(zero_copy_only=False) for name in columns)
-
-    def texts(self, table: str, column: str, key: str, keys: NDArray[np.int64]) -> Iterator[str]:
-        """Yield a column of a table as text, for the rows with these keys and in their order."""
-        import polars as pl
-
-        self._connection.register("wanted", pl.DataFrame({key: keys, "n": np.arange(len(keys))}).to_arrow())
-        query = f"SELECT {column}::VARCHAR AS text FROM {table} JOIN wanted USING ({key}) ORDER BY n"
-        for (texts,) in self.blocks(query, ("text",)):
-            yield from texts
-        self._connection.unregister("wanted")
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def _copy_rows(database: _Database, layout: Layout, filters: Filters) -> None:
-    """Copy the rows in order; each commit has the row group after which a killed conversion continues."""
-    database.run("CREATE TABLE IF NOT EXISTS progress (part INTEGER, row_group INTEGER, rows BIGINT, of_part BIGINT)")
-    done = database.run("FROM progress")
-    part, group, rows, of_part = done[0] if done else (0, -1, 0, 0)
-    expected = count_parquet_rows(layout.files)
-    if rows:
-        log.info("%s: continuing after row %s of %s", layout.path, f"{rows:,}", f"{expected:,}")
-    committed = rows
-    database.run("BEGIN")
-    for block in read_blocks(layout.files, layout.read_columns, (part, group)):
-        if block.part != part:
-            part, of_part = block.part, 0
-        table = _checked(block, layout, filters, rows, of_part)
-        if not rows:
-            _create_events(database, table)
-        database.insert("events", table)
-        rows, of_part = rows + len(table), of_part + len(table)
-        if block.is_last and rows - committed >= _COMMITTED:
-            _commit(database, block.part, block.row_group, rows, of_part)
-            committed = rows
-            log.info("%s: %s of %s rows are copied", layout.path, f"{rows:,}", f"{expected:,}")
-    if rows != expected or not rows:
-        raise InteractionError(f"{layout.path}: {rows:,} rows were read, the files have {expected:,}")
-    _commit(database, len(layout.files), -1, rows, 0)
-    database.run("COMMIT")
-
-
-def _create_events(database: _Database, rows: "pl.DataFrame") -> None:
-    import polars as pl
-
-    kinds = {pl.String: "VARCHAR", pl.UInt64: "UBIGINT"}
-    user, item = (kinds.get(type(rows.schema[name]), "BIGINT") for name in ("user", "item"))
-    database.run(f"CREATE TABLE events (row BIGINT, user {user}, item {item}, time BIGINT, passes BOOLEAN)")
-
-
-def _commit(database: _Database, part: int, row_group: int, rows: int, of_part: int) -> None:
-    database.run("DELETE FROM progress")
-    database.run("INSERT INTO progress VALUES (?, ?, ?, ?)", part, row_group, rows, of_part)
-    database.run("COMMIT")
-    database.run("BEGIN")
-
-
-def _checked(block: Block, layout: Layout, filters: Filters, rows: int, of_part: int) -> "pl.DataFrame":
-    """Return the rows of a block as they are in the database.
-
-    Raises:
-        InteractionError: a value is invalid.
-    """
-    import polars as pl
-
-    file, columns = layout.files[block.part], {}
-    try:
-        for name in layout.read_columns:
-            values = plain_values(name, block.table.schema[name], layout)
-            if values is None:
-                raise InvalidDataError(f"column {name!r} is of another type")
-            columns[name] = block.table.select(values).to_series()
-        for name in (layout.user, layout.item):
-            if columns[name].dtype == pl.String:
-                check_ids(columns[name])
-            elif columns[name].null_count():
-                raise InvalidDataError(f"column {name!r} has an empty id")
-        times = np.zeros(len(block.table), np.int64) if layout.time is None else to_seconds(columns[layout.time])
-        passes = np.ones(len(block.table), np.bool_)
-        if layout.rating is not None:
-            assert filters.min_rating is not None, "ratings are read for min_rating"
-            passes = to_ratings(columns[layout.rating]) >= filters.min_rating
-    except (InvalidDataError, pl.exceptions.PolarsError) as error:
-        faults = (
-            locate_value(columns.get(name), name, file, layout, kind=block.table.schema[name], before=of_part)
-            for name in layout.read_columns
-        )
-        found = next(filter(None, faults), None)
-        raise InteractionError(found or f"{file}: cannot be read as {layout.kind}: {error}") from error
-    user, item = columns[layout.user].alias("user"), columns[layout.item].alias("item")
-    row = pl.Series("row", np.arange(rows, rows + len(block.table)))
-    return pl.DataFrame([row, user, item, pl.Series("time", times), pl.Series("passes", passes)])
-
-
-def _filter(database: _Database, layout: Layout, filters: Filters) -> str:
+def _filter(database: RowDatabase, layout: Layout, filters: Filters) -> str:
     """Write the users and items that the filters drop to two tables; return the report."""
     below_rating = database.number("SELECT count(*) FROM events WHERE NOT passes")
     for name in ("item", "user"):
@@ -251,7 +100,7 @@ def _filter(database: _Database, layout: Layout, filters: Filters) -> str:
     return report
 
 
-def _drop_rare(database: _Database, name: str, least: int) -> int:
+def _drop_rare(database: RowDatabase, name: str, least: int) -> int:
     database.run(
         f"CREATE OR REPLACE TEMP TABLE rare AS SELECT {name}, count(*) AS n {_LEFT} GROUP BY {name} HAVING n < {least}"
     )
@@ -259,7 +108,7 @@ def _drop_rare(database: _Database, name: str, least: int) -> int:
     return database.number("SELECT sum(n) FROM rare")
 
 
-def _sort(database: _Database, work: Path, folder: Path) -> tuple[int, int, int]:
+def _sort(database: RowDatabase, work: Path, folder: Path) -> tuple[int, int, int]:
     """Write sequences and ids to the files of a store; return the numbers of users, items and events."""
     database.run("CREATE OR REPLACE TABLE users AS SELECT user, min(row) AS first FROM events GROUP BY user")
     distinct = f"SELECT DISTINCT item {_LEFT}"
@@ -273,7 +122,7 @@ def _sort(database: _Database, work: Path, folder: Path) -> tuple[int, int, int]
     numbers[order] = np.arange(1, catalog + 1)
     with (work / "codes").open("rb") as codes, (folder / "items.npy").open("wb") as file:
         _write_header(file, "items", events)
-        while (block := np.fromfile(codes, np.int32, _BLOCK)).size:
+        while (block := np.fromfile(codes, np.int32, BLOCK)).size:
             file.write(numbers[block].tobytes())
     (work / "codes").unlink()
     for name, column, key, keys in (("user_ids", "user", "first", firsts), ("item_ids", "item", "code", order)):
@@ -284,7 +133,7 @@ def _sort(database: _Database, work: Path, folder: Path) -> tuple[int, int, int]
 
 
 def _write_events(
-    database: _Database, codes: Path, times: Path, events: int, catalog: int
+    database: RowDatabase, codes: Path, times: Path, events: int, catalog: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Write the code of each event's item, and its time, in the order of the store.
 

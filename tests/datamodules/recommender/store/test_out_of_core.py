@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.store import out_of_core, prepare
+from datamodules.recommender.store import out_of_core, prepare, row_copy, row_database
 from datamodules.recommender.store.interaction_store import InteractionStore
 from datamodules.recommender.store.prepare import Conversion, prepare_store
 from engine.system import extras
@@ -50,8 +50,9 @@ def on_disk(source: Path, cache: Path, **conversion: object) -> InteractionStore
     """Convert a table on disk, although it is small, and commit and fetch a few rows at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare, "BYTES_OF_A_ROW", 1e12)
-        patch.setattr(out_of_core, "_COMMITTED", 3)
-        patch.setattr(out_of_core, "_BLOCK", 4)
+        patch.setattr(row_copy, "_COMMITTED", 3)
+        for module in (row_database, out_of_core):
+            patch.setattr(module, "BLOCK", 4)
         return prepare_store(source, cache=cache, **Conversion(**conversion))  # type: ignore[typeddict-item]
 
 
@@ -109,7 +110,7 @@ class Stopped(BaseException):
 
 def stop_at(block: int, stop: Callable[[], None]) -> Callable[..., pl.DataFrame]:
     """Return a replacement of `_checked` that calls `stop` for a block, counted from 1."""
-    checked, blocks = out_of_core._checked, itertools.count(1)
+    checked, blocks = row_copy._checked, itertools.count(1)
 
     def replacement(*arguments: Any) -> pl.DataFrame:
         if next(blocks) == block:
@@ -135,7 +136,7 @@ def assert_continues(source: Path, folder: Path, block: int, caplog: pytest.LogC
 def test_a_stopped_conversion_continues(tmp_path, caplog, monkeypatch, block) -> None:
     source = write(tmp_path / "table", ROWS_OF_FOUR_PARTS, parts=4)
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(out_of_core, "_checked", stop_at(block, raise_stopped))
+        patch.setattr(row_copy, "_checked", stop_at(block, raise_stopped))
         on_disk(source, tmp_path / "disk", min_item_interactions=1)
     assert_continues(source, tmp_path, block, caplog)
 
@@ -146,7 +147,7 @@ def test_a_killed_conversion_continues(tmp_path, caplog) -> None:
     program = (
         "import os, sys; from pathlib import Path\n"
         "from tests.datamodules.recommender.store import test_out_of_core as t\n"
-        "t.out_of_core._checked = t.stop_at(6, lambda: os.kill(os.getpid(), 9))\n"
+        "t.row_copy._checked = t.stop_at(6, lambda: os.kill(os.getpid(), 9))\n"
         "t.on_disk(Path(sys.argv[1]), Path(sys.argv[2]), min_item_interactions=1)"
     )
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "disk")]
