@@ -45,8 +45,10 @@ class LockstepDataModule(LightningDataModule):
         worker_start: start method of the workers: `fork`, `forkserver` or `spawn`; null for Python's default.
         worker_timeout: seconds to wait for a batch before the run ends with the batch and its samples named; 0 for
             the watchdog's timeout.
-        prefetch_factor: micro-batches that each worker loads ahead. Larger values smooth variable loading times and use
-            more memory. It has no effect without workers.
+        persistent_workers: keep the workers from epoch to epoch. If false, each epoch and each evaluation starts new
+            ones, which takes time and frees the memory that they hold between evaluations.
+        prefetch_factor: micro-batches that each worker loads ahead; null for 2. Larger values smooth variable loading
+            times and use more memory. It requires workers.
         pin_memory: on GPUs, put batches into page-locked memory, from which copies are faster. Without GPUs nothing is
             pinned.
         on_bad_sample: policy for a sample that cannot be used (its file is corrupt, its row malformed). `stop` ends the
@@ -82,7 +84,8 @@ class LockstepDataModule(LightningDataModule):
         num_workers: int | Literal["auto"] = 0,
         worker_start: WorkerStart | None = None,
         worker_timeout: float = 0.0,
-        prefetch_factor: int = PREFETCH_FACTOR,
+        persistent_workers: bool = True,
+        prefetch_factor: int | None = None,
         pin_memory: bool = True,
         on_bad_sample: OnBadSample = "stop",
         max_bad_samples: int = 100,
@@ -99,7 +102,13 @@ class LockstepDataModule(LightningDataModule):
         not_negative = {"worker_timeout": worker_timeout, "max_bad_samples": max_bad_samples}
         check_numbers("data.init_args.", not_negative, at_least=0)
         self.num_workers, self.worker_start, self.worker_timeout = num_workers, worker_start, worker_timeout
-        self.prefetch_factor, self.pin_memory = prefetch_factor, pin_memory
+        if prefetch_factor is not None and num_workers == 0:
+            raise ValueError(
+                f"data.init_args.prefetch_factor is {prefetch_factor}, but data.init_args.num_workers is 0: workers "
+                "load batches ahead; set num_workers to at least 1 or auto, or prefetch_factor to null"
+            )
+        self.prefetch_factor = PREFETCH_FACTOR if prefetch_factor is None else prefetch_factor
+        self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
         self.on_bad_sample, self.max_bad_samples = on_bad_sample, max_bad_samples
         self._resume_state: dict[str, Any] = {}
         self._loaders: list[TimedDataLoader] = []
@@ -204,6 +213,7 @@ class LockstepDataModule(LightningDataModule):
             worker_start=self.worker_start,
             worker_timeout=self.worker_timeout,
             skip_bad=self.skips_bad_samples,
+            persistent_workers=self.persistent_workers,
             prefetch_factor=self.prefetch_factor,
             pin_memory=self.pin_memory
             and self.trainer is not None

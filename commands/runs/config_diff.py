@@ -12,7 +12,7 @@ _WITHOUT_INFLUENCE = {
     f"data.init_args.{name}"
     for name in (
         "batch_size", "batch_size_per_device", "micro_batch_size", "evaluation_batch_size",
-        "num_workers", "worker_start", "worker_timeout", "prefetch_factor", "pin_memory",
+        "num_workers", "worker_start", "worker_timeout", "prefetch_factor", "pin_memory", "persistent_workers",
     )
 }  # fmt: skip
 """Settings on which metrics do not depend."""

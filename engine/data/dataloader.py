@@ -116,7 +116,7 @@ class TimedDataLoader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # Lightning needs no more than an iterator.
         # A generator, because Lightning makes iterators that it never uses. Only the first `next` begins an epoch.
         self._skipped = deque()
-        if self.workers is not None and self._batches is None:
+        if self.workers is not None and (self._batches is None or not self.persistent_workers):
             self.workers.prepare_start()
             self._free_memory = free_bytes()
         batches = self._batches = super().__iter__()

@@ -29,6 +29,7 @@ class LoaderFactory:
         num_workers: worker processes of each loader.
         worker_start: start method of the workers, see Workers.
         worker_timeout: seconds to wait for a batch of a worker; 0 for no limit.
+        persistent_workers: keep the workers from epoch to epoch.
         prefetch_factor: micro-batches that each worker loads ahead.
         skip_bad: skip bad samples instead of raising their errors.
         pin_memory: put batches into page-locked memory, for copies to a GPU.
@@ -40,6 +41,7 @@ class LoaderFactory:
     num_workers: int
     worker_start: WorkerStart | None
     worker_timeout: float
+    persistent_workers: bool
     prefetch_factor: int
     skip_bad: bool
     pin_memory: bool
@@ -87,7 +89,7 @@ class LoaderFactory:
             sampler=PendingSampler(sampler),
             batch_size=None,  # a request is a whole micro-batch, so loading is one vectorised call
             num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
+            persistent_workers=self.persistent_workers and self.num_workers > 0,
             worker_init_fn=workers,
             multiprocessing_context=None if workers is None else workers.context,
             timeout=self.worker_timeout if self.num_workers else 0,

@@ -87,7 +87,7 @@ def single_micro_batch(config: Namespace, size: int) -> Namespace:
     data = single.data.init_args
     data.batch_size, data.batch_size_per_device, data.micro_batch_size = size, None, None
     if "num_workers" in data:
-        data.num_workers = 0
+        data.num_workers, data.prefetch_factor = 0, None
     model = single.model.get("init_args")
     if model is not None and model.get("init_from"):
         model.init_from = None

@@ -112,7 +112,8 @@ def test_auto_leaves_a_cpu_to_the_training(monkeypatch, caplog):
     ("settings", "message"),
     [
         ({"num_workers": -1}, "num_workers must be 0 or more, or auto; got -1"),
-        ({"prefetch_factor": 0}, "prefetch_factor must be at least 1, got 0"),
+        ({"prefetch_factor": 3}, "prefetch_factor is 3, but data.init_args.num_workers is 0: workers load"),
+        ({"prefetch_factor": 0, "num_workers": 1}, "prefetch_factor must be at least 1, got 0"),
         ({"worker_timeout": -1.0}, "worker_timeout must be at least 0, got -1.0"),
         ({"max_bad_samples": -1}, "max_bad_samples must be at least 0, got -1"),
     ],
@@ -128,6 +129,25 @@ def test_workers_load_as_many_batches_ahead_as_set(workers, given, used):
     loader = data.val_dataloader()
     assert loader.prefetch_factor == used
     assert loaded(loader) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+
+
+class ProcessOfWorker(OneByOne):
+    """Each sample is the id of the process that loads it."""
+
+    def __getitem__(self, draw):
+        return np.full(len(draw.indices), os.getpid())
+
+
+@pytest.mark.parametrize(("given", "lasting"), [({}, True), ({"persistent_workers": False}, False)])
+def test_workers_last_for_several_epochs_unless_they_are_not_to(given, lasting):
+    loader = Data(ProcessOfWorker(), num_workers=1, worker_start="fork", **given).val_dataloader()
+    first, second = ({int(number) for batch in loader for number in batch} for _ in range(2))
+    assert len(first) == len(second) == 1 and (first == second) == lasting
+    assert os.getpid() not in first | second
+
+
+def test_persistence_without_workers_has_no_effect():
+    assert Data(OneByOne(), persistent_workers=True).val_dataloader().persistent_workers is False
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
