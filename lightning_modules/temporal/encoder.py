@@ -11,6 +11,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from datamodules.temporal.batch import Series, SeriesLayout
 from lightning_modules.multimodal.flops import products
@@ -61,6 +62,8 @@ class SeriesEncoder(nn.Module):
         kernel_sizes: odd kernel sizes of the convolutions, with one residual layer each.
         pooling: how the kind `pooled` reduces all steps to one feature.
         dropout: share of activations dropped in training, after each layer.
+        activation_checkpointing: keep only the states between layers in training, and recompute the others in the
+            backward pass.
     """
 
     def __init__(
@@ -71,11 +74,13 @@ class SeriesEncoder(nn.Module):
         kernel_sizes: tuple[int, ...] = (3, 5, 7),
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        activation_checkpointing: bool = False,
     ) -> None:
         super().__init__()
         if any(size % 2 == 0 for size in kernel_sizes):
             raise ValueError(f"kernel_sizes must be odd, so that a layer keeps the steps; got {list(kernel_sizes)}")
         self.layout, self.pooling, self.output_size = layout, pooling, output_size
+        self.activation_checkpointing = activation_checkpointing
         self.apart = layout.tokens == "channel_patch"
         width = VALUE_FEATURES * (1 if self.apart else layout.channels)
         self.enter = nn.Linear(width, hidden_size)
@@ -103,7 +108,10 @@ class SeriesEncoder(nn.Module):
         if self.layout.tokens == "pooled":
             states = states + self._time_embedding(steps) * inside
         for layer in self.layers:
-            states = layer(states, inside)
+            if self.activation_checkpointing and self.training:
+                states = checkpoint(layer, states, inside, use_reentrant=False, preserve_rng_state=True)
+            else:
+                states = layer(states, inside)
         if self.layout.tokens == "pooled":
             return self.read_out(self._pool(states, inside))[series.lengths > 0]
         patches = self.read_out(self._to_patches(states)) + self.raw(self._to_patches(inputs))  # [N, P, C]

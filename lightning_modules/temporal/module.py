@@ -26,6 +26,8 @@ class TimelineReader(MultimodalModule[TemporalData]):
         kernel_sizes: kernel sizes of the encoder's convolutions in steps, one per layer.
         pooling: `mean` or `max` over the steps, if the data have one feature for a whole series.
         encoder_dropout: share of the encoder's activations dropped in training.
+        encoder_activation_checkpointing: keep only the states between the encoder's layers, and recompute the others in
+            the backward pass: less memory, more time.
         blind: train and evaluate without the series, as a baseline.
         max_new_tokens: maximum length of an answer that an evaluation generates.
         training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are encoder, projector and
@@ -41,6 +43,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
         kernel_sizes: tuple[int, ...] = (3, 5, 7),
         pooling: Pooling = "mean",
         encoder_dropout: float = 0.0,
+        encoder_activation_checkpointing: bool = False,
         blind: bool = False,
         max_new_tokens: int = 64,
         **training: Any,
@@ -55,6 +58,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
             "kernel_sizes": tuple(kernel_sizes),
             "pooling": pooling,
             "dropout": encoder_dropout,
+            "activation_checkpointing": encoder_activation_checkpointing,
         }
         super().__init__(SeriesFeatures(encoder, blind), language_model, projector=projector, **training)
         kind = self.projector_settings.kind

@@ -46,6 +46,26 @@ def test_alone_as_in_any_batch(tokens, lengths, room):
 
 
 @pytest.mark.parametrize("tokens", KINDS)
+def test_activation_checkpointing_keeps_less_and_changes_no_bit(tokens):
+    found = {}
+    for on in (False, True):
+        network, kept = encoder(tokens, dropout=0.3, activation_checkpointing=on).train(), {}
+
+        def pack(saved, kept=kept):
+            kept[saved.data_ptr()] = saved.untyped_storage().nbytes()
+            return saved
+
+        torch.manual_seed(1)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+            features = network(series([40, 60]))
+        features.square().sum().backward()
+        found[on] = sum(kept.values()), [features.detach(), *(parameter.grad for parameter in network.parameters())]
+    (most, expected), (least, results) = found[False], found[True]
+    assert least < 0.7 * most
+    assert all(torch.equal(a, b) for a, b in zip(expected, results, strict=True))
+
+
+@pytest.mark.parametrize("tokens", KINDS)
 def test_missing_values_have_no_effect(tokens):
     network, batch = encoder(tokens), series([12, 20])
     other = batch._replace(values=torch.where(batch.present, batch.values, torch.full_like(batch.values, 7.0)))
