@@ -338,7 +338,9 @@ class LockstepModule(LightningModule, Generic[DataT]):
 
         A family excludes layers whose outputs are scores of classes or tokens.
         """
-        return {part.weight for part in self.modules() if isinstance(part, torch.nn.Linear)}
+        layers = (part for part in self.modules() if isinstance(part, torch.nn.Linear))
+        # A layer with a quantized weight has no parameter `weight`.
+        return {weight for part in layers for name, weight in part.named_parameters(recurse=False) if name == "weight"}
 
     # -- export ------------------------------------------------------------------------------------------------------
 

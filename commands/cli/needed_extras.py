@@ -31,6 +31,8 @@ def _needs(config: Namespace, command: str) -> Iterator[tuple[str, str]]:
         yield extra, data.__name__
     if settings.get("optimizer") == "adamw_8bit":
         yield "bits", "model.init_args.optimizer adamw_8bit"
+    if (settings.get("language_model") or {}).get("quantize") == "nf4":
+        yield "bits", "model.init_args.language_model.quantize nf4"
     if command == "export" and model is not None and model.export_extra:
         yield model.export_extra, "export"
     if command == "export" and settings.get("export_index"):

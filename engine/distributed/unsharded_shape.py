@@ -1,6 +1,7 @@
-"""Records the original shapes of sharded weights.
+"""Records the original shapes of sharded and of quantized weights, as the attribute `unsharded_shape`.
 
-Between steps FSDP keeps a flat shard of each weight, whose own shape has no meaning.
+Between steps FSDP keeps a flat shard of each weight, whose own shape has no meaning. The codes of a quantized weight
+have fewer elements than the weight.
 """
 
 from torch import nn

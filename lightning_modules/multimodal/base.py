@@ -119,7 +119,9 @@ class MultimodalModule(LockstepModule[ComposedDataT]):
         tokenizer = self.data.tokenizer
         self.encoder = self.modality.build_encoder(self.data, self.model_precision)
         settings = self.language_model_settings
-        self.language_model = LanguageModel(settings, tokenizer.vocabulary_size, self.model_precision)
+        self._require_whole_weights(settings)
+        device = self.trainer.strategy.root_device
+        self.language_model = LanguageModel(settings, tokenizer.vocabulary_size, self.model_precision, device)
         if settings.path is not None:
             vocabulary = tokenizer.tokenizer.get_vocab()
             require_own_tokens(settings.path, folder_of(settings.path), self.data.tokenizer_source, vocabulary)
@@ -128,6 +130,14 @@ class MultimodalModule(LockstepModule[ComposedDataT]):
         self.projector = Projector(self.projector_settings, output_size, self.language_model.hidden_size)
         self.evaluation = self.build_evaluation()
         self.places = self.modality.build_places(self.data, self.language_model.hidden_size)
+
+    def _require_whole_weights(self, settings: LanguageModelSettings) -> None:
+        if settings.quantize is not None and is_fsdp(self.trainer.strategy):
+            raise ValueError(
+                f"language_model.quantize is {settings.quantize}, but FSDP shards weights of one number format "
+                "together. Use --trainer.strategy ddp, as quantized weights take a quarter or half of the memory, or "
+                "language_model.quantize null"
+            )
 
     def _load_stage(self, path: Path) -> None:
         checkpoint = read_stage(path)

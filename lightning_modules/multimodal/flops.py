@@ -120,7 +120,7 @@ def products(network: nn.Module, back: bool) -> int:
         back: whether gradients pass through them to their inputs.
     """
     found = (part for part in network.modules() if isinstance(part, _LAYERS))
-    return sum(2 * _weights(part) * (1 + back + part.weight.requires_grad) for part in found)
+    return sum(2 * _weights(part) * (1 + back + _weight_trains(part)) for part in found)
 
 
 def attention(width: int, back: bool) -> int:
@@ -129,6 +129,11 @@ def attention(width: int, back: bool) -> int:
 
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
+
+
+def _weight_trains(layer: nn.Module) -> bool:
+    # A layer with a quantized weight has no parameter `weight`.
+    return any(weight.requires_grad for name, weight in layer.named_parameters(recurse=False) if name == "weight")
 
 
 def _weights(layer: nn.Linear | nn.Conv1d | nn.Conv2d) -> int:

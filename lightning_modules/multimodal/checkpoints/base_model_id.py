@@ -37,11 +37,19 @@ def base_identity(settings: LanguageModelSettings, tokenizer: str) -> dict[str, 
         tokenizer: identity of the tokenizer.
     """
     adapters = {key: value for key, value in asdict(settings.lora).items() if key != "dropout"}
+    for variant in ("use_rslora", "use_dora"):
+        if not adapters[variant]:  # older checkpoints do not have the key
+            del adapters[variant]
     return {
         **_network_identity(settings.path, settings.config, settings.trainable == "full"),
         "lora": json.dumps(adapters, sort_keys=True) if settings.trainable == "lora" else None,
+        "quantize": _quantization(settings),
         "tokenizer": tokenizer,
     }
+
+
+def _quantization(settings: LanguageModelSettings) -> str | None:
+    return "nf4 double" if settings.quantize == "nf4" and settings.double_quantize else settings.quantize
 
 
 def tower_identity(settings: VisionTowerSettings) -> dict[str, Any]:

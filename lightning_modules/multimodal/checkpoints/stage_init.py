@@ -1,12 +1,13 @@
 """Initializes a training stage with the weights of an earlier stage.
 
 Every weight of the checkpoint and of the model must match by name, but for new adapters and optional weights. Frozen
-weights, which the checkpoint omits, must be equal to those that this model is built from.
+weights, which the checkpoint omits, must be equal to those that this model is built from. Weights that are quantized
+here, and were not in the earlier stage, are quantized when they are loaded.
 """
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from engine.checkpointing.verification import load_lazily
 from engine.determinism.tensor_hash import hash_tensor
 from engine.system.installation import PROGRAM
 from lightning_modules.multimodal.checkpoints.base_model_id import differences
+from lightning_modules.multimodal.language.quantization import QuantizedWeight
+from lightning_modules.multimodal.language.quantized_linear import QuantizedLinear, quantized_layers
 
 log = logging.getLogger("lockstep")
 
@@ -122,6 +125,7 @@ def load_stage_weights(
     own = {canonical(name): weight for name, weight in module.state_dict().items()}
     saved = {canonical(name): weight for name, weight in checkpoint["state_dict"].items()}
     frozen = {canonical(name): fingerprint for name, fingerprint in checkpoint.get(KEY, {}).items()}
+    whole = _with_whole_weights(module, own, (*saved, *frozen))
     for part, origin in origins.items():
         if problem := differences(origin.saved, origin.own, origin.alike):
             raise ValueError(f"its {part} differs ({origin.saved.get('name')}): {problem}")
@@ -146,8 +150,27 @@ def load_stage_weights(
     if messages:
         raise ValueError("; ".join(messages))
     for name, weight in saved.items():
-        own[name].copy_(weight)
+        if name in whole:
+            whole[name].store(weight)
+        else:
+            own[name].copy_(weight)
     return LoadedWeights(list(saved), sorted({"adapters" if _ADAPTER in name else name for name in allowed}))
+
+
+def _with_whole_weights(
+    module: nn.Module, own: dict[str, Tensor], earlier: Collection[str]
+) -> dict[str, QuantizedLinear]:
+    """Return the layers that are quantized here and were not in the earlier stage, by the names of their weights.
+
+    In `own` a tensor without values, of the weight's shape, takes the place of the quantized weight.
+    """
+    layers = {canonical(f"{name}.weight"): layer for name, layer in quantized_layers(module)}
+    whole = {name: layer for name, layer in layers.items() if name in earlier}
+    for name, layer in whole.items():
+        for key in QuantizedWeight._fields:
+            own.pop(name.removesuffix("weight") + key, None)
+        own[name] = torch.empty(layer.out_features, layer.in_features, device="meta")
+    return whole
 
 
 def _changed_frozen(own: Mapping[str, Tensor], frozen: Mapping[str, int], origins: Mapping[str, Origin]) -> list[str]:
@@ -165,7 +188,7 @@ def _changed_frozen(own: Mapping[str, Tensor], frozen: Mapping[str, int], origin
         hashed = origins[part].saved.get("weights") if part else None
         if not names or hashed is not None and hashed == origins[part].weights():
             continue
-        differ += [name for name in names if int(hash_tensor(own[name])) != frozen[name]]
+        differ += [name for name in names if own[name].is_meta or int(hash_tensor(own[name])) != frozen[name]]
     return differ
 
 

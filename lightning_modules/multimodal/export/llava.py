@@ -93,8 +93,7 @@ def write(parts: Parts, folder: Path, tokenizer: "PreTrainedTokenizerFast", answ
     """
     from transformers import GenerationConfig
 
-    if parts.language_model.settings.trainable == "lora":
-        parts.language_model.adapted.merge_and_unload()  # in place: `causal_lm` is the merged model now
+    parts.language_model.merge()  # in place: `causal_lm` is the merged model now
     model = assembled(parts)
     model.to(weight_format(parts.language_model))  # type: ignore[arg-type]  # Its decorator hides `self`.
     # Greedy decoding, as in evaluations, whatever the pretrained model's settings are. Spare rows beyond the

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
@@ -25,7 +25,7 @@ from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.modality import ModalityFeatures
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
 log = logging.getLogger("lockstep")
 
@@ -147,10 +147,8 @@ def _write_language_model(language_model: LanguageModel, folder: Path, end_of_tu
         return
     if trainable == "none" and not merge:
         return
-    network: PreTrainedModel = language_model.causal_lm
-    if trainable == "lora":
-        network = cast("PreTrainedModel", language_model.adapted.merge_and_unload())
-    elif trainable == "last_n_layers":
+    network = language_model.merge()
+    if trainable == "last_n_layers":
         # transformers reads all weights in one format.
         network.to(language_model.precision.trained)  # type: ignore[arg-type]  # Its decorator hides `self`.
     network.generation_config.eos_token_id = end_of_turn

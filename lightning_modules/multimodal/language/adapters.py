@@ -1,14 +1,17 @@
 """Selects the weights of a language model that train: all, the last layers, LoRA adapters, or none.
 
-LoRA: Hu et al. 2021, arXiv 2106.09685, through peft.
+LoRA: Hu et al. 2021, arXiv 2106.09685, through peft. Frozen weights may be quantized.
 """
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import torch
 
 from lightning_modules.multimodal.language.activation_checkpointing import recompute_activations
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
+from lightning_modules.multimodal.language.quantized_linear import dequantize_linear_layers, quantize_linear_layers
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -16,14 +19,26 @@ if TYPE_CHECKING:
 
 
 def freeze_and_add_adapters(
-    network: "PreTrainedModel", settings: LanguageModelSettings, precision: Precision
+    network: "PreTrainedModel",
+    settings: LanguageModelSettings,
+    precision: Precision,
+    device: torch.device | None = None,
 ) -> "PreTrainedModel | PeftModel":
-    """Freeze weights and set number formats; return the model, wrapped by peft under `lora`.
+    """Freeze weights, quantize them and set number formats; return the model, wrapped by peft under `lora`.
+
+    Args:
+        network: model of transformers, changed in place.
+        settings: settings of the model.
+        precision: number formats.
+        device: where weights are quantized, by default where they are.
 
     Raises:
         ValueError: the model has fewer layers than `last_n_layers`, or no layer that can have an adapter.
     """
     network.requires_grad_(settings.trainable == "full")
+    if settings.quantize is not None:
+        # The embeddings and the output layer stay as they are, as in QLoRA: the two may share their weight.
+        quantize_linear_layers(network.get_decoder(), settings.quantize, settings.double_quantize, device=device)
     chosen: PreTrainedModel | PeftModel = network
     if settings.trainable == "last_n_layers":
         layers = network.get_decoder().layers
@@ -40,6 +55,17 @@ def freeze_and_add_adapters(
     return chosen
 
 
+def whole_model(network: "PreTrainedModel | PeftModel", settings: LanguageModelSettings) -> "PreTrainedModel":
+    """Dequantize frozen weights, merge adapters into them, in place, and return the model of transformers.
+
+    The weights are dequantized first: merged into quantized weights, adapters would be rounded to their few bits.
+    """
+    dequantize_linear_layers(network)
+    if settings.trainable == "lora":
+        return cast("PreTrainedModel", cast("PeftModel", network).merge_and_unload())
+    return cast("PreTrainedModel", network)
+
+
 def _with_adapters(network: "PreTrainedModel", lora: LoraSettings) -> "PeftModel":
     from peft import LoraConfig, TaskType, get_peft_model
 
@@ -49,6 +75,8 @@ def _with_adapters(network: "PreTrainedModel", lora: LoraSettings) -> "PeftModel
         lora_dropout=lora.dropout,
         target_modules=lora.target_modules,
         bias=lora.bias,
+        use_rslora=lora.use_rslora,
+        use_dora=lora.use_dora,
         task_type=TaskType.CAUSAL_LM,
     )
     try:

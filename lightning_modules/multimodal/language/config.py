@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from engine.number_check import check_number
+from lightning_modules.multimodal.language.quantization import Quantization
 
 Trainable = Literal["none", "lora", "full", "last_n_layers"]
 AttentionKind = Literal["sdpa", "eager", "flash_attention_2"]
@@ -20,6 +21,9 @@ class LoraSettings:
         target_modules: names of the layers with an adapter; `all-linear` is all but the output layer, null is peft's
             default for the architecture.
         bias: which biases train with the adapters.
+        use_rslora: scale adapters by alpha / sqrt(rank), as rsLoRA does (arXiv 2312.03732), instead of alpha / rank.
+        use_dora: train the magnitudes of a weight's columns apart from their directions, as DoRA does
+            (arXiv 2402.09353).
     """
 
     rank: int = 16
@@ -27,6 +31,8 @@ class LoraSettings:
     dropout: float = 0.0
     target_modules: str | list[str] | None = "all-linear"
     bias: Literal["none", "all", "lora_only"] = "none"
+    use_rslora: bool = False
+    use_dora: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,9 @@ class LanguageModelSettings:
         trainable: trainable weights: `none`, `lora` (adapters), `full`, or `last_n_layers`.
         last_n_layers: number of trainable decoder layers under `last_n_layers`.
         lora: settings of the adapters under `lora`.
+        quantize: format of the frozen weights of the decoder's linear layers: `nf4` (4 bits, QLoRA) or `int8`. Needs
+            trainable `lora` or `none`; null keeps them as `trainer.precision` has them.
+        double_quantize: quantize the scales of `nf4`, too: 4.13 bits a weight instead of 4.5.
         attention: implementation of attention; all three keep packed chats apart.
         activation_checkpointing: keep only the states between layers, and recompute the others in the backward pass:
             less memory, about a third more time.
@@ -56,6 +65,8 @@ class LanguageModelSettings:
     trainable: Trainable = "full"
     last_n_layers: int = 2
     lora: LoraSettings = field(default_factory=LoraSettings)
+    quantize: Quantization | None = None
+    double_quantize: bool = True
     attention: AttentionKind = "sdpa"
     activation_checkpointing: bool = False
     compile: bool = False
@@ -83,6 +94,12 @@ class LanguageModelSettings:
             )
         if self.trainable == "last_n_layers" and self.last_n_layers < 1:
             raise ValueError(f"language_model.last_n_layers must be at least 1, got {self.last_n_layers}")
+        if self.quantize is not None and self.trainable not in ("lora", "none"):
+            raise ValueError(
+                f"language_model.quantize is {self.quantize}, but trainable is {self.trainable}: weights in few bits "
+                "cannot train. Set language_model.trainable to lora, which trains adapters beside them, or quantize to "
+                "null"
+            )
         check_number("language_model.lora.rank", self.lora.rank, at_least=1)
         check_number("language_model.lora.alpha", self.lora.alpha, above=0)
         check_number("language_model.lora.dropout", self.lora.dropout, at_least=0, below=1)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from datamodules.multimodal.batch import IGNORE
-from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters
+from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters, whole_model
 from lightning_modules.multimodal.language.compile import compile_layers, uncompiled
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.loading import load_language_model
@@ -43,17 +43,24 @@ class LanguageModel(nn.Module):
         settings: settings of the model.
         vocabulary: number of the tokenizer's tokens. The model may have more, which are never generated.
         precision: number formats of weights and computations.
+        device: where weights are quantized, by default on the CPU. The result does not depend on it.
     """
 
     widened: int
     """Number of the tokenizer's tokens that the pretrained model does not have."""
 
-    def __init__(self, settings: LanguageModelSettings, vocabulary: int, precision: Precision) -> None:
+    def __init__(
+        self,
+        settings: LanguageModelSettings,
+        vocabulary: int,
+        precision: Precision,
+        device: torch.device | None = None,
+    ) -> None:
         super().__init__()
         settings.check()
         self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
         network, self.widened = load_language_model(settings, vocabulary, precision)
-        self.network = freeze_and_add_adapters(network, settings, precision)
+        self.network = freeze_and_add_adapters(network, settings, precision, device)
         if settings.compile:
             compile_layers(self.causal_lm.get_decoder().layers)
 
@@ -67,6 +74,10 @@ class LanguageModel(nn.Module):
     def adapted(self) -> "PeftModel":
         """The model of peft, with its adapters; only if `trainable` is `lora`."""
         return cast("PeftModel", self.network)  # `freeze_and_add_adapters` adds the adapters
+
+    def merge(self) -> "PreTrainedModel":
+        """Return the model of transformers with dequantized weights and merged adapters; this one is spent then."""
+        return whole_model(self.network, self.settings)
 
     @property
     def hidden_size(self) -> int:

@@ -46,6 +46,7 @@ def load_language_model(
     from transformers import AutoModelForCausalLM
 
     config = _config(settings, vocabulary)
+    _require_whole_weights(config, settings.path)
     if settings.trainable == "none":
         switch_off_dropout(config)
     _require_attention(config, settings.attention)
@@ -75,6 +76,17 @@ def _config(settings: LanguageModelSettings, vocabulary: int) -> "PretrainedConf
     if "vocab_size" in given:
         raise ValueError("language_model.config has a vocab_size; remove it, it follows from the tokenizer")
     return config_of(_SECTION, given, "qwen2, qwen3 or llama", vocab_size=vocabulary)
+
+
+def _require_whole_weights(config: "PretrainedConfig", path: str | None) -> None:
+    """Raise ValueError if the files hold quantized weights, of which others would be made."""
+    quantized = getattr(config, "quantization_config", None)
+    if quantized is not None:
+        given = quantized if isinstance(quantized, dict) else quantized.to_dict()
+        raise ValueError(
+            f"language_model.path: {path} holds weights quantized by {given.get('quant_method')}, expected them in "
+            "16 or 32 bits. Use the directory that they were made from, and language_model.quantize nf4 or int8"
+        )
 
 
 def _require_attention(config: "PretrainedConfig", chosen: AttentionKind) -> None:

@@ -72,4 +72,6 @@ def device_has_bf16(device: torch.device) -> bool:
 def set_dtypes(network: nn.Module, precision: Precision) -> None:
     """Cast frozen and trainable weights to their formats, in place. Tied weights stay tied; buffers do not change."""
     for parameter in network.parameters():
+        if not parameter.is_floating_point():  # quantized
+            continue
         parameter.data = parameter.data.to(precision.trained if parameter.requires_grad else precision.frozen)

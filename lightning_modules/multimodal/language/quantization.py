@@ -1,0 +1,134 @@
+"""Stores weights of linear layers in 4 or 8 bits.
+
+nf4: the 16 quantiles of a normal distribution, scaled by the largest magnitude of each block of 64 weights (Dettmers et
+al., "QLoRA", 2023, arXiv 2305.14314). int8: 255 steps, scaled by the largest magnitude of each row.
+
+The codes come from elementwise operations alone, so the same weights give the same bits on a CPU and on a GPU, with any
+number of threads. Those of nf4 are in the layout of bitsandbytes, whose kernels read them.
+"""
+
+import logging
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Quantization = Literal["nf4", "int8"]
+
+BLOCK = 64  # weights of nf4 with a common scale
+SCALES_BLOCK = 256  # scales with a common scale, of double quantization
+
+_CHUNK = 1 << 15  # weights of a thread at once: their temporary tensors stay in the cache of its core
+_CHUNK_ON_GPU = 1 << 24
+
+
+class QuantizedWeight(NamedTuple):
+    """A matrix in few bits. All tensors hold integers, so that no conversion of a model to bf16 rounds them."""
+
+    codes: Tensor
+    """nf4: [ceil(N / 2)] uint8, the first weight in the high bits. int8: [rows, columns] int8."""
+    scales: Tensor
+    """float32 as uint8 bytes: of nf4 per block, of int8 per row. With double quantization a uint8 code per block."""
+    scale_scales: Tensor | None
+    """float32 as uint8 bytes, of double quantization: the mean scale, then a scale of each 256 scales."""
+
+
+@torch.no_grad()
+def quantize(weight: Tensor, kind: Quantization, double: bool) -> QuantizedWeight:
+    """Quantize a matrix [rows, columns] of floating-point numbers, on its device.
+
+    Args:
+        weight: the matrix.
+        kind: see the module.
+        double: quantize the scales of nf4 as well, to 8 bits: 4.13 bits a weight instead of 4.5.
+    """
+    if kind == "int8":
+        largest = weight.abs().amax(dim=1).float()
+        codes = torch.round(weight.float() * (127 / _positive(largest))[:, None]).to(torch.int8)
+        return QuantizedWeight(codes, _octets(largest / 127), None)
+    codes, largest = _nf4(weight)
+    if not double:
+        return QuantizedWeight(codes, _octets(largest), None)
+    # On the CPU and in float64, so that the mean does not depend on the device and on the number of threads.
+    largest = largest.cpu()
+    mean = largest.double().mean().float()
+    small, state = _bitsandbytes().functional.quantize_blockwise(largest - mean, blocksize=SCALES_BLOCK)
+    scales = torch.cat([mean.reshape(1), state.absmax])
+    return QuantizedWeight(codes, small.to(weight.device), _octets(scales).to(weight.device))
+
+
+def dequantize(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    """Return the matrix of the given shape and number format."""
+    if stored.codes.dtype == torch.int8:
+        # In place, each product is computed in float32 and rounded once.
+        return stored.codes.to(dtype).mul_(stored.scales.view(torch.float32)[:, None])
+    direct = dtype if dtype in (torch.bfloat16, torch.float16) else torch.float32
+    functional = _bitsandbytes().functional
+    return functional.dequantize_4bit(stored.codes.view(-1, 1), _nf4_state(stored, shape, direct)).to(dtype)
+
+
+def _nf4_state(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -> Any:
+    """Return what the kernels of bitsandbytes need beside the codes."""
+    functional, device = _bitsandbytes().functional, stored.codes.device
+    values = _values("nf4", device)
+    common = {"shape": shape, "dtype": dtype, "blocksize": BLOCK, "code": values, "quant_type": "nf4"}
+    if stored.scale_scales is None:
+        return functional.QuantState(absmax=stored.scales.view(torch.float32), **common)
+    scales = stored.scale_scales.view(torch.float32)
+    dynamic = _values("dynamic", device)
+    of_scales = functional.QuantState(absmax=scales[1:], code=dynamic, blocksize=SCALES_BLOCK, dtype=torch.float32)
+    return functional.QuantState(absmax=stored.scales, offset=scales[0], state2=of_scales, **common)
+
+
+def _nf4(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the codes [ceil(N / 2)] uint8 of N weights, two in each, and the scale of each block, float32."""
+    flat = weight.reshape(-1)
+    on_cpu = flat.device.type == "cpu"
+    chunk = _CHUNK * torch.get_num_threads() if on_cpu else _CHUNK_ON_GPU
+    parts = [_nf4_codes(part) for part in flat.split(chunk)]
+    codes, largest = (torch.cat(each) for each in zip(*parts, strict=True))
+    return codes[: (len(flat) + 1) // 2], largest
+
+
+def _nf4_codes(weights: Tensor) -> tuple[Tensor, Tensor]:
+    whole = torch.nn.functional.pad(weights, (0, -len(weights) % BLOCK)).float().view(-1, BLOCK)
+    largest = whole.abs().amax(dim=1)
+    scaled = (whole / _positive(largest)[:, None]).view(-1)
+    codes = torch.zeros(scaled.shape, dtype=torch.uint8, device=scaled.device)
+    for border in _borders():  # faster than torch.bucketize, which searches for each weight
+        codes += scaled > border
+    return codes[::2] << 4 | codes[1::2], largest
+
+
+def _positive(largest: Tensor) -> Tensor:
+    return largest.clamp_min(torch.finfo(torch.float32).tiny)
+
+
+def _octets(numbers: Tensor) -> Tensor:
+    return numbers.contiguous().view(torch.uint8)
+
+
+@lru_cache(maxsize=1)
+def _borders() -> list[float]:
+    """Return the 15 borders between the 16 values of nf4."""
+    values = _values("nf4", torch.device("cpu"))
+    return ((values[1:] + values[:-1]) / 2).tolist()
+
+
+@lru_cache(maxsize=32)
+def _values(kind: Literal["nf4", "dynamic"], device: torch.device) -> Tensor:
+    """Return the values of the codes, in rising order: [16] of nf4, [256] of scales in double quantization."""
+    functional = _bitsandbytes().functional
+    if kind == "nf4":
+        return functional.get_4bit_type("nf4", device=device)
+    return functional.create_dynamic_map().to(device)
+
+
+@lru_cache(maxsize=1)
+def _bitsandbytes() -> Any:
+    # The first import logs an error about a package with a faster kernel, which is not needed.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    import bitsandbytes
+
+    return bitsandbytes
