@@ -119,8 +119,8 @@ class MultimodalModule(LockstepModule[ComposedDataT]):
         tokenizer = self.data.tokenizer
         self.encoder = self.modality.build_encoder(self.data, self.model_precision)
         settings = self.language_model_settings
-        self._require_whole_weights(settings)
         device = self.trainer.strategy.root_device
+        require_whole_weights(settings, self.trainer.strategy)
         self.language_model = LanguageModel(settings, tokenizer.vocabulary_size, self.model_precision, device)
         if settings.path is not None:
             vocabulary = tokenizer.tokenizer.get_vocab()
@@ -130,14 +130,6 @@ class MultimodalModule(LockstepModule[ComposedDataT]):
         self.projector = Projector(self.projector_settings, output_size, self.language_model.hidden_size)
         self.evaluation = self.build_evaluation()
         self.places = self.modality.build_places(self.data, self.language_model.hidden_size)
-
-    def _require_whole_weights(self, settings: LanguageModelSettings) -> None:
-        if settings.quantize is not None and is_fsdp(self.trainer.strategy):
-            raise ValueError(
-                f"language_model.quantize is {settings.quantize}, but FSDP shards weights of one number format "
-                "together. Use --trainer.strategy ddp, as quantized weights take a quarter or half of the memory, or "
-                "language_model.quantize null"
-            )
 
     def _load_stage(self, path: Path) -> None:
         checkpoint = read_stage(path)
@@ -314,3 +306,13 @@ class MultimodalModule(LockstepModule[ComposedDataT]):
     def export_settings(self) -> dict[str, Any]:
         """Return the settings of further networks for an export, as numbers, strings and lists."""
         return {}
+
+
+def require_whole_weights(settings: LanguageModelSettings, strategy: object) -> None:
+    """Raise ValueError if a strategy would shard quantized weights."""
+    if settings.quantize != "none" and has_sharded_weights(strategy):
+        raise ValueError(
+            f"language_model.quantize is {settings.quantize}, but {type(strategy).__name__} shards weights of one "
+            "number format together. Use --trainer.strategy ddp: quantized weights take a quarter (nf4) or half (int8) "
+            "of the memory; or set language_model.quantize none"
+        )

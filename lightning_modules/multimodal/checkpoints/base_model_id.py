@@ -49,6 +49,8 @@ def base_identity(settings: LanguageModelSettings, tokenizer: str) -> dict[str, 
 
 
 def _quantization(settings: LanguageModelSettings) -> str | None:
+    if settings.quantize == "none":  # older checkpoints do not have the key
+        return None
     return "nf4 double" if settings.quantize == "nf4" and settings.double_quantize else settings.quantize
 
 

@@ -36,7 +36,7 @@ def freeze_and_add_adapters(
         ValueError: the model has fewer layers than `last_n_layers`, or no layer that can have an adapter.
     """
     network.requires_grad_(settings.trainable == "full")
-    if settings.quantize is not None:
+    if settings.quantize != "none":
         # The embeddings and the output layer stay as they are, as in QLoRA: the two may share their weight.
         quantize_linear_layers(network.get_decoder(), settings.quantize, settings.double_quantize, device=device)
     chosen: PreTrainedModel | PeftModel = network

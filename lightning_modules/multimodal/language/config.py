@@ -50,7 +50,7 @@ class LanguageModelSettings:
         last_n_layers: number of trainable decoder layers under `last_n_layers`.
         lora: settings of the adapters under `lora`.
         quantize: format of the frozen weights of the decoder's linear layers: `nf4` (4 bits, QLoRA) or `int8`. Needs
-            trainable `lora` or `none`; null keeps them as `trainer.precision` has them.
+            trainable `lora` or `none`. `none` keeps the format of `trainer.precision`.
         double_quantize: quantize the scales of `nf4`, too: 4.13 bits a weight instead of 4.5.
         attention: implementation of attention; all three keep packed chats apart.
         activation_checkpointing: keep only the states between layers, and recompute the others in the backward pass:
@@ -65,7 +65,7 @@ class LanguageModelSettings:
     trainable: Trainable = "full"
     last_n_layers: int = 2
     lora: LoraSettings = field(default_factory=LoraSettings)
-    quantize: Quantization | None = None
+    quantize: Quantization | Literal["none"] = "none"
     double_quantize: bool = True
     attention: AttentionKind = "sdpa"
     activation_checkpointing: bool = False
@@ -94,11 +94,11 @@ class LanguageModelSettings:
             )
         if self.trainable == "last_n_layers" and self.last_n_layers < 1:
             raise ValueError(f"language_model.last_n_layers must be at least 1, got {self.last_n_layers}")
-        if self.quantize is not None and self.trainable not in ("lora", "none"):
+        if self.quantize != "none" and self.trainable not in ("lora", "none"):
             raise ValueError(
                 f"language_model.quantize is {self.quantize}, but trainable is {self.trainable}: weights in few bits "
                 "cannot train. Set language_model.trainable to lora, which trains adapters beside them, or quantize to "
-                "null"
+                "none"
             )
         check_number("language_model.lora.rank", self.lora.rank, at_least=1)
         check_number("language_model.lora.alpha", self.lora.alpha, above=0)

@@ -35,7 +35,7 @@ class QuantizedLinear(nn.Linear):
     def __init__(self, layer: nn.Linear, kind: Quantization, double: bool, device: torch.device) -> None:
         nn.Module.__init__(self)  # without the weight of nn.Linear
         self.in_features, self.out_features = layer.in_features, layer.out_features
-        self.kind, self.double, self.dtype = kind, double, layer.weight.dtype
+        self.kind, self.double_quantized, self.dtype = kind, double, layer.weight.dtype
         self.register_parameter("bias", layer.bias)
         stored = quantize(layer.weight.to(device), kind, double)
         for name, tensor in zip(QuantizedWeight._fields, stored, strict=True):
@@ -68,7 +68,7 @@ class QuantizedLinear(nn.Linear):
     @torch.no_grad()
     def store(self, weight: Tensor) -> None:
         """Quantize another weight [out_features, in_features] into this layer."""
-        stored = quantize(weight.to(self.codes.device, self.dtype), self.kind, self.double)
+        stored = quantize(weight.to(self.codes.device, self.dtype), self.kind, self.double_quantized)
         for own, new in zip(self.stored, stored, strict=True):
             if own is not None and new is not None:
                 own.copy_(new)

@@ -1,4 +1,7 @@
-"""LoRA and the 8-bit optimizer: a killed run resumes bit-identically, and the exported model computes the same."""
+"""LoRA and the 8-bit optimizer: a killed run resumes bit-identically, and the exported model computes the same.
+
+The frozen weights may be quantized, and then every rank has the same bits of them.
+"""
 
 import signal
 
@@ -70,8 +73,9 @@ def differing(one, other, name=""):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of plain peft
-@pytest.mark.parametrize("processes", [1, slow(2)])
-def test_a_killed_run_goes_on_to_the_bit(team, lockstep, options, base, tmp_path, processes):
+@pytest.mark.parametrize("processes, quantize", [(1, "nf4"), slow(2, "none")])
+def test_a_killed_run_goes_on_to_the_bit(team, lockstep, options, base, tmp_path, processes, quantize):
+    options = [*options, "--model.init_args.language_model.quantize", quantize]
     through = team("fit", *options, name="through", processes=processes)
     assert through.end(120) == [0] * processes, through.output
     assert "adamw_8bit: the state of " in through.output
@@ -93,6 +97,19 @@ def test_a_killed_run_goes_on_to_the_bit(team, lockstep, options, base, tmp_path
     assert adapted and all("lora_" in name for name in adapted), "the frozen base is not in the file"
     if processes == 2:
         check_exports(lockstep, resumed, options, base, tmp_path)
+
+
+@pytest.mark.slow
+def test_two_ranks_train_adapters_beside_quantized_weights_as_one(team, options):
+    more = ["--model.init_args.language_model.quantize", "nf4", "--model.init_args.language_model.lora.dropout", "0"]
+    more += ["--model.init_args.optimizer", "adamw", "--trainer.max_steps", "3"]
+    runs = [team("fit", *options, *more, name=f"of{processes}", processes=processes) for processes in (1, 2)]
+    assert [run.end(120) for run in runs] == [[0], [0, 0]], runs[1].output
+    for metric, tolerance in {"train/loss": 1e-5, "train/gradient_norm": 1e-4}.items():
+        values = [run.series(metric) for run in runs]
+        assert len(values[0]) == 3 and values[1] == pytest.approx(values[0], rel=tolerance)
+    one, two = (last(run)["frozen"] for run in runs)
+    assert one == two and any(name.endswith(".codes") for name in one)
 
 
 def tensors(content):

@@ -9,6 +9,8 @@ from safetensors.torch import load_file
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.export.parts import export
+from lightning_modules.multimodal.language.config import LoraSettings
+from lightning_modules.multimodal.language.quantized_linear import quantized_layers
 
 TEXTS = ["what is the trend of cpu?", "it falls from 40 to 12."]
 
@@ -85,6 +87,24 @@ def test_adapters(build, write, pretrained):
     untrained = base.eval()(tokens()).logits
     assert (untrained - scores).abs().max() > 0.01
     check(PeftModel.from_pretrained(base, folder), scores, answer)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of plain peft
+@pytest.mark.parametrize("variant", [{}, {"use_dora": True, "use_rslora": True}], ids=["lora", "dora"])
+@pytest.mark.parametrize("kind", ["nf4", "int8"])
+def test_adapters_of_a_quantized_model(build, write, pretrained, tmp_path, kind, variant):
+    """Plain peft loads them; merged, they answer as beside the quantized weights, to rounding in float32."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    settings = {"trainable": "lora", "quantize": kind, "lora": LoraSettings(**variant)}
+    folder, scores, answer, _ = write(build(pretrained, **settings))
+    merged = build(pretrained, trainable="none", quantize=kind).merge()
+    assert not list(quantized_layers(merged))
+    check(PeftModel.from_pretrained(merged, folder), scores, answer)
+    (tmp_path / "out").rename(tmp_path / "adapters")
+    folder, scores, answer, _ = write(build(pretrained, **settings), merge=True)
+    check(AutoModelForCausalLM.from_pretrained(folder), scores, answer)
 
 
 @pytest.mark.parametrize("trainable", ["lora", "last_n_layers", "none"])
