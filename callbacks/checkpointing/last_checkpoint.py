@@ -9,6 +9,7 @@ from typing_extensions import override
 from callbacks.checkpointing.base import RotatingCheckpoint
 from engine.checkpointing.discovery import list_checkpoints, saved_at
 from engine.lightning_internals import is_last_micro_batch, stops_early, validation_follows
+from engine.number_check import check_numbers
 
 
 class LastCheckpoint(RotatingCheckpoint):
@@ -17,13 +18,15 @@ class LastCheckpoint(RotatingCheckpoint):
     Args:
         every_n_steps: optimizer steps between saves; it is also saved at the end of every epoch.
         keep: number of files to keep: last.ckpt and, in case it gets corrupt, last-1.ckpt, last-2.ckpt, ...
+        keep_every_n_steps: optimizer steps between checkpoints that stay for ever, as step-1000.ckpt, step-2000.ckpt,
+            ...; null for none.
     """
 
-    def __init__(self, every_n_steps: int = 500, keep: int = 2) -> None:
+    def __init__(self, every_n_steps: int = 500, keep: int = 2, keep_every_n_steps: int | None = None) -> None:
         super().__init__("last_checkpoint", "last", keep)
-        if every_n_steps < 1:
-            raise ValueError(f"last_checkpoint.every_n_steps must be at least 1, got {every_n_steps}")
-        self.every_n_steps = every_n_steps
+        steps = {"every_n_steps": every_n_steps, "keep_every_n_steps": keep_every_n_steps}
+        check_numbers("last_checkpoint.", steps, at_least=1)
+        self.every_n_steps, self.keep_every_n_steps = every_n_steps, keep_every_n_steps
         self._saved_step = 0  # before the first step there is nothing to save
         self._after_validation = False
         self._has_started = False
@@ -61,7 +64,8 @@ class LastCheckpoint(RotatingCheckpoint):
         step = trainer.global_step
         # A run that ends within an epoch is saved here: in `on_train_epoch_end` Lightning counts the epoch as finished.
         is_end = step == trainer.max_steps or stops_early(trainer)
-        if step != self._saved_step and (is_end or step % self.every_n_steps == 0):
+        is_due = step % self.every_n_steps == 0 or self._is_kept(step)
+        if step != self._saved_step and (is_end or is_due):
             self._after_validation = validation_follows(trainer)
             if not self._after_validation:
                 self._save(trainer)
@@ -103,6 +107,12 @@ class LastCheckpoint(RotatingCheckpoint):
         self._save(trainer)
         self.io.sync_outcomes(trainer.strategy, last=True)
 
+    def _is_kept(self, step: int) -> bool:
+        return self.keep_every_n_steps is not None and step > 0 and step % self.keep_every_n_steps == 0
+
+    @override
     def _save(self, trainer: Trainer, index: int = 0) -> None:
+        step, path = trainer.global_step, self.files[index]
+        self.io.keep_next(path, path.with_name(f"step-{step}.ckpt") if self._is_kept(step) else None)
         super()._save(trainer, index)
         self._saved_step = trainer.global_step

@@ -225,11 +225,14 @@ class _Training:
         from commands.doctor.training.checkpoint_storage import checkpoint_findings
 
         # A new checkpoint is written before an old one is removed.
-        kept = self.config.last_checkpoint.keep + self.config.best_checkpoint.keep + 1
+        last = self.config.last_checkpoint
+        kept = last.keep + self.config.best_checkpoint.keep + 1
+        if last.keep_every_n_steps is not None:  # without trainer.max_steps their number is not known
+            kept += max(self.config.trainer.max_steps or 0, 0) // last.keep_every_n_steps
         size, step = (self.probe.checkpoint, self.probe.seconds) if self.probe else (None, None)
         if step is not None and self.batch is not None:
             step *= self.batch.accumulation
-        between = self.config.last_checkpoint.every_n_steps
+        between = min(last.every_n_steps, last.keep_every_n_steps or last.every_n_steps)
         # Ranks that measure a shared disk at once would slow each other down.
         yield from checkpoint_findings(self.runs, size, kept, step, between, measure=is_rank_zero(self.environ))
 

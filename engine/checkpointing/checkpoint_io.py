@@ -21,7 +21,7 @@ from lightning.pytorch.strategies import Strategy
 from engine.checkpointing.compatibility import check_weights_only_loadable, require_lightning
 from engine.checkpointing.content_rules import require_structure
 from engine.checkpointing.cpu_snapshot import Snapshot
-from engine.checkpointing.rotation import rotate_in
+from engine.checkpointing.rotation import keep_copy, rotate_in
 from engine.checkpointing.verification import CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveError
 from engine.io.atomic_file import remove, write_temp
@@ -52,6 +52,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         self.asynchronous, self.trainable_only = asynchronous, trainable_only
         self._rotations: dict[Path, list[Path]] = {}
         self._replacing: set[Path] = set()
+        self._kept: dict[Path, Path] = {}
         self._snapshot = Snapshot()
         self._writer: threading.Thread | None = None
         self._outcomes: deque[_Outcome] = deque()  # written on rank 0, not yet known to the other ranks
@@ -70,6 +71,13 @@ class VerifiedCheckpointIO(CheckpointIO):
     def replace_next(self, path: Path) -> None:
         """Make the next save as `path` replace the file instead of rotating it."""
         self._replacing.add(path)
+
+    def keep_next(self, path: Path, kept: Path | None) -> None:
+        """Give the checkpoint of the next save as `path` a second name that no rotation moves; None for no name."""
+        if kept is None:
+            self._kept.pop(path, None)
+        else:
+            self._kept[path] = kept
 
     def sync_outcomes(self, strategy: Strategy, last: bool = False) -> None:
         """Share the outcomes of finished writes among all ranks. Call it on all ranks after each save.
@@ -183,6 +191,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             write: writes a complete checkpoint and returns its temporary path.
             started: time.monotonic() when writing began, if it began before this call.
         """
+        kept = self._kept.pop(path, None)
 
         def work() -> None:
             start = time.monotonic() if started is None else started
@@ -192,6 +201,8 @@ class VerifiedCheckpointIO(CheckpointIO):
                     size = _size(new)
                     files = self._rotations.get(path, [path])
                     rotate_in(new, files, files.index(path), shift=path not in self._replacing)
+                    if kept is not None:
+                        keep_copy(path, kept)
                 finally:
                     remove(new)
             except Exception as error:
@@ -202,6 +213,9 @@ class VerifiedCheckpointIO(CheckpointIO):
                 seconds = time.monotonic() - start
                 saved = event("checkpoint_saved", path=str(path), seconds=round(seconds, 3), bytes=size)
                 log.info("saved %s: %.1f MB in %.2f s", path, size / 1e6, seconds, extra=HIDDEN_ON_CONSOLE | saved)
+                if kept is not None:
+                    named = event("checkpoint_kept", path=str(kept))
+                    log.info("kept %s: no rotation deletes it", kept, extra=HIDDEN_ON_CONSOLE | named)
 
         self.finish_writing()
         if self.asynchronous:

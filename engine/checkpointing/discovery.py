@@ -30,7 +30,7 @@ def saved_at(path: Path) -> float:
 def list_checkpoints(folder: Path) -> list[Path]:
     """Return all checkpoints from which the run in `folder` can resume, newest first."""
     checkpoints = folder / CHECKPOINTS
-    patterns = ("last.ckpt", "last-*.ckpt", "best.ckpt", "best-*.ckpt")
+    patterns = ("last.ckpt", "last-*.ckpt", "best.ckpt", "best-*.ckpt", "step-*.ckpt")
     found = [path for pattern in patterns for path in checkpoints.glob(pattern)]
     found += folder.glob("hpc_ckpt_*.ckpt")  # Lightning writes it for a SLURM job that is requeued
     return sorted(found, key=saved_at, reverse=True)

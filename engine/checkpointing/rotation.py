@@ -6,6 +6,7 @@ old name is replaced.
 
 import logging
 import os
+import shutil
 from pathlib import Path
 
 from engine.io.atomic_file import flush_folder, remove, temp_path
@@ -32,6 +33,30 @@ def rotate_in(new: Path, files: list[Path], index: int = 0, shift: bool = True) 
             _link(files[i - 1], files[i])
     _replace(new, files[index])
     flush_folder(files[index].parent)
+
+
+def keep_copy(checkpoint: Path, kept: Path) -> None:
+    """Give a checkpoint a second name that no rotation moves or deletes.
+
+    The names share their bytes where the file system has hard links; elsewhere the bytes are copied.
+
+    Args:
+        checkpoint: complete checkpoint (file or folder).
+        kept: second name, in the same folder. A checkpoint of that name is replaced.
+
+    Raises:
+        OSError: the folder cannot be changed. `checkpoint` is unchanged.
+    """
+    hidden = temp_path(kept, "kept")
+    remove(hidden)
+    if checkpoint.is_dir():
+        shutil.copytree(checkpoint, hidden, copy_function=_link_or_copy)
+        flush_folder(hidden)
+    else:
+        _link_or_copy(checkpoint, hidden)
+    _replace(hidden, kept)
+    remove(hidden)  # POSIX rename does nothing if both names refer to the same file
+    flush_folder(kept.parent)
 
 
 def reorder(files: list[Path], sources: list[int]) -> None:
@@ -76,6 +101,15 @@ def _link(old: Path, new: Path) -> None:
     else:
         os.replace(hidden, new)
         hidden.unlink(missing_ok=True)  # POSIX rename does nothing if both names refer to the same file
+
+
+def _link_or_copy(old: str | Path, new: str | Path) -> None:
+    try:
+        os.link(old, new)
+    except OSError:  # the file system has no hard links
+        shutil.copyfile(old, new)
+        with open(new, "rb+") as file:
+            os.fsync(file.fileno())
 
 
 def _replace(old: Path, new: Path) -> None:

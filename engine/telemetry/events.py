@@ -18,6 +18,7 @@ EVENTS: dict[str, str] = {
     "run_restarted": "the launcher has restarted the ranks",
     "evaluated": "an evaluation is finished",
     "checkpoint_saved": "a checkpoint is complete on the disk",
+    "checkpoint_kept": "a checkpoint has a name that no rotation deletes",
     "checkpoint_failed": "a checkpoint could not be written",
     "checkpoint_skipped": "a corrupt checkpoint is skipped",
     "gradients_not_finite": "a step's gradient is NaN or infinite; `policy` is what follows: stop, skip or rollback",

@@ -12,6 +12,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from callbacks.checkpointing.best_checkpoint import BestCheckpoint
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
+from commands.report.page_data import page_content
 from engine.checkpointing import checkpoint_io
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import newest_verified
@@ -63,9 +64,36 @@ def test_checkpoints_load_without_running_code(trained):
         assert {"state_dict", "optimizer_states", "lr_schedulers", "global_step", "epoch"} <= checkpoint.keys()
 
 
-def test_a_checkpoint_every_no_step():
-    with pytest.raises(ValueError, match="last_checkpoint.every_n_steps must be at least 1, got 0"):
-        LastCheckpoint(every_n_steps=0)
+@pytest.mark.parametrize("name", ["every_n_steps", "keep_every_n_steps"])
+def test_a_checkpoint_every_no_step(name):
+    with pytest.raises(ValueError, match=f"last_checkpoint.{name} must be at least 1, got 0"):
+        LastCheckpoint(**{name: 0})
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_kept_checkpoints_stay_and_resume(lockstep, asynchronous):
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_epochs", "2",
+               "--checkpoints.asynchronous", str(asynchronous), "--last_checkpoint.every_n_steps", "4"]  # fmt: skip
+    whole = lockstep("fit", *options, "--last_checkpoint.keep_every_n_steps", "3", name="whole")
+    steps = whole.series("train/loss")
+    kept = {f"step-{step}.ckpt": step for step in range(3, max(steps) + 1, 3)}
+    found = steps_of(whole.folder)
+    assert len(kept) >= 3 and found.items() >= kept.items()
+    assert found.keys() - kept.keys() == {"best.ckpt", "last.ckpt", "last-1.ckpt"}
+    for name in kept:
+        verify(whole.folder / "checkpoints" / name)
+    events = page_content([whole.folder], whole.folder / "page.html")["runs"][0]["events"]
+    listed = [event["message"] for event in events if event["event"] == "checkpoint_kept"]
+    assert listed == [f"kept {Path('runs/whole/checkpoints')}/{name}: no rotation deletes it" for name in kept]
+    for path in (whole.folder / "checkpoints").glob("[bl]*.ckpt"):
+        path.unlink()
+    (whole.folder / "checkpoints" / max(kept, key=kept.__getitem__)).unlink()
+    first = str(whole.folder / "checkpoints/step-3.ckpt")
+    resumed = lockstep("fit", *options, "--ckpt_path", first, name="resumed").series("train/loss")
+    assert {step: loss for step, loss in resumed.items() if step > 3} == {
+        step: loss for step, loss in steps.items() if step > 3
+    }
+    assert newest_verified(whole.folder).name == list(kept)[-2], "--ckpt_path last takes it"
 
 
 def test_nothing_to_keep():

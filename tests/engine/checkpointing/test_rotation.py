@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from engine.checkpointing import rotation
 from engine.checkpointing.discovery import newest_verified
-from engine.checkpointing.rotation import reorder, rotate_in
+from engine.checkpointing.rotation import keep_copy, reorder, rotate_in
 from engine.checkpointing.verification import verify
 from engine.io import atomic_file
-from engine.io.atomic_file import remove_leftovers, write_temp
+from engine.io.atomic_file import remove, remove_leftovers, write_temp
 
 
 class Killed(BaseException):
@@ -143,6 +143,28 @@ def test_to_the_front(tmp_path_factory, order, count):
     reorder(row, places)
     assert [(path / "step").read_text() for path in row[:count]] == [str(place) for place in places]
     assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize("folder", [False, True])
+@pytest.mark.parametrize("links", [True, False])
+def test_a_kept_copy_replaces_an_older_one(tmp_path, monkeypatch, folder, links):
+    """The same checkpoint twice, then another one; on a file system without hard links, the bytes are copied."""
+
+    def refuse(*_):
+        raise PermissionError(1, "not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    source, kept = tmp_path / "last.ckpt", tmp_path / "step-1.ckpt"
+    for text in ("a", "a", "b"):
+        remove(source) if text == "b" else None
+        if folder:
+            source.mkdir(exist_ok=True)
+        (source / "shard" if folder else source).write_text(text)
+        keep_copy(source, kept)
+        assert (kept / "shard" if folder else kept).read_text() == text
+    remove(source)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1.ckpt"]
 
 
 def test_a_folder_that_cannot_be_changed(tmp_path, monkeypatch):

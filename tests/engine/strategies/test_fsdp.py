@@ -107,6 +107,33 @@ def test_folders_in_a_row(strategy, tmp_path):
         strategy.load_checkpoint(row[0])
 
 
+def test_a_kept_folder_survives_the_rotation(strategy, tmp_path):
+    row = [tmp_path / name for name in ("last.ckpt", "last-1.ckpt")]
+    strategy.checkpoint_io.set_rotation(row)
+    for step in (1, 2, 3, 4):
+        strategy.checkpoint_io.keep_next(row[0], tmp_path / "step-2.ckpt" if step == 2 else None)
+        strategy.save_checkpoint(content(step), row[0])
+        strategy.checkpoint_io.sync_outcomes(strategy)
+    strategy.checkpoint_io.finish()
+    assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "last-1.ckpt", "step-2.ckpt"}
+    verify(tmp_path / "step-2.ckpt")
+    assert saved_at(tmp_path / "step-2.ckpt") == 2.0
+
+
+def test_a_failed_save_names_no_later_one(strategy, tmp_path):
+    path = tmp_path / "last.ckpt"
+    strategy.full.on = True
+    strategy.checkpoint_io.keep_next(path, tmp_path / "step-1.ckpt")
+    strategy.save_checkpoint(content(1), path)
+    strategy.checkpoint_io.finish_writing()
+    strategy.full.on = False
+    strategy.checkpoint_io.keep_next(path, None)  # as LastCheckpoint does for a step that is not kept
+    strategy.save_checkpoint(content(2), path)
+    strategy.checkpoint_io.finish_writing()
+    strategy.checkpoint_io.sync_outcomes(strategy)
+    assert [found.name for found in tmp_path.iterdir()] == ["last.ckpt"]
+
+
 def test_a_flipped_bit(strategy, tmp_path):
     """torch stores no checksum of shards: it loads what is there."""
     path = tmp_path / "last.ckpt"
