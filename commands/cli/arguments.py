@@ -42,6 +42,9 @@ log = logging.getLogger("lockstep")
 
 EVALUATIONS = ("validate", "test", "predict")
 
+OF_A_RUN = (*EVALUATIONS, "export", "demo", "chat")
+"""Commands that begin with the best checkpoint of a run."""
+
 DebugLevel = Literal["OFF", "INFO", "DETAIL"]
 
 
@@ -150,7 +153,7 @@ def add_command_options(parser: LightningArgumentParser, command: str) -> None:
     if command == "export":
         text = "merge the adapters of a language model into its weights"
         parser.add_argument("--merge", action="store_true", help=text)
-    if command in (*EVALUATIONS, "export"):
+    if command in OF_A_RUN:
         parser.set_defaults(ckpt_path="best")
     if command in ("validate", "test"):
         parser.set_defaults(verbose=False)  # ResultsTable prints the metrics
@@ -196,7 +199,7 @@ def with_config_of_run(arguments: list[str], runs: Path) -> list[str]:
         check_run_name(names[-1])
     kept = newest_config(runs / names[-1]) if names else None
     complete = given or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
-    if kept is None and names and not complete and arguments[0] in (*EVALUATIONS, "export"):
+    if kept is None and names and not complete and arguments[0] in OF_A_RUN:
         existing = ", ".join(sorted(path.parent.name for path in runs.glob("*/config.yaml"))) or "none"
         raise FileNotFoundError(f"{runs / names[-1]} is no run with a config.yaml; existing runs: {existing}")
     if kept is None or any(Path(path).resolve().parent.name != "overlays" for path in given):

@@ -40,6 +40,8 @@ def adapt_to_launch(config: Namespace, command: str, launched: LaunchedProcesses
     set_distributed_debug(config.distributed_debug, over_gloo=several and not on_accelerator)
     if command == "export":  # converts files, in one process on a CPU
         trainer.update(Namespace(accelerator="cpu", devices=1, num_nodes=1, strategy="auto"))
+    elif command in ("demo", "chat"):  # answer one question at a time
+        trainer.update(Namespace(devices=1, num_nodes=1, strategy="auto"))
 
 
 def with_ddp_settings(strategy: Any, ddp: Namespace, processes: int) -> Any:

@@ -12,6 +12,8 @@ COMMANDS = {
     "test": "compute metrics of a run's best checkpoint on the test data",
     "predict": "write predictions of a run's best checkpoint",
     "export": "write a trained model as a directory that does not depend on this project",
+    "demo": "open a page on which a run's best checkpoint answers you",
+    "chat": "ask a run's best checkpoint in the terminal",
     "report": "write a page about runs: curves, events, results, and how the runs differ",
 }
 

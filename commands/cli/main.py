@@ -1,4 +1,4 @@
-"""Runs fit, validate, test, predict, prepare and export: LightningCLI with a directory for every run.
+"""Runs fit, validate, test, predict, prepare, export, demo and chat: LightningCLI with a directory for every run.
 
 Differences from LightningCLI:
 
@@ -110,7 +110,9 @@ class LockstepCLI(LightningCLI):
     @staticmethod
     @override
     def subcommands() -> dict[str, set[str]]:
-        return {**LightningCLI.subcommands(), "prepare": set(), "export": {"model", "datamodule", "merge"}}
+        given = {"model", "datamodule"}
+        own = {"prepare": set(), "export": {*given, "merge"}, "demo": given, "chat": given}
+        return {**LightningCLI.subcommands(), **own}
 
     def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
@@ -221,6 +223,11 @@ class LockstepCLI(LightningCLI):
         elif subcommand == "export":
             config = self.config.export
             self.trainer.export(self.model, self.datamodule, config.output, config.ckpt_path, config.merge)
+        elif subcommand == "demo":
+            config = self.config.demo
+            self.trainer.demo(self.model, self.datamodule, config.ckpt_path, config.host, config.port, config.auth)
+        elif subcommand == "chat":
+            self.trainer.chat(self.model, self.datamodule, self.config.chat.ckpt_path)
         else:
             try:
                 super()._run_subcommand(subcommand)

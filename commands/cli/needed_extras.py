@@ -37,6 +37,8 @@ def _needs(config: Namespace, command: str) -> Iterator[tuple[str, str]]:
         yield model.export_extra, "export"
     if command == "export" and settings.get("export_index"):
         yield "faiss", "model.init_args.export_index"
+    if command in ("demo", "chat"):
+        yield "demo", command
     for option, extra in _OPTIONS.items():
         if config.get(option) is not None:
             yield extra, option

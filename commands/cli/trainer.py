@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
@@ -25,6 +26,7 @@ from callbacks.logging.run_log import RunLog
 from callbacks.performance.auto_micro_batch import AutoMicroBatch
 from callbacks.performance.threads import KnownThreads, Threads
 from callbacks.prometheus.exporter import PrometheusExporter
+from commands.answers.loading import load_demo
 from commands.cli.console_logging import LogSettings
 from commands.export.model_card import write_card
 from commands.runs.provenance import training_of
@@ -42,7 +44,7 @@ _LEAST = {
 
 
 class LockstepTrainer(RunTrainer):
-    """Lightning's Trainer with the commands `prepare` and `export`.
+    """Lightning's Trainer with the commands `prepare`, `export`, `demo` and `chat`.
 
     Args:
         auto_micro_batch: find the largest micro-batch that fits into GPU memory before training: try a rank's share of
@@ -137,6 +139,57 @@ class LockstepTrainer(RunTrainer):
             exported = model.export(new, merge)
             write_card(new, folder.name, exported, datamodule.description(), training)
 
+    def demo(
+        self,
+        model: LockstepModule,
+        datamodule: LockstepDataModule,
+        ckpt_path: str | None = None,
+        host: str = "127.0.0.1",
+        port: int = 7860,
+        auth: str | None = None,
+    ) -> None:
+        """Open a page on which a trained model answers a visitor's own input.
+
+        Args:
+            model: model of the run.
+            datamodule: data of the run.
+            ckpt_path: `best`, `last` or a file.
+            host: address to listen on; 0.0.0.0 is reached from other machines, too.
+            port: port to listen on; 0 is any free port.
+            auth: `USER:PASSWORD` that visitors need, or `@FILE` with a line of this form; the variable
+                LOCKSTEP_DEMO_AUTH does the same. A password on the command line is in the list of processes.
+        """
+        from commands.demo.access import read_login
+        from commands.demo.main import serve
+
+        check_number("port", port, at_least=0, at_most=65535)
+        login, checkpoint = read_login(auth), _checkpoint_of(ckpt_path, "demo")
+        title = Path(self.default_root_dir).name
+        serve(
+            lambda: load_demo(self, model, datamodule, checkpoint),
+            self.precision_plugin.forward_context, title, host, port, login,
+        )  # fmt: skip
+
+    def chat(self, model: LockstepModule, datamodule: LockstepDataModule, ckpt_path: str | None = None) -> None:
+        """Ask a trained model in the terminal.
+
+        Args:
+            model: model of the run.
+            datamodule: data of the run.
+            ckpt_path: `best`, `last` or a file.
+        """
+        from commands.chat.main import chat
+
+        demo = load_demo(self, model, datamodule, _checkpoint_of(ckpt_path, "chat"))
+        with torch.inference_mode(), self.precision_plugin.forward_context():
+            chat(demo, Path(self.default_root_dir))
+
+
+def _checkpoint_of(ckpt_path: str | None, command: str) -> str:
+    if ckpt_path is None:
+        raise ValueError(f"{command} needs a checkpoint: --ckpt_path best, last or FILE")
+    return ckpt_path
+
 
 def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:
     """Return the callbacks of the trainer's settings, with RunProgressBar unless the user gives or disables a bar."""
@@ -151,7 +204,7 @@ def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:
 def require_batches(trainer: Trainer, command: str) -> None:
     """Raise ValueError if a limit of 0 leaves the command nothing to do."""
     limit = {"fit": "train", "validate": "val"}.get(command, command)
-    limits = {f"limit_{limit}_batches"} if command != "export" else set()
+    limits = {f"limit_{limit}_batches"} if command not in ("export", "demo", "chat") else set()
     if command == "fit":
         limits |= {"max_epochs", "max_steps"}
     for name in sorted(limits):

@@ -77,7 +77,8 @@ def parse(parser, command: str, experiment: str, options: list[str]) -> None:
 def test_there_are_commands():
     assert len(FOUND) >= 150 and len(GROUPS) >= 40 and sum(map(len, GROUPS.values())) >= 200
     assert {words[0] for _, words in FOUND} >= {"python", "torchrun", "accelerate", "sbatch", "srun"}
-    assert {command for command, _ in GROUPS} == {"fit", "validate", "test", "predict", "prepare", "export"}
+    expected = {"fit", "validate", "test", "predict", "prepare", "export", "demo", "chat"}
+    assert {command for command, _ in GROUPS} == expected
 
 
 @pytest.mark.parametrize("command, experiment", GROUPS, ids=map(" ".join, GROUPS))

@@ -117,15 +117,9 @@ class FileImages(ImageSource):
         return pixels
 
     def _decoded(self, row: int) -> NDArray[np.uint8]:
-        from PIL import ImageOps
-        from PIL.Image import Resampling
-
         report_position(row)
-        (channels, height, width), path = self.shape, self.files[row]
-        image = decode(read_image_file(path, str(path)), str(path), MAX_PIXELS, needed=max(height, width))
-        image = ImageOps.fit(image, (width, height), Resampling.BICUBIC)
-        pixels = np.asarray(image if channels == 3 else image.convert("L"))
-        return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+        path = self.files[row]
+        return fitted_pixels(read_image_file(path, str(path)), str(path), self.shape)
 
     @override
     def name(self, row: int) -> str:
@@ -134,6 +128,30 @@ class FileImages(ImageSource):
     @override
     def subset(self, rows: NDArray[np.int64]) -> "FileImages":
         return FileImages([self.files[row] for row in rows], self.labels[rows], self.shape, self.folder)
+
+
+def fitted_pixels(data: bytes, name: str, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+    """Decode an image file, scaled and cropped to a shape.
+
+    Args:
+        data: content of a file in one of the formats of `multimodal.images.decoding`.
+        name: where it comes from, for errors.
+        shape: C (1 for greyscale, 3 for colour), H, W.
+
+    Returns:
+        [C, H, W]
+
+    Raises:
+        BadSampleError: the file is no image that can be decoded.
+    """
+    from PIL import ImageOps
+    from PIL.Image import Resampling
+
+    channels, height, width = shape
+    image = decode(data, name, MAX_PIXELS, needed=max(height, width))
+    image = ImageOps.fit(image, (width, height), Resampling.BICUBIC)
+    pixels = np.asarray(image if channels == 3 else image.convert("L"))
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)
 
 
 def hold_out(source: ImageSource, share: float) -> tuple[ImageSource, ImageSource]:

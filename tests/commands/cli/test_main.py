@@ -31,7 +31,7 @@ def refusal(capsys, *options):
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["fit", "validate", "test", "predict", "prepare", "export"])
+@pytest.mark.parametrize("command", ["fit", "validate", "test", "predict", "prepare", "export", "demo", "chat"])
 def test_help(capsys, command):
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])

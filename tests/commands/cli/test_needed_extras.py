@@ -39,6 +39,7 @@ OPTIONS = {
     "monitoring": ["fit", *TINY, "--prometheus.port", "8900"],
     "bits": ["fit", *TINY, "--model.init_args.optimizer", "adamw_8bit"],
     "onnx": ["export", *TINY, "--output", "out"],
+    "demo": ["demo", *TINY],
     "faiss": ["export", *TINY, "--output", "out", "--model.init_args.export_index", "Flat"],
 }
 """{extra: a command that needs it}"""

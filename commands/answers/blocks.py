@@ -1,0 +1,108 @@
+"""Parts of an answer. The page draws them from their JSON (pages/blocks.js), and the terminal prints them."""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class Block(Protocol):
+    """A part of an answer. `key` identifies it within the answer."""
+
+    @property
+    def key(self) -> str:
+        """Identifier within an answer; a later block with the same key replaces this one."""
+        ...
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+class Text(NamedTuple):
+    """A text with a title. `is_answer` marks the text that becomes a turn of the conversation."""
+
+    key: str
+    title: str
+    text: str
+    is_answer: bool = False
+    faint: bool = False
+
+
+class Note(NamedTuple):
+    """A line in small print: progress, or a remark."""
+
+    key: str
+    text: str
+
+
+class Bar(NamedTuple):
+    """A label with a share from 0 to 1."""
+
+    label: str
+    share: float
+
+
+class Bars(NamedTuple):
+    """Labels with shares, the largest first."""
+
+    key: str
+    title: str
+    bars: Sequence[Bar]
+
+
+class Table(NamedTuple):
+    """A table of texts and numbers."""
+
+    key: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | float]]
+    note: str = ""
+
+
+class Picture(NamedTuple):
+    """A picture as a data URL, and a line below it."""
+
+    url: str
+    caption: str
+    text: str = ""  # what a terminal prints in its place
+
+
+class Pictures(NamedTuple):
+    """Pictures side by side."""
+
+    key: str
+    title: str
+    pictures: Sequence[Picture]
+    note: str = ""
+    large: bool = False
+
+
+def data_url(image: "Image", least: int = 0) -> str:
+    """Return a PNG of an image as a data URL.
+
+    Args:
+        image: the image.
+        least: pixels of the longer edge, to which a smaller image is enlarged without interpolation.
+    """
+    from PIL.Image import Resampling
+
+    factor = -(-least // max(image.size))
+    if factor > 1:
+        image = image.resize((image.width * factor, image.height * factor), Resampling.NEAREST)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def as_json(block: Block) -> dict[str, Any]:
+    """Return a block as an object with its kind, for `json.dumps`."""
+    return {"kind": type(block).__name__.lower(), **_plain(block)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,143 @@
+"""Answers of the image classifier: the classes of a picture, and the training images that are most alike."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import normalize
+from typing_extensions import override
+
+from commands.answers.blocks import Bar, Bars, Block, Picture, Pictures, data_url
+from commands.answers.interface import Demo, Example, Field, Question, UploadedFile, UserInputError
+from datamodules.image_classifier.batch import Images
+from datamodules.image_classifier.datamodule import LabelledImages
+from datamodules.image_classifier.dataset import ImageDataset
+from datamodules.image_classifier.sources.base import ArrayImages, ImageSource, fitted_pixels
+from datamodules.image_classifier.sources.image_folder import SUFFIXES
+from engine.data.errors import BadSampleError
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.image_classifier.module import ImageClassifier
+
+_MAX_COMPARED = 2000
+"""Largest number of training images among which the most alike are searched."""
+
+_ALIKE, _EXAMPLES, _SHOWN_CLASSES = 6, 8, 10
+_SHOWN_PIXELS = 96
+
+
+def create(model: ImageClassifier, data: LabelledImages) -> "ClassifierDemo":
+    """Return the answers of a classifier."""
+    return ClassifierDemo(model, data)
+
+
+class ClassifierDemo(Demo):
+    """Classifies a picture that is dropped or drawn.
+
+    Args:
+        model: classifier with its weights.
+        data: data module of the run, set up for prediction.
+    """
+
+    def __init__(self, model: ImageClassifier, data: LabelledImages) -> None:
+        self._model, self._data = model, data
+        self._train = _evenly_spaced(data.splits.train, _MAX_COMPARED)
+        self._features: Tensor | None = None  # of `_train`, computed at the first question
+        paper = "#000" if self._train.read(np.arange(len(self._train.labels))).mean() < 128 else "#fff"
+        channels, height, width = data.shape
+        self.fields = [
+            Field(
+                "picture",
+                "picture",
+                "Picture",
+                f"It is scaled and cropped to {height} x {width} pixels, as for training.",
+                SUFFIXES,
+                draw=("#fff" if paper == "#000" else "#000", paper),
+            )
+        ]
+        self.about = [("classes", f"{len(data.classes)}"), ("input", f"{channels} x {height} x {width}")]
+
+    @override
+    def examples(self) -> list[Example]:
+        source = _evenly_spaced(self._data.splits.test, _EXAMPLES)
+        found = []
+        for row, label in enumerate(source.labels.tolist()):
+            url = _url(source.read(np.array([row]))[0])
+            file = UploadedFile(f"{source.name(row).rpartition('/')[2]}.png", _png(source.read(np.array([row]))[0]))
+            found.append(Example(self._data.classes[label], {"picture": [file]}, url))
+        return found
+
+    @override
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+        pixels = self._pixels(file)
+        yield Pictures("given", "", [Picture(_url(pixels), "as the model sees it")])
+
+    @override
+    def answer(self, question: Question) -> Iterator[Block]:
+        pixels = self._pixels(question.file("picture"))
+        scores, features = self._computed(ArrayImages(pixels[None], np.array([-1]), "picture"))
+        shares = scores[0].softmax(0)
+        order = shares.argsort(descending=True)[:_SHOWN_CLASSES].tolist()
+        bars = [Bar(self._data.classes[label], round(float(shares[label]), 4)) for label in order]
+        yield Bars("classes", "Classes", bars)
+        yield self._most_alike(features[0])
+
+    def _most_alike(self, features: Tensor) -> Pictures:
+        if self._features is None:
+            self._features = self._computed(self._train)[1]
+        similarity = normalize(self._features, dim=1) @ normalize(features, dim=0)
+        pictures = []
+        for row in similarity.argsort(descending=True)[:_ALIKE].tolist():
+            label = self._data.classes[int(self._train.labels[row])]
+            url = _url(self._train.read(np.array([row]))[0])
+            pictures.append(Picture(url, f"{label}, {float(similarity[row]):.2f}", self._train.name(row)))
+        number = len(self._train.labels)
+        note = f"Cosine similarity of the last layer's input, among {number:,} training images."
+        return Pictures("alike", "Most alike training images", pictures, note)
+
+    def _pixels(self, file: UploadedFile) -> NDArray[np.uint8]:
+        try:
+            return fitted_pixels(file.content, file.name, self._data.shape)
+        except BadSampleError as error:
+            raise UserInputError(str(error)) from error
+
+    def _computed(self, source: ImageSource) -> tuple[Tensor, Tensor]:
+        """Return logits [N, K] and the input of the last layer [N, C], float32 on the CPU, in batches."""
+        inputs: list[Tensor] = []
+        hook = self._model.network.head.register_forward_pre_hook(lambda _, given: inputs.append(given[0].detach()))
+        size, device = self._data.evaluation_batch_size, self._model.device
+        try:
+            scores = []
+            for start in range(0, len(source.labels), size):
+                rows = np.arange(start, min(start + size, len(source.labels)))
+                raw = ImageDataset(source)[MicroBatchRequest(0, rows)]
+                moved = self._model.transfer_batch_to_device(raw, device, 0)
+                batch: Images = self._data.on_after_batch_transfer(moved, 0)
+                scores.append(self._model.scores(batch.pixels).cpu())
+        finally:
+            hook.remove()
+        return torch.cat(scores), torch.cat(inputs).float().cpu()
+
+
+def _evenly_spaced(source: ImageSource, most: int) -> ImageSource:
+    number = len(source.labels)
+    return source.subset(np.unique(np.linspace(0, number - 1, min(number, most)).astype(np.int64)))
+
+
+def _image(pixels: NDArray[np.uint8]) -> Any:
+    from PIL import Image
+
+    return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+
+
+def _url(pixels: NDArray[np.uint8]) -> str:
+    return data_url(_image(pixels), _SHOWN_PIXELS)
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    buffer = io.BytesIO()
+    _image(pixels).save(buffer, "PNG")
+    return buffer.getvalue()

@@ -1,0 +1,148 @@
+"""What a family provides so that a user can ask its model: the fields of the input, and answers as blocks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from commands.answers.blocks import Block
+
+MEGABYTE = 2**20
+
+
+class UserInputError(ValueError):
+    """The input of a visitor cannot be used. The message says what was found and what is expected."""
+
+
+class UploadedFile(NamedTuple):
+    """A file that a visitor has given: its name, for messages, and its content."""
+
+    name: str
+    content: bytes
+
+
+class Choice(NamedTuple):
+    """A value that a visitor can choose, and how it is shown."""
+
+    value: str
+    label: str
+
+
+class Field(NamedTuple):
+    """One part of the input.
+
+    Attributes:
+        name: key of the value in a Question.
+        kind: `picture` and `file` are files; `text` is free text; `choice` is one of `choices`; `pick` is a list of
+            values found by `Demo.search`; `time` is a time in ISO 8601, or empty.
+        label: what the page shows above it.
+        help: one sentence below it.
+        suffixes: endings of accepted files, in lower case.
+        max_bytes: largest accepted file.
+        most: largest number of files or of picked values.
+        choices: of the kind `choice`; the first one is the default.
+        draw: `picture`: (ink, paper) in CSS colours if it can also be drawn.
+        times: `pick`: whether each value has a time.
+        keeps: whether its value stays after a question has been asked; a question's text does not.
+    """
+
+    name: str
+    kind: Literal["picture", "file", "text", "choice", "pick", "time"]
+    label: str
+    help: str = ""
+    suffixes: tuple[str, ...] = ()
+    max_bytes: int = 20 * MEGABYTE
+    most: int = 1
+    choices: tuple[Choice, ...] = ()
+    draw: tuple[str, str] | None = None
+    times: bool = False
+    keeps: bool = True
+
+
+class Picked(NamedTuple):
+    """A value of the kind `pick`; time in ISO 8601, "" without one."""
+
+    value: str
+    time: str = ""
+
+
+class Example(NamedTuple):
+    """An input that a visitor can try: values by field, of files a list of UploadedFile, of `pick` a list of Picked."""
+
+    label: str
+    values: Mapping[str, Any]
+    picture: str | None = None  # data URL of its preview
+
+
+class Turn(NamedTuple):
+    """An earlier question of a conversation, and its answer."""
+
+    question: str
+    answer: str
+
+
+class Question(NamedTuple):
+    """The input of one answer.
+
+    Attributes:
+        texts: values of the kinds `text`, `choice` and `time` by field.
+        files: files by field.
+        picked: values of the kind `pick` by field.
+        turns: the conversation before it, the earliest turn first.
+    """
+
+    texts: Mapping[str, str] = {}
+    files: Mapping[str, Sequence[UploadedFile]] = {}
+    picked: Mapping[str, Sequence[Picked]] = {}
+    turns: Sequence[Turn] = ()
+
+    def file(self, field: str) -> UploadedFile:
+        """Return the only file of a field. Raises UserInputError without one."""
+        files = self.files.get(field, ())
+        if not files:
+            raise UserInputError(f"{field}: no file is given; give one first")
+        return files[0]
+
+    def text(self, field: str) -> str:
+        """Return the text of a field without spaces around it. Raises UserInputError if it is empty."""
+        text = self.texts.get(field, "").strip()
+        if not text:
+            raise UserInputError(f"{field}: it is empty; write something first")
+        return text
+
+
+class Demo(ABC):
+    """Answers questions with one model. Every method runs in the thread that owns the model, one call at a time."""
+
+    fields: Sequence[Field]
+    about: Sequence[tuple[str, str]] = ()
+    """Facts about the run: name and value."""
+
+    talks: ClassVar[bool] = False
+    """Whether a question may follow earlier ones, which `Question.turns` then has."""
+
+    def examples(self) -> Sequence[Example]:
+        """Return inputs to try; called once, when the page starts."""
+        return ()
+
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+        """Check a file before a question is asked of it; yield progress, and a preview.
+
+        Raises:
+            UserInputError: the file cannot be used.
+        """
+        yield from ()
+
+    def search(self, field: Field, text: str) -> Sequence[Choice]:
+        """Return at most SEARCH_RESULTS values of a field of the kind `pick` that match a text."""
+        return ()
+
+    @abstractmethod
+    def answer(self, question: Question) -> Iterator[Block]:
+        """Yield the answer. A block with the key of an earlier one replaces it.
+
+        Raises:
+            UserInputError: the question cannot be answered.
+        """
+
+
+SEARCH_RESULTS = 20

@@ -1,0 +1,48 @@
+"""Loads the checkpoint of a run for answers, in the order in which Lightning's `predict` does."""
+
+from pathlib import Path
+
+import torch
+from lightning.pytorch.trainer.states import RunningStage, TrainerFn
+
+from commands.answers.families.registry import create_demo
+from commands.answers.interface import Demo
+from engine.datamodule import LockstepDataModule
+from engine.hook_arguments import RunTrainer
+from engine.module import LockstepModule
+
+
+def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModule, checkpoint: str) -> Demo:
+    """Load a checkpoint and return what answers with it.
+
+    Args:
+        trainer: trainer of one process.
+        model: module of the run, without weights.
+        data: data module of the run.
+        checkpoint: the file to load.
+
+    Raises:
+        ValueError: the family has no answers, or the checkpoint is of another model.
+    """
+    create = create_demo(model)  # before minutes of loading
+    trainer.state.fn, trainer.state.stage = TrainerFn.PREDICTING, RunningStage.PREDICTING
+    model.trainer, data.trainer, trainer.datamodule = trainer, trainer, data
+    trainer.strategy.connect(model)
+    data.prepare_data()
+    data.setup("predict")
+    model.setup("predict")
+    model.configure_model()
+    content = trainer.strategy.checkpoint_io.load_checkpoint(checkpoint)
+    model.on_load_checkpoint(content)
+    model.load_state_dict(content["state_dict"])
+    trainer.precision_plugin.convert_module(model)
+    model.to(trainer.strategy.root_device).eval()
+    with torch.inference_mode():
+        demo = create(model, data)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    demo.about = [
+        ("checkpoint", f"{Path(checkpoint).name}, step {content.get('global_step', 0):,}"),
+        ("model", f"{type(model).__name__}, {parameters:,} parameters"),
+        *demo.about,
+    ]
+    return demo

@@ -1,0 +1,88 @@
+"""Runs `python train.py chat`: reads lines from the terminal or from a pipe, and prints answers."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.markup import escape
+
+from commands.answers.interface import Demo, UserInputError
+from commands.chat.session import ChatCommand, ChatSession, parse_command
+from commands.chat.terminal import print_blocks
+
+_LONGEST_LINE = 4000
+
+
+def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console | None = None) -> None:
+    """Answer the lines of a user until the input ends, `/quit` or Ctrl-C.
+
+    Args:
+        demo: what answers.
+        folder: run directory, in which the history of the terminal's lines is kept.
+        stdin: where the lines come from. If it is no terminal, they are read without editing and repeated.
+        console: where answers are printed.
+    """
+    console = console or Console(highlight=False, soft_wrap=True)
+    session = ChatSession(demo)
+    console.print(
+        f"[bold]{escape(folder.name)}[/] " + escape(", ".join(f"{name} {value}" for name, value in demo.about))
+    )
+    console.print("/help lists the commands", style="dim")
+    lines = _edited_lines(folder) if stdin.isatty() else _plain_lines(stdin, console)
+    for line in lines:
+        try:
+            if not _handled(session, line, console):
+                break
+        except UserInputError as error:
+            console.print(f"[red]{escape(str(error))}[/]")
+        except KeyboardInterrupt:
+            console.print("\n[dim]the answer is interrupted[/]")
+
+
+def _handled(session: ChatSession, line: str, console: Console) -> bool:
+    """Answer a line; return whether the chat goes on."""
+    command = parse_command(line)
+    if len(line) > _LONGEST_LINE:
+        raise UserInputError(f"found {len(line):,} characters, expected at most {_LONGEST_LINE:,}")
+    if command is None and session.has_text:
+        print_blocks(console, session.ask(line))
+    elif command is None or command.name == "ask":
+        if command is None:
+            print_blocks(console, session.set(ChatCommand(session.first, line)))
+        print_blocks(console, session.ask(""))
+    elif command.name in ("quit", "exit"):
+        return False
+    elif command.name == "help":
+        for usage, what in session.help():
+            console.print(f"  [bold]{escape(usage):28}[/] {escape(what)}")
+    elif command.name == "new":
+        session.forget()
+    elif command.name == "save":
+        number = session.save(Path(command.value or "chat.jsonl").expanduser())
+        console.print(f"wrote {number} answers to {escape(command.value or 'chat.jsonl')}", style="dim")
+    else:
+        print_blocks(console, session.set(command))
+    return True
+
+
+def _plain_lines(stdin: TextIO, console: Console) -> Iterator[str]:
+    for line in stdin:
+        if line.strip():
+            console.print(f"[bold]> [/]{escape(line.strip())}")
+            yield line.strip()
+
+
+def _edited_lines(folder: Path) -> Iterator[str]:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import FileHistory
+
+    prompt: PromptSession[str] = PromptSession(history=FileHistory(str(folder / "chat_history")))
+    while True:
+        try:
+            line = prompt.prompt("> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            return
+        if line:
+            yield line

@@ -1,0 +1,206 @@
+"""Reads the lines of a chat: commands that set the input, and questions."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from commands.answers.blocks import Block, Text, as_json
+from commands.answers.interface import (
+    MEGABYTE,
+    Choice,
+    Demo,
+    Field,
+    Picked,
+    Question,
+    Turn,
+    UploadedFile,
+    UserInputError,
+)
+
+_TIME = " @ "
+"""Between a title and its time."""
+
+_MOST_TURNS = 20
+
+
+class ChatCommand(NamedTuple):
+    """A line that is no question: the name after the slash, and what follows it."""
+
+    name: str
+    value: str
+
+
+class ChatSession:
+    """Input and conversation of a chat.
+
+    Args:
+        demo: what answers.
+    """
+
+    def __init__(self, demo: Demo) -> None:
+        self._demo = demo
+        self._fields = {field.name: field for field in demo.fields}
+        self._texts: dict[str, str] = {}
+        self._files: dict[str, list[UploadedFile]] = {}
+        self._picked: dict[str, list[Picked]] = {}
+        self._turns: list[Turn] = []
+        self._answers: list[Mapping[str, Any]] = []
+        self._asked = next((field for field in demo.fields if field.kind == "text"), None)
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a plain line is a question; else it is a value of the first field."""
+        return self._asked is not None
+
+    @property
+    def first(self) -> str:
+        """Name of the first field."""
+        return self._demo.fields[0].name
+
+    def help(self) -> list[tuple[str, str]]:
+        """Return each command and what it does."""
+        lines = []
+        for field in self._fields.values():
+            if field is not self._asked:
+                lines.append((f"/{field.name}{_value(field)}", f"{field.label}. {field.help}".strip()))
+        if self._asked is None:
+            first = self._demo.fields[0]
+            lines.append((f"{_value(first).strip()}", f"the same as /{first.name}, and asks"))
+            lines.append(("/ask", "ask with what is set"))
+        return [
+            *lines,
+            ("/new", "forget the conversation and the input"),
+            ("/save FILE", "write questions and answers as lines of JSON"),
+            ("/help", "these lines"),
+            ("/quit", "end; Ctrl-D and Ctrl-C do, too"),
+        ]
+
+    def set(self, command: ChatCommand) -> Iterator[Block]:
+        """Set a field; yield what the family shows of it.
+
+        Raises:
+            UserInputError: there is no such command, or its value cannot be used.
+        """
+        field = self._fields.get(command.name)
+        if field is None:
+            raise UserInputError(f"/{command.name}: there is no such command; /help lists them")
+        if field.kind in ("picture", "file"):
+            yield from self._read(field, command.value)
+        elif field.kind == "pick":
+            parts = [part.strip() for part in command.value.split(";")]
+            self._picked[field.name] = [self._found(field, part) for part in parts if part][: field.most]
+        elif field.kind == "choice":
+            self._texts[field.name] = self._chosen(field, command.value)
+        else:
+            self._texts[field.name] = command.value
+
+    def ask(self, text: str) -> Iterator[Block]:
+        """Yield the answer to a question; it becomes a turn of the conversation.
+
+        Raises:
+            UserInputError: it cannot be answered.
+        """
+        texts = {field.name: field.choices[0].value for field in self._fields.values() if field.kind == "choice"}
+        texts |= self._texts
+        if self._asked is not None:
+            texts[self._asked.name] = text
+        question = Question(texts, self._files, self._picked, self._turns[-_MOST_TURNS:])
+        blocks: dict[str, Block] = {}
+        for block in self._demo.answer(question):
+            blocks[block.key] = block
+            yield block
+        answer = next((part.text for part in blocks.values() if isinstance(part, Text) and part.is_answer), None)
+        if self._demo.talks and answer is not None:
+            self._turns.append(Turn(text, answer))
+        files = {name: [file.name for file in files] for name, files in self._files.items()}
+        shown = [_without_pictures(as_json(block)) for block in blocks.values()]
+        self._answers.append({"question": text, **texts, **files, "answer": shown})
+
+    def forget(self) -> None:
+        """Forget the conversation and the input."""
+        for part in (self._texts, self._files, self._picked, self._turns):
+            part.clear()
+
+    def save(self, path: Path) -> int:
+        """Write questions and answers; return their number.
+
+        Raises:
+            UserInputError: the file exists, or cannot be written.
+        """
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.writelines(json.dumps(answer, ensure_ascii=False) + "\n" for answer in self._answers)
+        except OSError as error:
+            raise UserInputError(f"/save {path}: {error.strerror}") from error
+        return len(self._answers)
+
+    def _read(self, field: Field, paths: str) -> Iterator[Block]:
+        """Read the files of a field; several paths are separated by semicolons."""
+        found = []
+        for path in (Path(part.strip()).expanduser() for part in paths.split(";") if part.strip()):
+            file = _file(path, field)
+            yield from self._demo.accept(field, file)
+            found.append(file)
+        if not found:
+            raise UserInputError(f"/{field.name}: expected the path of a file")
+        if len(found) > field.most:
+            raise UserInputError(f"/{field.name}: found {len(found)} files, expected at most {field.most}")
+        self._files[field.name] = found
+
+    def _found(self, field: Field, part: str) -> Picked:
+        text, at, time = part.rpartition(_TIME) if field.times and _TIME in part else (part, "", "")
+        choices = self._demo.search(field, text)
+        exact = [choice for choice in choices if text in (choice.value, choice.label)]
+        found: list[Choice] = [*exact, *choices][:1]
+        if not found:
+            raise UserInputError(f"/{field.name}: found nothing for {text!r}")
+        return Picked(found[0].value, time.strip() if at else "")
+
+    def _chosen(self, field: Field, value: str) -> str:
+        """Return a choice by its value or label; without one, the choice after the current one."""
+        values = [choice.value for choice in field.choices]
+        if not value:
+            return values[(values.index(self._texts.get(field.name, values[0])) + 1) % len(values)]
+        found = next((choice.value for choice in field.choices if value in (choice.value, choice.label)), None)
+        if found is None:
+            raise UserInputError(f"/{field.name}: found {value!r}, expected one of {', '.join(values)}")
+        return found
+
+
+def parse_command(line: str) -> ChatCommand | None:
+    """Return the command of a line; None if it is a question."""
+    if not line.startswith("/") or line.startswith("//") or Path(line).exists():  # a path may begin with a slash
+        return None
+    name, _, value = line[1:].partition(" ")
+    return ChatCommand(name, value.strip())
+
+
+def _file(path: Path, field: Field) -> UploadedFile:
+    if field.suffixes and not path.name.lower().endswith(field.suffixes):
+        raise UserInputError(f"{path}: expected a file that ends in {', '.join(field.suffixes)}")
+    try:
+        with path.open("rb") as file:
+            content = file.read(field.max_bytes + 1)
+    except OSError as error:
+        raise UserInputError(f"{path}: {error.strerror}") from error
+    if len(content) > field.max_bytes:
+        raise UserInputError(f"{path}: larger than {field.max_bytes / MEGABYTE:.0f} MB, the most that is accepted")
+    return UploadedFile(path.name, content)
+
+
+def _value(field: Field) -> str:
+    if field.kind in ("picture", "file"):
+        return " FILE" if field.most == 1 else " FILE; FILE; ..."
+    if field.kind == "pick":
+        one = f"TITLE{_TIME}TIME" if field.times else "TITLE"
+        return f" {one}" if field.most == 1 else f" {one}; {one}; ..."
+    if field.kind == "choice":
+        return f" [{'|'.join(choice.value for choice in field.choices)}]"
+    return " TIME" if field.kind == "time" else " TEXT"
+
+
+def _without_pictures(block: dict[str, Any]) -> dict[str, Any]:
+    if "pictures" not in block:
+        return block
+    return {**block, "pictures": [{**shown, "url": ""} for shown in block["pictures"]]}

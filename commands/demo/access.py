@@ -1,0 +1,131 @@
+"""Who may open the page: the user and password of `--auth`, and the address that the server listens on."""
+
+import base64
+import binascii
+import ipaddress
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+AUTH_VARIABLE = "LOCKSTEP_DEMO_AUTH"
+_PORTS_TRIED = 50
+
+
+class Login(NamedTuple):
+    """User and password that the browser must send (RFC 7617)."""
+
+    user: str
+    password: str
+
+
+def read_login(auth: str | None, environ: Mapping[str, str] = os.environ) -> Login | None:
+    """Return the login that `--auth` or the variable LOCKSTEP_DEMO_AUTH means; None without either.
+
+    Args:
+        auth: `USER:PASSWORD`, or `@FILE` with a line of this form, so that the password is in no list of processes.
+        environ: environment variables.
+
+    Raises:
+        ValueError: it has another form.
+        OSError: the file cannot be read.
+    """
+    given, source = (environ.get(AUTH_VARIABLE), AUTH_VARIABLE) if auth is None else (auth, "--auth")
+    if given is None:
+        return None
+    if given.startswith("@"):
+        source = given[1:]
+        given = Path(source).read_text(encoding="utf-8").strip()
+    user, colon, password = given.partition(":")
+    if not (user and colon and password):
+        raise ValueError(f"{source}: expected USER:PASSWORD, both not empty")
+    return Login(user, password)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is reached from this machine only."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address; port 0 is any free port.
+
+    Raises:
+        ValueError: the port is used, and the message names a free one, or the address is not of this machine.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    except (socket.gaierror, OverflowError, UnicodeError) as error:
+        raise ValueError(f"--host {host}: {error}; expected an address of this machine, such as 127.0.0.1") from error
+    try:
+        return _bound(family, host, port)
+    except PermissionError as error:
+        raise ValueError(f"--port {port}: {error.strerror}; ports from 1024 on need no permission") from error
+    except OSError as error:
+        for other in range(port + 1, min(port + _PORTS_TRIED, 65536)):
+            try:
+                _bound(family, host, other).close()
+            except OSError:
+                continue
+            raise ValueError(f"--port {port}: {error.strerror} on {host}; {other} is free: --port {other}") from error
+        raise ValueError(f"--host {host} --port {port}: {error.strerror}") from error
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":  # on Windows the option would let two servers share a port
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(128)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def guards(host: str, login: Login | None) -> list[Middleware]:
+    """Return what refuses requests before they reach the page.
+
+    A server that only this machine reaches also checks the name in the request: a page of another site whose name
+    resolves to 127.0.0.1 (DNS rebinding) could otherwise read it.
+    """
+    found = []
+    if is_loopback(host):
+        found.append(Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", host]))
+    if login is not None:
+        found.append(Middleware(RequireLogin, login=login))
+    return found
+
+
+class RequireLogin:
+    """Refuses requests without the user and the password, which are compared in constant time."""
+
+    def __init__(self, app: ASGIApp, login: Login) -> None:
+        self._app, self._expected = app, f"{login.user}:{login.password}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401 to a request without the login."""
+        if scope["type"] != "http" or self._is_allowed(dict(scope["headers"])):
+            await self._app(scope, receive, send)
+            return
+        header = {"WWW-Authenticate": 'Basic realm="Lockstep", charset="UTF-8"'}
+        await PlainTextResponse("this page needs a user and a password", 401, header)(scope, receive, send)
+
+    def _is_allowed(self, headers: Mapping[bytes, bytes]) -> bool:
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        try:
+            found = base64.b64decode(given, validate=True)
+        except (binascii.Error, ValueError):
+            return False
+        return scheme.lower() == b"basic" and secrets.compare_digest(found, self._expected)

@@ -1,0 +1,56 @@
+// Draws the parts of an answer as they come; a part with the key of an earlier one replaces it.
+
+class Blocks {
+  constructor(node, titles = true) {
+    this.parts = new Map();
+    this.state = element("p", {class: "state", role: "status"});
+    this.node = node;
+    this.titles = titles;
+    this.answer = null;
+    node.replaceChildren(this.state);
+  }
+  busy(text) {
+    this.state.textContent = text + " …";
+    this.state.className = "state busy";
+  }
+  done(text = "") {
+    if (this.failed) return;
+    this.state.textContent = text;
+    this.state.className = "state";
+  }
+  error(text) {
+    this.failed = true;
+    this.state.className = "state error";
+    this.state.setAttribute("role", "alert");
+    this.state.textContent = text;
+  }
+  add(line) {
+    if (line.error) return this.error(line.error);
+    if (line.waiting) return this.busy(line.waiting === 1 ? "another question comes first" : line.waiting + " questions come first");
+    if (line.kind === "text" && line.is_answer) this.answer = line.text;
+    const drawn = this.draw(line), old = this.parts.get(line.key);
+    if (old) old.replaceWith(drawn); else this.node.insertBefore(drawn, this.state);
+    this.parts.set(line.key, drawn);
+  }
+  draw(line) {
+    const body = DRAW[line.kind](line);
+    const head = line.title && this.titles ? [element("h3", {}, line.title)] : [];
+    return element("div", {class: "block " + line.kind, "data-key": line.key}, ...head, body,
+      ...(line.note ? [element("p", {class: "note"}, line.note)] : []));
+  }
+}
+
+function picture(shown, large) {
+  const image = element("img", {src: shown.url, alt: shown.text || shown.caption});
+  return element("figure", {class: large ? "large" : null}, image, element("figcaption", {}, shown.caption));
+}
+
+const DRAW = {
+  text: (line) => element("p", {class: line.faint ? "said faint" : "said"}, line.text),
+  note: (line) => element("p", {class: "note"}, line.text),
+  bars: (line) => table("", [{name: ""}, {name: "", bar: true}, {name: "", number: true}],
+    line.bars.map((item) => [item.label, bar(item.share), percent(item.share)])),
+  table: (line) => table("", line.columns.map((name, place) => ({name, number: line.rows.some((row) => typeof row[place] === "number")})),
+    line.rows.map((row) => row.map((cell) => typeof cell === "number" ? number(cell) : cell))),
+  pictures: (line) => element("div", {class: "pictures"}, ...line.pictures.map((shown) => picture(shown, line.large))),
+};

@@ -1,0 +1,41 @@
+// A square to draw a picture in, which is sent as PNG.
+
+const PAD = 224;
+
+function drawingPad(field, send) {
+  const [ink, paper] = field.draw;
+  const canvas = element("canvas", {width: PAD, height: PAD, class: "pad", role: "img", "aria-label": "draw a picture here"});
+  const context = canvas.getContext("2d");
+  let last = null;
+
+  function clean() {
+    context.fillStyle = paper;
+    context.fillRect(0, 0, PAD, PAD);
+  }
+  function place(event) {
+    const box = canvas.getBoundingClientRect();
+    return [(event.clientX - box.left) * PAD / box.width, (event.clientY - box.top) * PAD / box.height];
+  }
+  function stroke(event) {
+    const point = place(event);
+    context.strokeStyle = ink;
+    context.lineWidth = PAD / 9;
+    context.lineCap = context.lineJoin = "round";
+    context.beginPath();
+    context.moveTo(...(last || point));
+    context.lineTo(...point);
+    context.stroke();
+    last = point;
+  }
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    last = null;
+    stroke(event);
+  });
+  canvas.addEventListener("pointermove", (event) => { if (event.buttons) stroke(event); });
+  clean();
+  const use = button("Use the drawing", () => canvas.toBlob((blob) => send(new File([blob], "drawing.png")), "image/png"));
+  const details = element("details", {class: "drawing"}, element("summary", {}, "Draw one"), canvas,
+    element("div", {class: "row"}, use, button("Clear", clean, "plain")));
+  return {node: details};
+}

@@ -1,0 +1,66 @@
+"""Parses the JSON of a visitor's question, within limits."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from commands.answers.interface import Field, Picked, Question, Turn, UploadedFile, UserInputError
+
+LONGEST_TEXT = 4000
+"""Characters of a text or of a turn."""
+
+MOST_TURNS = 20
+
+_FORM = "expected the JSON object that the page sends"
+
+
+def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str], UploadedFile]) -> Question:
+    """Return the question of a request.
+
+    Args:
+        body: `{"values": {field: value}, "turns": [[question, answer], ...]}`. A value is a text; of files
+            `[{"file": identifier}, ...]`; of picked values `[{"value": value, "time": time}, ...]`.
+        fields: fields of the page by name.
+        file: returns a file by its identifier.
+
+    Raises:
+        UserInputError: the body has another form, or a value exceeds a limit.
+    """
+    try:
+        content = json.loads(body)
+        values, turns = content["values"], content.get("turns", [])
+        if not isinstance(values, dict) or not isinstance(turns, list) or len(turns) > MOST_TURNS:
+            raise TypeError
+        texts, files, picked = {}, {}, {}
+        for name, value in values.items():
+            field = fields[name]
+            if field.kind in ("text", "choice", "time"):
+                texts[name] = _text(value, field.label)
+            elif len(value) > field.most:
+                raise UserInputError(f"{field.label}: found {len(value)}, expected at most {field.most}")
+            elif field.kind == "pick":
+                picked[name] = [_picked(item, field.label) for item in value]
+            else:
+                files[name] = [file(str(item["file"])) for item in value]
+        return Question(texts, files, picked, [_turn(turn) for turn in turns])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, UserInputError):
+            raise
+        raise UserInputError(f"the question cannot be read; {_FORM}") from error
+
+
+def _text(value: Any, label: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{label}: found {type(value).__name__}")
+    if len(value) > LONGEST_TEXT:
+        raise UserInputError(f"{label}: found {len(value):,} characters, expected at most {LONGEST_TEXT:,}")
+    return value
+
+
+def _picked(item: Any, label: str) -> Picked:
+    return Picked(_text(item["value"], label), _text(item.get("time", ""), label))
+
+
+def _turn(turn: Any) -> Turn:
+    question, answer = turn
+    return Turn(_text(question, "conversation"), _text(answer, "conversation"))

@@ -1,0 +1,182 @@
+"""The server of the page: its files, uploads, searches and answers, which are lines of JSON as they come."""
+
+import html
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from commands.answers.blocks import Block, as_json
+from commands.answers.interface import MEGABYTE, Demo, Example, Field, UploadedFile, UserInputError
+from commands.demo.file_store import FileStore, shortened
+from commands.demo.model_queue import ModelQueue, QueueFullError
+from commands.demo.question_json import parse_question
+from datamodules.multimodal.reports.html_report import PAGES as SHARED_PAGES
+
+log = logging.getLogger("lockstep")
+
+PAGES = Path(__file__).with_name("pages")
+SCRIPTS = ("fields", "drawing", "blocks", "page")
+
+_MAX_QUESTION = MEGABYTE
+_LONGEST_SEARCH = 200
+
+_HEADERS = {
+    # Nothing from elsewhere: the browser refuses what the page does not bring itself.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class DemoServer:
+    """Serves one model.
+
+    Args:
+        demo: what answers.
+        queue: lets one visitor after another use it.
+        title: name of the run.
+    """
+
+    def __init__(self, demo: Demo, queue: ModelQueue, title: str) -> None:
+        self._demo, self._queue, self._title = demo, queue, title
+        self._fields = {field.name: field for field in demo.fields}
+        self._files = FileStore()
+        self._examples = [self._example(example) for example in demo.examples()]
+
+    def application(self, middleware: list[Middleware]) -> Starlette:
+        """Return the ASGI application."""
+        routes = [
+            Route("/", self._page),
+            Route("/demo.js", self._script),
+            Route("/demo.css", self._style),
+            Route("/upload", self._upload, methods=["POST"]),
+            Route("/search", self._search),
+            Route("/ask", self._ask, methods=["POST"]),
+        ]
+        return Starlette(routes=routes, middleware=middleware)
+
+    def _example(self, example: Example) -> dict[str, Any]:
+        values = {
+            name: [{"file": self._files.keep(file), "name": file.name} for file in value]
+            if self._fields[name].kind in ("picture", "file")
+            else value
+            for name, value in example.values.items()
+        }
+        return {"label": example.label, "picture": example.picture, "values": values}
+
+    async def _page(self, request: Request) -> Response:
+        content = {
+            "title": self._title,
+            "about": self._demo.about,
+            "talks": self._demo.talks,
+            "fields": [field._asdict() for field in self._demo.fields],
+            "examples": self._examples,
+        }
+        data = json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
+        text = Template((PAGES / "demo.html").read_text(encoding="utf-8"))
+        return _response(text.substitute(title=html.escape(self._title), data=data), "text/html")
+
+    async def _script(self, request: Request) -> Response:
+        return _response(
+            _joined([SHARED_PAGES / "report.js", *(PAGES / f"{name}.js" for name in SCRIPTS)]), "text/javascript"
+        )
+
+    async def _style(self, request: Request) -> Response:
+        return _response(_joined([SHARED_PAGES / "report.css", PAGES / "demo.css"]), "text/css")
+
+    async def _search(self, request: Request) -> Response:
+        field = self._fields.get(request.query_params.get("field", ""))
+        if field is None:
+            return JSONResponse({"error": "there is no such field"}, 400, _HEADERS)
+        text = request.query_params.get("text", "")[:_LONGEST_SEARCH]
+        found = await self._queue.call(lambda: list(self._demo.search(field, text)))
+        return JSONResponse([choice._asdict() for choice in found], headers=_HEADERS)
+
+    async def _upload(self, request: Request) -> Response:
+        field, given = self._fields.get(request.query_params.get("field", "")), request.query_params.get("name", "")
+        if field is None or field.kind not in ("picture", "file"):
+            return _lines(_refused("there is no such field"))
+        name = shortened(given)
+        if field.suffixes and not name.lower().endswith(field.suffixes):
+            return _lines(_refused(f"{name}: expected a file that ends in {', '.join(field.suffixes)}"))
+        content = await _body(request, field.max_bytes)
+        if content is None:
+            most = f"{field.max_bytes / MEGABYTE:.0f} MB"
+            return _lines(_refused(f"{name}: the file is larger than {most}, the most that is accepted"))
+        if not content:
+            return _lines(_refused(f"{name}: the file is empty"))
+        file = UploadedFile(name, content)
+        return _lines(self._accepted(field, file))
+
+    async def _accepted(self, field: Field, file: UploadedFile) -> AsyncIterator[Mapping[str, Any]]:
+        async for line in self._guarded(lambda: self._demo.accept(field, file)):
+            yield line
+            if "error" in line:
+                return
+        yield {"file": self._files.add(file), "name": file.name}
+
+    async def _ask(self, request: Request) -> Response:
+        body = await _body(request, _MAX_QUESTION)
+        if body is None:
+            return _lines(_refused("the question is too long"))
+        try:
+            question = parse_question(body, self._fields, self._files.get)
+        except UserInputError as error:
+            return _lines(_refused(str(error)))
+        return _lines(self._guarded(lambda: self._demo.answer(question)))
+
+    async def _guarded(self, start: Callable[[], Iterator[Block]]) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield the blocks of an answer; of an error its message."""
+        ahead = self._queue.ahead
+        if ahead:
+            yield {"waiting": ahead}
+        try:
+            async for block in self._queue.stream(start):
+                yield as_json(block)
+        except (UserInputError, QueueFullError) as error:
+            yield {"error": str(error)}
+        except Exception as error:
+            log.error("error: the demo could not answer", exc_info=error)
+            yield {"error": "the model could not answer; the console of the server has the reason"}
+
+
+async def _refused(message: str) -> AsyncIterator[Mapping[str, Any]]:
+    yield {"error": message}
+
+
+async def _body(request: Request, most: int) -> bytes | None:
+    """Return the body of a request; None if it is larger than allowed, of which no more is read."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _lines(items: AsyncIterator[Mapping[str, Any]]) -> StreamingResponse:
+    async def lines() -> AsyncIterator[bytes]:
+        async for item in items:
+            yield json.dumps(item, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson", headers=_HEADERS)
+
+
+def _joined(paths: Sequence[Path]) -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+def _response(text: str, kind: str) -> Response:
+    return Response(text, media_type=kind, headers=_HEADERS)

@@ -1,0 +1,91 @@
+"""The chat, with a model of its own and lines from a pipe."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from commands.answers.blocks import Bar, Bars, Table, Text
+from commands.answers.interface import Choice, Demo, Field
+from commands.chat.main import chat
+from commands.chat.session import ChatCommand, parse_command
+
+
+class Echo(Demo):
+    """Answers with everything it is given."""
+
+    fields = [
+        Field("picture", "picture", "Picture", suffixes=(".png",), max_bytes=10),
+        Field("history", "pick", "History", most=3, times=True),
+        Field("blind", "choice", "Blind answer", choices=(Choice("no", "no"), Choice("yes", "yes"))),
+        Field("question", "text", "Question"),
+    ]
+    talks = True
+    about = [("model", "echo")]
+
+    def search(self, field, text):
+        return [
+            Choice(f"id of {name}", name) for name in ("Alpha", "Alphabet") if name.lower().startswith(text.lower())
+        ]
+
+    def answer(self, question):
+        for end in (2, 5):  # as tokens come
+            yield Text("answer", "", f"{question.text('question')} "[:end] + "." * (end == 5), is_answer=True)
+        files = [file.name for file in question.files.get("picture", [])]
+        picked = [f"{item.value} at {item.time}" for item in question.picked.get("history", [])]
+        yield Table("given", "given", ["what", "number"], [[f"{files} {picked} {question.texts['blind']}", 3.0]])
+        yield Text("turns", "", f"turns {[tuple(turn) for turn in question.turns]}")
+        yield Bars("bars", "classes", [Bar("one", 0.75)])
+
+
+def said(folder, *lines):
+    output = io.StringIO()
+    chat(Echo(), folder, io.StringIO("\n".join(lines) + "\n"), Console(file=output, width=200))
+    return output.getvalue()
+
+
+def test_lines_are_answered(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.png").write_bytes(b"x")
+    (tmp_path / "large.png").write_bytes(b"x" * 11)
+    text = said(tmp_path, "first", "/picture a.png", "/history alpha @ 2024-01-01; Alphabet", "/blind", "second",
+                "/save out.jsonl", "/new", "third", "/quit", "never")  # fmt: skip
+    assert "never" not in text
+    assert "[] [] no" in text and "turns []" in text
+    assert "['a.png'] ['id of Alpha at 2024-01-01', 'id of Alphabet at '] yes" in text
+    assert "turns [('first', 'first.')]" in text.replace("secon", "secon")
+    assert "############" in text and "75.0 %" in text
+    assert text.count("turns []") == 2  # the first question, and the one after /new
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [answer["question"] for answer in answers] == ["first", "second"]
+    assert answers[1]["picture"] == ["a.png"] and answers[1]["answer"][0]["text"] == "secon."
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("/picture a.txt", "expected a file that ends in .png"),
+        ("/picture none.png", "No such file"),
+        ("/picture large.png", "larger than"),
+        ("/picture", "expected the path of a file"),
+        ("/history zzz", "found nothing for 'zzz'"),
+        ("/blind maybe", "expected one of no, yes"),
+        ("/other", "there is no such command"),
+        ("/save a.png", "File exists"),
+        ("x" * 5000, "expected at most 4,000"),
+    ],
+)
+def test_a_wrong_line_is_a_message_and_the_chat_goes_on(tmp_path, monkeypatch, line, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.png").write_bytes(b"x")
+    (tmp_path / "large.png").write_bytes(b"x" * 11)
+    text = said(tmp_path, line, "still")
+    assert message in text and "still." in text
+
+
+def test_commands_and_questions_are_told_apart(tmp_path):
+    (tmp_path / "a.png").touch()
+    assert parse_command("/save x y") == ChatCommand("save", "x y")
+    assert parse_command("what is this?") is None and parse_command(str(tmp_path / "a.png")) is None
+    assert all(f"/{name}" in said(tmp_path, "/help") for name in ("picture", "blind", "history", "save", "new"))

@@ -1,0 +1,105 @@
+"""The page of an image classifier: in process, and in a real browser."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from commands.answers.interface import Question, UploadedFile
+from tests.conftest import REPOSITORY
+from tests.support.demo import page_driver, served
+from tests.support.outputs import browser
+
+DIGITS = [
+    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
+    "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--model.init_args.width", "8",
+    "--model.init_args.norm", "group", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "8",
+]  # fmt: skip
+
+
+def png(pixels) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A folder with a run and a folder of pictures, and the answers of the run."""
+    from commands.cli.main import main
+
+    folder = tmp_path_factory.mktemp("digits")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(["fit", *DIGITS, "--run_name", "a"])
+        (folder / "pictures").mkdir()
+        for number in range(3):
+            pixels = np.random.default_rng(number).integers(0, 255, (20, 24), np.uint8)
+            (folder / "pictures" / f"{number}.png").write_bytes(png(pixels))
+        yield folder, served.loaded("a")
+
+
+def test_the_answer_is_that_of_predict(run, monkeypatch):
+    from commands.cli.main import main
+
+    folder, demo = run
+    monkeypatch.chdir(folder)
+    main(["predict", "--run_name", "a", "--data.init_args.predict_folder", "pictures"])
+    records = [json.loads(line) for line in (folder / "runs/a/predictions.jsonl").read_text().splitlines()]
+    assert len(records) == 3
+    for record in records:
+        file = UploadedFile("x.png", (folder / record["image"]).read_bytes())
+        blocks = served.answered(demo, Question(files={"picture": [file]}))
+        best = blocks["classes"].bars[0]
+        assert (best.label, best.share) == (record["class"], record["probability"])
+        assert sum(bar.share for bar in blocks["classes"].bars) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_training_image_is_most_alike_itself(run):
+    _, demo = run
+    image = demo._train.read(np.array([7]))[0]
+    blocks = served.answered(demo, Question(files={"picture": [UploadedFile("x.png", png(image[0]))]}))
+    assert blocks["alike"].pictures[0].text == demo._train.name(7)
+    assert blocks["alike"].pictures[0].caption.endswith("1.00") and len(blocks["alike"].pictures) == 6
+
+
+def test_wrong_files_are_refused_with_a_message(run):
+    page = served.client(run[1])
+    refused = {
+        "a.txt": (b"text", "expected a file that ends in"),
+        "a.png": (b"text", "expected an image"),
+        "empty.png": (b"", "is empty"),
+        "large.png": (bytes(21 * 2**20), "larger than 20 MB"),
+    }
+    for name, (content, message) in refused.items():
+        (line,) = served.uploaded(page, "picture", name, content)
+        assert message in line["error"] and name in line["error"]
+    (line,) = served.asked(page)
+    assert "no file is given" in line["error"]
+
+
+@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+def test_a_visitor_drops_and_draws(run, tmp_path):
+    """Drops a wrong file and a right one, tries an example and a drawing, in light, dark and narrow windows."""
+    with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
+        page.open(address)
+        page_driver.drop(page, "picture", "notes.txt", b"no picture")
+        page_driver.wait(page, "document.querySelector('.state.error')?.innerText.includes('expected a file')")
+        page_driver.drop(page, "picture", "0.png", (run[0] / "pictures/0.png").read_bytes())
+        page_driver.wait(page, "document.querySelector('.given img')")
+        page_driver.ask(page)
+        assert page.run("document.querySelectorAll('.bars tbody tr').length") == 10
+        assert page.run("document.querySelectorAll('[data-key=alike] img').length") == 6
+        page.run("document.querySelector('.drawing summary').click()")
+        box = page.run("(({left, top}) => [left, top])(document.querySelector('canvas').getBoundingClientRect())")
+        page.mouse("mousePressed", box[0] + 110, box[1] + 30)
+        page.mouse("mouseReleased", box[0] + 110, box[1] + 180)
+        page.run("document.querySelector('.drawing button').click()")
+        page_driver.wait(page, "document.querySelector('.given figcaption')")
+        page_driver.ask(page)
+        page.run("document.querySelector('.example').click()")
+        page_driver.ask(page)
+        assert page.run("document.querySelectorAll('.bars tbody tr').length") == 10
+        page_driver.check_quality(page, address)

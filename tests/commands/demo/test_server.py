@@ -1,0 +1,210 @@
+"""The server of a page with a model of its own: queue, limits, login, addresses, errors."""
+
+import asyncio
+import base64
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import nullcontext
+
+import pytest
+
+from commands.answers.blocks import Text
+from commands.answers.interface import Choice, Demo, Field, Picked, Question, UserInputError
+from commands.demo.access import Login, is_loopback, listen, read_login
+from commands.demo.file_store import FileStore, shortened
+from commands.demo.main import serve
+from commands.demo.model_queue import ModelQueue, QueueFullError
+from commands.demo.question_json import LONGEST_TEXT, parse_question
+from tests.conftest import REPOSITORY
+from tests.support.demo import served
+
+TEXT = Field("text", "text", "Text")
+ITEMS = Field("items", "pick", "Items", most=2, times=True)
+
+
+class Echo(Demo):
+    """Answers with the question."""
+
+    fields = [TEXT, ITEMS]
+
+    def answer(self, question):
+        yield Text("answer", "", question.text("text"))
+        if question.texts["text"] == "fail":
+            raise ZeroDivisionError("a bug")
+
+    def search(self, field, text):
+        return [Choice(text, text.upper())]
+
+
+def test_questions_are_answered_and_failures_are_messages(caplog):
+    page = served.client(Echo())
+    assert served.asked(page, text="hello")[0]["text"] == "hello"
+    assert served.asked(page, text=" ") == [{"error": "text: it is empty; write something first"}]
+    (_, failure) = served.asked(page, text="fail")
+    assert "console" in failure["error"] and "a bug" not in failure["error"] and "a bug" in caplog.text
+    assert page.get("/search", params={"field": "items", "text": "ab"}).json() == [{"value": "ab", "label": "AB"}]
+    assert page.get("/search", params={"field": "other"}).status_code == 400
+    assert "no such field" in served.uploaded(page, "text", "a.png", b"x")[0]["error"]
+    assert page.get("/other").status_code == 404
+
+
+def test_the_page_loads_nothing_from_elsewhere():
+    page = served.client(Echo())
+    policy = page.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "http" not in policy
+    for path in ("/", "/demo.js", "/demo.css"):
+        text = page.get(path).text.replace("http://www.w3.org/2000/svg", "")
+        assert "http:" not in text and "https:" not in text and "@import" not in text
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        (b"[]", "cannot be read"),
+        (b"{", "cannot be read"),
+        (b'{"values": {"other": "x"}}', "cannot be read"),
+        (b'{"values": {"text": 3}}', "cannot be read"),
+        (b'{"values": {"text": "' + b"x" * (LONGEST_TEXT + 1) + b'"}}', "expected at most 4,000"),
+        (b'{"values": {"items": [{"value": "a"}, {"value": "b"}, {"value": "c"}]}}', "found 3, expected at most 2"),
+        (b'{"values": {}, "turns": [["a"]]}', "cannot be read"),
+        (b"[" * 100_000, "cannot be read"),
+    ],
+)
+def test_other_questions_are_refused(body, message):
+    with pytest.raises(UserInputError, match=message):
+        parse_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
+
+
+def test_a_question_is_parsed():
+    body = b'{"values": {"text": "q", "items": [{"value": "a", "time": "2024-01-01"}]}, "turns": [["x", "y"]]}'
+    found = parse_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
+    assert found == Question({"text": "q"}, {}, {"items": [Picked("a", "2024-01-01")]}, [("x", "y")])
+
+
+def test_files_are_forgotten_at_the_limit():
+    from commands.answers.interface import UploadedFile
+
+    store = FileStore(most_bytes=10, most_files=3)
+    own = store.keep(UploadedFile("example", bytes(100)))
+    first, second = (store.add(UploadedFile(name, bytes(4))) for name in "ab")
+    assert store.get(first).name == "a"  # now `second` is the one that was used least recently
+    third = store.add(UploadedFile("c", bytes(4)))
+    with pytest.raises(UserInputError, match="no longer kept"):
+        store.get(second)
+    assert [store.get(key).name for key in (own, first, third)] == ["example", "a", "c"]
+    assert shortened("../../etc/\x00pass\nwd") == "passwd" and len(shortened("x" * 999)) == 200
+
+
+def test_one_model_answers_one_visitor_after_another():
+    """Answers do not interleave, those who wait keep their order, and too many are refused."""
+
+    async def visits():
+        queue, log = ModelQueue(nullcontext, waiting=2), []
+        release = threading.Event()
+
+        def steps(name):
+            for number in range(2):
+                assert name != "a" or release.wait(10)
+                log.append(f"{name}{number}")
+                yield number
+
+        async def visit(name):
+            return [step async for step in queue.stream(lambda: steps(name))]
+
+        tasks = []
+        for name in "abc":
+            tasks.append(asyncio.create_task(visit(name)))
+            await asyncio.sleep(0)
+        assert queue.ahead == 3
+        with pytest.raises(QueueFullError, match="2 questions wait"):
+            await visit("d")
+        release.set()
+        assert await asyncio.gather(*tasks) == [[0, 1]] * 3
+        queue.close()
+        return log
+
+    assert asyncio.run(visits()) == ["a0", "a1", "b0", "b1", "c0", "c1"]
+
+
+def test_a_login_is_needed(tmp_path):
+    page = served.client(Echo(), Login("me", "sécret:x"))
+    assert page.get("/").status_code == 401 and "Basic" in page.get("/").headers["www-authenticate"]
+    for wrong in ("me:secret", "me", "", "other:sécret:x"):
+        token = base64.b64encode(wrong.encode()).decode()
+        assert page.get("/", headers={"Authorization": f"Basic {token}"}).status_code == 401
+    assert page.get("/", headers={"Authorization": "Basic ***"}).status_code == 401
+    token = base64.b64encode("me:sécret:x".encode()).decode()
+    assert page.get("/", headers={"Authorization": f"Basic {token}"}).status_code == 200
+
+    (tmp_path / "login").write_text("me:from a file\n")
+    assert read_login(f"@{tmp_path / 'login'}", {}) == Login("me", "from a file")
+    assert read_login(None, {"LOCKSTEP_DEMO_AUTH": "me:x"}) == Login("me", "x") and read_login(None, {}) is None
+    for wrong in ("me", "me:", ":x"):
+        with pytest.raises(ValueError, match="expected USER:PASSWORD"):
+            read_login(wrong, {})
+
+
+def test_a_page_of_another_site_cannot_read_it():
+    """DNS rebinding: the request has the name of the other site."""
+    page = served.client(Echo())
+    assert page.get("/", headers={"Host": "evil.example:7860"}).status_code == 400
+    assert page.get("/", headers={"Host": "localhost:7860"}).status_code == 200
+    assert served.client(Echo(), host="0.0.0.0").get("/", headers={"Host": "box"}).status_code == 200
+
+
+def test_a_used_port_names_a_free_one():
+    with listen("127.0.0.1", 0) as used:
+        port = used.getsockname()[1]
+        with pytest.raises(ValueError, match=rf"--port {port}: .*in use.* --port \d+"):
+            listen("127.0.0.1", port)
+    with pytest.raises(ValueError, match="--host no such host"):
+        listen("no such host", 0)
+    assert is_loopback("127.0.0.1") and is_loopback("localhost") and is_loopback("::1")
+    assert not is_loopback("0.0.0.0") and not is_loopback("example")
+
+
+def test_listening_beyond_this_machine_is_a_warning(messages, monkeypatch):
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
+    serve(Echo, nullcontext, "run", "0.0.0.0", 0, None)
+    assert any("WARNING: 0.0.0.0 is reached from other machines" in line and "--auth" in line for line in messages)
+    messages.clear()
+    serve(Echo, nullcontext, "run", "127.0.0.1", 0, None)
+    assert not any("WARNING" in line for line in messages)
+    assert any(line.startswith("page: http://127.0.0.1:") for line in messages)
+
+
+SERVED = """
+from contextlib import nullcontext
+from commands.demo.main import serve
+from tests.commands.demo.test_server import Echo
+import logging
+logging.basicConfig(level="INFO")
+serve(Echo, nullcontext, "run", "127.0.0.1", 0, None)
+"""
+
+
+def test_ctrl_c_ends_it_with_code_0():
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVED], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "page: http" in line)
+        port = int(line.split("127.0.0.1:")[1].split(",")[0])
+        for _ in range(200):
+            with socket.socket() as tried:
+                if tried.connect_ex(("127.0.0.1", port)) == 0:
+                    tried.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                    assert tried.recv(12) == b"HTTP/1.1 200"
+                    break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()

@@ -1,0 +1,1 @@
+"""Loads the answers of a run as `demo` does, and serves their page."""

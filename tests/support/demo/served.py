@@ -1,0 +1,72 @@
+"""The answers of a run, and a server of their page in a thread of this process."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from starlette.testclient import TestClient
+from typing_extensions import override
+
+from commands.answers.blocks import Block
+from commands.answers.interface import Demo, Question
+from commands.answers.loading import load_demo
+from commands.cli.main import LockstepCLI, with_config_of_run
+from commands.demo.access import Login, listen
+from commands.demo.main import create_application, uvicorn_server
+
+
+class _Loading(LockstepCLI):
+    @override
+    def _run_subcommand(self, subcommand: str) -> None:
+        config = self.config[subcommand]
+        self.demo = load_demo(self.trainer, self.model, self.datamodule, config.ckpt_path)
+
+
+def loaded(name: str, *options: str) -> Demo:
+    """Return the answers of a run below the current folder."""
+    return _Loading(with_config_of_run(["demo", "--run_name", name, *options])).demo
+
+
+def answered(demo: Demo, question: Question) -> dict[str, Block]:
+    """Return the blocks of an answer by key, as the visitor finally sees them."""
+    with torch.inference_mode():
+        return {block.key: block for block in demo.answer(question)}
+
+
+def client(demo: Demo, login: Login | None = None, host: str = "127.0.0.1") -> TestClient:
+    """Return a client of the page, without a server."""
+    application, _ = create_application(demo, nullcontext, "run", host, login)
+    return TestClient(application, base_url="http://127.0.0.1")
+
+
+def lines(response: Any) -> list[dict[str, Any]]:
+    """Return the objects of a response."""
+    assert response.status_code == 200, response.text
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def uploaded(page: TestClient, field: str, name: str, content: bytes) -> list[dict[str, Any]]:
+    """Upload a file; return the answer."""
+    return lines(page.post("/upload", params={"field": field, "name": name}, content=content))
+
+
+def asked(page: TestClient, **values: Any) -> list[dict[str, Any]]:
+    """Ask; return the answer."""
+    return lines(page.post("/ask", json={"values": values}))
+
+
+@contextmanager
+def served(demo: Demo) -> Iterator[str]:
+    """Serve a page at a free port; yield its address."""
+    application, _ = create_application(demo, nullcontext, "run", "127.0.0.1", None)
+    with listen("127.0.0.1", 0) as listener:
+        server = uvicorn_server(application)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()
