@@ -1,52 +1,44 @@
-"""Base class of every family's LightningModule: exact mean, stateless dropout, optimizer groups, schedule."""
+"""Base class of every family's LightningModule: exact mean, stateless dropout, checkpoints."""
 
 import logging
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from itertools import chain
-from pathlib import Path
-from typing import Any, ClassVar, Generic, cast
+from typing import Any, Generic, cast
 
-import torch
-from lightning.pytorch import LightningModule
-from lightning.pytorch.utilities import GradClipAlgorithmType
-from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import override
 
-from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.compatibility import check_model_match
-from engine.checkpointing.frozen_weights import frozen_fingerprints, restore_frozen, strip_frozen
+from engine.checkpointing.frozen_weights import restore_frozen
 from engine.checkpointing.loop_progress import convert_progress
 from engine.checkpointing.optimizer_state import check_optimizer_state
+from engine.checkpointing.trainable_only import FrozenWeights
 from engine.data.step_limits import limits_in_optimizer_steps
 from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed, seed_torch
 from engine.distributed.step_counters import StepCounters
-from engine.distributed.unsharded_shape import unsharded_ndim, unsharded_numel
-from engine.export.artifacts import ExportedModel
+from engine.distributed.unsharded_shape import unsharded_numel
+from engine.family_hooks import FamilyHooks
 from engine.interface import DataT
-from engine.lightning_internals import is_attached, is_last_micro_batch, is_log_step, unscales_gradients
-from engine.optim.global_loss_mean import GlobalLossMean, LossSum
-from engine.optim.grad_norm import grad_norm_per_group, gradient_norm
+from engine.lightning_internals import is_attached, is_last_micro_batch
+from engine.optim.global_loss_mean import GlobalLossMean
 from engine.optim.lr_schedule import Scaling, Schedule
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName, check_state, check_strategy
-from engine.optim.row_table import RowTable, is_trained
-from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
+from engine.optim.row_table import is_trained
+from engine.optimized_module import OptimizedModule
+from engine.telemetry.sample_previews import PreviewReservoir
 from engine.trainer_settings import check_trainer_settings
 
 log = logging.getLogger("lockstep")
 
 
-class LockstepModule(LightningModule, Generic[DataT]):
+class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
     """LightningModule whose training does not depend on the world size.
 
-    A family implements `training_loss` and the evaluation steps.
+    A family implements `training_loss` of FamilyHooks and the evaluation steps.
 
     Args:
         learning_rate: peak learning rate for `base_batch_size` samples in an optimizer step.
@@ -68,18 +60,6 @@ class LockstepModule(LightningModule, Generic[DataT]):
         base_batch_size: global batch size that `learning_rate` was chosen for; needed unless `lr_scaling` is `none`.
     """
 
-    extra: ClassVar[str | None] = None
-    """Extra of setup.cfg with the packages that the family needs; see engine.system.extras."""
-
-    export_extra: ClassVar[str | None] = None
-    """Further extra that its export needs."""
-
-    terms_per_sample: int = 1
-    """Approximate number of loss terms of a sample; only the order of magnitude matters (see GlobalLossMean)."""
-
-    predicts_at_the_end = False
-    """Whether `predict` writes its predictions itself after the last batch, instead of returning them by batch."""
-
     def __init__(
         self,
         learning_rate: float = 1e-3,
@@ -95,59 +75,16 @@ class LockstepModule(LightningModule, Generic[DataT]):
         lr_scaling: Scaling = "none",
         base_batch_size: int | None = None,
     ) -> None:
-        super().__init__()
-        self.optimizer_settings = OptimizerSettings(
+        settings = OptimizerSettings(
             learning_rate, optimizer, betas, weight_decay, schedule, warmup_steps, final_fraction, decay_share,
             decay_rate, decay_steps, lr_scaling, base_batch_size,
         )  # fmt: skip
-        self.learning_rate, self.weight_decay = learning_rate, weight_decay
-        self.optimizer_name: OptimizerName = optimizer
+        super().__init__(settings)
         self.counters = StepCounters()
-        self.row_tables: list[RowTable] = []  # a family adds those of its parameters that are trained by rows
         self.preview_reservoir: PreviewReservoir[Any] = PreviewReservoir()
-        self._frozen_hashes: dict[str, int] | None = None
+        self.frozen_weights = FrozenWeights()
         self._before_normalization: list[Callable[[], None]] = []
         self._states_to_load: list[dict[str, Any]] = []  # of the optimizer, from the checkpoint
-
-    _gradient_norm: Tensor | None
-    """Gradient norm of the current step; None until it is computed."""
-
-    @abstractmethod
-    def training_loss(self, batch: Any) -> LossSum:
-        """Return the sum of the micro-batch's loss terms and their number.
-
-        Trial passes before training (`--threads auto`, `trainer.auto_micro_batch`) call it too. They restore buffers,
-        metrics and random number generators; an implementation must keep no other state between calls.
-        """
-
-    def throughput_counts(self, batch: Any) -> dict[str, float]:
-        """Return counts of a micro-batch by name, with the same names in every micro-batch of every rank.
-
-        Throughput adds them up over all ranks and logs `train/NAME_per_second`. Two names have a meaning of their own:
-        `positions` (padding included) gives `train/real_tokens`, the share of `tokens` among them; `flops` (of forward
-        and backward pass) gives `train/tflops` and `train/mfu`.
-
-        Called in every step, so values must be on the host: sizes, and counts from the data module.
-        """
-        return {}
-
-    def sample_previews(self) -> list[Callable[[], SamplePreview]]:
-        """Return previews of samples of the last validation and the model's output for them.
-
-        At most `preview_reservoir.number`; `preview_reservoir` keeps what the validation computes of them.
-
-        Called on every rank, so it may gather. The previews of rank 0 are displayed and must not depend on the number
-        of ranks. Only rank 0 calls the returned functions, so these may read files but not gather. A preview whose
-        function raises is skipped.
-        """
-        return []
-
-    supports_grad_accumulation = True
-    """Whether a global batch may be split into micro-batches; False if the loss compares all samples of a batch."""
-
-    def memory_saving_options(self) -> list[tuple[str, str]]:
-        """Return options not yet set that reduce memory, each as (option with value, its cost)."""
-        return []
 
     @property
     def data(self) -> DataT:
@@ -161,6 +98,18 @@ class LockstepModule(LightningModule, Generic[DataT]):
             raise TypeError(f"data must be a LockstepDataModule, got {type(datamodule).__name__}")
         # The config pairs module and data. Checking each attribute of the Protocol would cost time in every step.
         return cast(DataT, datamodule)
+
+    @property
+    @override
+    def global_batch_size(self) -> int:
+        return self.data.plan.batch_size
+
+    @override
+    def total_steps(self) -> int | None:
+        if isinstance(self.data.train_set, StreamDataset):  # Lightning would start reading it for its length.
+            return self.trainer.max_steps
+        steps = self.trainer.estimated_stepping_batches
+        return int(steps) if math.isfinite(steps) else None
 
     # -- training ----------------------------------------------------------------------------------------------------
 
@@ -185,20 +134,11 @@ class LockstepModule(LightningModule, Generic[DataT]):
         sizes = [(unsharded_numel(parameter), is_trained(parameter)) for parameter in self.parameters()]
         total, trained = sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
         log.info("%s: %s parameters, %s of them trained", type(self).__name__, f"{total:,}", f"{trained:,}")
-        if self._frozen_hashes is None and self._omits_frozen():
-            self._frozen_hashes = frozen_fingerprints(self)
+        if not self.frozen_weights.recorded:
+            self.frozen_weights.record(self)
         for state in self._states_to_load:  # Lightning loads it after this hook
             check_optimizer_state(self._optimizer, state, str(self.trainer.ckpt_path))
         self._states_to_load = []
-
-    @override
-    def on_train_start(self) -> None:
-        # The restored optimizer state has rate, betas and weight decay of the checkpoint; the config overrides them.
-        optimizer, scheduler = self._optimizer, self.lr_schedulers()
-        assert isinstance(scheduler, LambdaLR), "configure_optimizers returns a LambdaLR"
-        scheduler.base_lrs = [settings["lr"] for settings in self._configured]
-        for group, settings, factor in zip(optimizer.param_groups, self._configured, scheduler.lr_lambdas, strict=True):
-            group.update(settings, initial_lr=settings["lr"], lr=settings["lr"] * factor(scheduler.last_epoch))
 
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
@@ -246,133 +186,20 @@ class LockstepModule(LightningModule, Generic[DataT]):
             self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)
 
     @property
-    def is_log_step(self) -> bool:
-        """Whether metrics of this optimizer step are written; in other steps `self.log` only costs time."""
-        return is_log_step(self.trainer)
-
-    @property
     def losses_of_step(self) -> list[Tensor]:
         """Sum of the loss terms of each micro-batch of the step on this rank: scalars, for guards."""
         return self._mean.losses
-
-    def gradient_norm(self) -> Tensor:
-        """Return the L2 norm of the step's gradient before clipping: a scalar, equal on every rank, computed once.
-
-        Call it in `on_before_optimizer_step` or later: before that hook, fp16 gradients are scaled.
-        """
-        if self._gradient_norm is None:
-            # The optimizer's order, as in clipping, so that the sum of squares is the same to the bit.
-            trained = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
-            self._gradient_norm = gradient_norm(trained, self.trainer.strategy.model)
-        return self._gradient_norm
-
-    @override
-    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        if self.is_log_step:
-            norm, parts = self.gradient_norm(), grad_norm_per_group(optimizer.param_groups, self.trainer.strategy.model)
-            self.log("train/gradient_norm", norm, on_step=True, on_epoch=False, batch_size=1)
-            by_part = {f"train/gradient_norm/{part}": norm for part, norm in parts.items()}
-            self.log_dict(by_part, on_step=True, on_epoch=False, batch_size=1)
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Clip as Lightning does, with the norm that is computed already."""
-        by_norm = gradient_clip_algorithm in (None, GradClipAlgorithmType.NORM)
-        # A fused optimizer unscales fp16 gradients itself, after clipping; Lightning's method raises then.
-        if gradient_clip_val and by_norm and not unscales_gradients(optimizer):
-            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm())
-        else:
-            super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
-
-    # -- optimizer ---------------------------------------------------------------------------------------------------
-
-    @override
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        embeddings = {part.weight for part in self.modules() if isinstance(part, torch.nn.Embedding)}
-        optimizer, factor = self.optimizer_settings.build(
-            self.optimizer_groups(),
-            self.data.plan.batch_size,
-            self._total_steps,
-            embeddings,
-            self.hidden_matrices(),
-            self.row_tables,
-        )
-        # Before LambdaLR, which sets the rates of the first step.
-        self._configured = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-        scheduler = LambdaLR(optimizer, factor)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-    @property
-    def _optimizer(self) -> Optimizer:
-        """Optimizer of `configure_optimizers`, without Lightning's wrapper."""
-        optimizer = self.optimizers(use_pl_optimizer=False)
-        assert isinstance(optimizer, Optimizer), "configure_optimizers returns one optimizer"
-        return optimizer
-
-    def _total_steps(self) -> int | None:
-        if isinstance(self.data.train_set, StreamDataset):  # Lightning would start reading it for its length.
-            return self.trainer.max_steps
-        steps = self.trainer.estimated_stepping_batches
-        return int(steps) if math.isfinite(steps) else None
-
-    def optimizer_groups(self) -> list[dict[str, Any]]:
-        """Return parameter groups: matrices with weight decay; norms, biases and scalars without.
-
-        A family may give a group its own peak rate, `lr`.
-        """
-        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        matrices = [parameter for parameter in trained if unsharded_ndim(parameter) >= 2]
-        groups = [
-            {"params": matrices, "weight_decay": self.weight_decay, "name": "matrices"},
-            {"params": [p for p in trained if unsharded_ndim(p) < 2], "weight_decay": 0.0, "name": "vectors"},
-        ]
-        return [group for group in groups if group["params"]]
-
-    def hidden_matrices(self) -> set[Tensor]:
-        """Return the hidden linear weights, which `muon` optimizes.
-
-        A family excludes layers whose outputs are scores of classes or tokens.
-        """
-        layers = (part for part in self.modules() if isinstance(part, torch.nn.Linear))
-        # A layer with a quantized weight has no parameter `weight`.
-        return {weight for part in layers for name, weight in part.named_parameters(recurse=False) if name == "weight"}
-
-    # -- export ------------------------------------------------------------------------------------------------------
-
-    def export(self, folder: Path, merge: bool) -> ExportedModel:
-        """Write the trained weights for other programs, for `train.py export`. Optional for a family.
-
-        Args:
-            folder: exists and is empty.
-            merge: see LockstepTrainer.export.
-
-        Returns:
-            Facts for the model card.
-        """
-        raise NotImplementedError
 
     # -- resume ------------------------------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Omit frozen weights. A family that overrides this calls it."""
-        if self._frozen_hashes is not None:
-            strip_frozen(self, checkpoint, self._frozen_hashes)
-
-    def _omits_frozen(self) -> bool:
-        # Strategies that restore after setup shard the weights and load them without the module's hooks.
-        strategy, storage = self.trainer.strategy, self.trainer.strategy.checkpoint_io
-        trainable_only = isinstance(storage, VerifiedCheckpointIO) and storage.trainable_only
-        return trainable_only and not strategy.restore_checkpoint_after_setup
+        self.frozen_weights.strip(self, checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore frozen weights and convert counters. A family that overrides this calls it."""
-        if is_attached(self) and self.trainer.state.fn == "fit" and self._omits_frozen():
-            self._frozen_hashes = frozen_fingerprints(self)  # before weights are loaded
+        if is_attached(self) and self.trainer.state.fn == "fit":
+            self.frozen_weights.record(self)  # before weights are loaded
         restore_frozen(self, checkpoint)
         check_model_match(self, checkpoint)
         if not is_attached(self) or self.trainer.state.fn != "fit" or "loops" not in checkpoint:

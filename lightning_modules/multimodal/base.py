@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, Prompts, Rows
 from datamodules.multimodal.interface import ComposedDataT
-from engine.checkpointing.frozen_weights import frozen_fingerprints
 from engine.export.artifacts import ExportedModel
 from engine.module import LockstepModule
 from engine.number_check import check_numbers
@@ -133,8 +132,7 @@ class MultimodalModule(LockstepModule[ComposedDataT]):
 
     def _load_stage(self, path: Path) -> None:
         checkpoint = read_stage(path)
-        if self._omits_frozen():  # weights that an earlier stage trained must be saved, even if frozen here
-            self._frozen_hashes = frozen_fingerprints(self)
+        self.frozen_weights.record(self)  # weights that an earlier stage trained must be saved, even if frozen here
         load_stage(self, path, checkpoint, self._origins(checkpoint), self.optional_weights)
 
     def _origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:

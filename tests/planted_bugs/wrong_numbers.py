@@ -108,7 +108,7 @@ GRADIENTS = (
     Bug(
         "resumed-step-at-the-first-rate",
         "The first step after a resume has the rate of the very first step.",
-        "engine/module.py",
+        "engine/optim/parameter_groups.py",
         'lr=settings["lr"] * factor(scheduler.last_epoch)',
         'lr=settings["lr"] * factor(0)',
         (

@@ -1,0 +1,75 @@
+"""Hooks and attributes that a family's module overrides, as Lightning's own ModelHooks are for all modules."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from engine.export.artifacts import ExportedModel
+from engine.optim.global_loss_mean import LossSum
+from engine.telemetry.sample_previews import SamplePreview
+
+
+class FamilyHooks:
+    """Hooks of LockstepModule. A family must implement `training_loss`; all others are optional."""
+
+    extra: ClassVar[str | None] = None
+    """Extra of setup.cfg with the packages that the family needs; see engine.system.extras."""
+
+    export_extra: ClassVar[str | None] = None
+    """Further extra that its export needs."""
+
+    terms_per_sample: int = 1
+    """Approximate number of loss terms of a sample; only the order of magnitude matters (see GlobalLossMean)."""
+
+    predicts_at_the_end = False
+    """Whether `predict` writes its predictions itself after the last batch, instead of returning them by batch."""
+
+    @abstractmethod
+    def training_loss(self, batch: Any) -> LossSum:
+        """Return the sum of the micro-batch's loss terms and their number.
+
+        Trial passes before training (`--threads auto`, `trainer.auto_micro_batch`) call it too. They restore buffers,
+        metrics and random number generators; an implementation must keep no other state between calls.
+        """
+
+    def throughput_counts(self, batch: Any) -> dict[str, float]:
+        """Return counts of a micro-batch by name, with the same names in every micro-batch of every rank.
+
+        Throughput adds them up over all ranks and logs `train/NAME_per_second`. Two names have a meaning of their own:
+        `positions` (padding included) gives `train/real_tokens`, the share of `tokens` among them; `flops` (of forward
+        and backward pass) gives `train/tflops` and `train/mfu`.
+
+        Called in every step, so values must be on the host: sizes, and counts from the data module.
+        """
+        return {}
+
+    def sample_previews(self) -> list[Callable[[], SamplePreview]]:
+        """Return previews of samples of the last validation and the model's output for them.
+
+        At most `preview_reservoir.number`; `preview_reservoir` keeps what the validation computes of them.
+
+        Called on every rank, so it may gather. The previews of rank 0 are displayed and must not depend on the number
+        of ranks. Only rank 0 calls the returned functions, so these may read files but not gather. A preview whose
+        function raises is skipped.
+        """
+        return []
+
+    supports_grad_accumulation = True
+    """Whether a global batch may be split into micro-batches; False if the loss compares all samples of a batch."""
+
+    def memory_saving_options(self) -> list[tuple[str, str]]:
+        """Return options not yet set that reduce memory, each as (option with value, its cost)."""
+        return []
+
+    def export(self, folder: Path, merge: bool) -> ExportedModel:
+        """Write the trained weights for other programs, for `train.py export`. Optional for a family.
+
+        Args:
+            folder: exists and is empty.
+            merge: see LockstepTrainer.export.
+
+        Returns:
+            Facts for the model card.
+        """
+        raise NotImplementedError

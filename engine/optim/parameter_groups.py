@@ -1,0 +1,38 @@
+"""Parameter groups of an optimizer: which parameters have weight decay, and the settings of a resumed group."""
+
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from engine.distributed.unsharded_shape import unsharded_ndim
+
+
+def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Return the groups of a module's trained parameters: matrices with weight decay, all others without."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in trained if unsharded_ndim(parameter) >= 2]
+    groups = [
+        {"params": matrices, "weight_decay": weight_decay, "name": "matrices"},
+        {"params": [p for p in trained if unsharded_ndim(p) < 2], "weight_decay": 0.0, "name": "vectors"},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def group_settings(optimizer: Optimizer) -> list[dict[str, Any]]:
+    """Return the settings of each parameter group, without its parameters."""
+    return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+def override_restored_groups(optimizer: Optimizer, scheduler: LambdaLR, configured: list[dict[str, Any]]) -> None:
+    """Replace rates, betas and weight decay that come from a checkpoint by those of the config.
+
+    Args:
+        optimizer: optimizer whose state is restored.
+        scheduler: its scheduler, restored as well.
+        configured: `group_settings` of the optimizer as the config builds it, with the peak rates.
+    """
+    scheduler.base_lrs = [settings["lr"] for settings in configured]
+    for group, settings, factor in zip(optimizer.param_groups, configured, scheduler.lr_lambdas, strict=True):
+        group.update(settings, initial_lr=settings["lr"], lr=settings["lr"] * factor(scheduler.last_epoch))
