@@ -43,8 +43,9 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
     Args:
         learning_rate: peak learning rate for `base_batch_size` samples in an optimizer step.
         optimizer: `adamw` (decoupled weight decay), `adam` (L2 term in the gradient), `adamw_8bit` (bitsandbytes' AdamW
-            with a quarter of the state, except for embeddings and small tensors; not with FSDP) or `muon` (for hidden
-            matrices, AdamW for the rest: fewer steps, half of the state of these matrices; not with FSDP).
+            with a quarter of the state, except for embeddings and small tensors; not with FSDP), `paged_adamw_8bit`
+            (the same; where a GPU's memory is full, CUDA moves the state to CPU memory) or `muon` (for hidden matrices,
+            AdamW for the rest: fewer steps, half of the state of these matrices; not with FSDP).
         betas: decay rates of Adam's two running means.
         weight_decay: weight decay of matrices; none is applied to norms, biases and scalars.
         schedule: learning rate after the warm-up: `constant`, `cosine` (to `final_fraction` at the end of training),
@@ -58,6 +59,8 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         lr_scaling: scales the rate with the global batch size: `none`, `linear` or `sqrt` of batch_size /
             base_batch_size.
         base_batch_size: global batch size that `learning_rate` was chosen for; needed unless `lr_scaling` is `none`.
+        optimizer_offload: keep the optimizer's state in CPU memory and compute its step there: slower, and without
+            memory of the GPU for the state. Not with FSDP, which has `cpu_offload`.
     """
 
     def __init__(
@@ -74,10 +77,11 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         decay_steps: int = 1000,
         lr_scaling: Scaling = "none",
         base_batch_size: int | None = None,
+        optimizer_offload: bool = False,
     ) -> None:
         settings = OptimizerSettings(
             learning_rate, optimizer, betas, weight_decay, schedule, warmup_steps, final_fraction, decay_share,
-            decay_rate, decay_steps, lr_scaling, base_batch_size,
+            decay_rate, decay_steps, lr_scaling, base_batch_size, optimizer_offload,
         )  # fmt: skip
         super().__init__(settings)
         self.counters = StepCounters()
@@ -118,7 +122,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         if stage != "fit":
             return
         check_trainer_settings(self.trainer)
-        check_strategy(self.optimizer_name, self.trainer.strategy)
+        check_strategy(self.optimizer_name, self.trainer.strategy, self.optimizer_settings.offload)
         if self.trainer.overfit_batches:  # type: ignore[attr-defined]  # A connector sets it.
             # Lightning has applied its limits already; later it would replace the sampler by one of single samples.
             self.trainer.overfit_batches = 0  # type: ignore[attr-defined]  # A connector sets it.

@@ -29,8 +29,8 @@ def _needs(config: Namespace, command: str) -> Iterator[tuple[str, str]]:
     data, of_data = _class_and_settings(config.get("data"))
     if data is not None and (extra := data.extra_for(of_data)):
         yield extra, data.__name__
-    if settings.get("optimizer") == "adamw_8bit":
-        yield "bits", "model.init_args.optimizer adamw_8bit"
+    if (optimizer := settings.get("optimizer")) in ("adamw_8bit", "paged_adamw_8bit"):
+        yield "bits", f"model.init_args.optimizer {optimizer}"
     if (settings.get("language_model") or {}).get("quantize") == "nf4":
         yield "bits", "model.init_args.language_model.quantize nf4"
     if command == "export" and model is not None and model.export_extra:

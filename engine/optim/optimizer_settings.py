@@ -36,6 +36,7 @@ class OptimizerSettings:
     decay_steps: int
     lr_scaling: Scaling
     base_batch_size: int | None
+    offload: bool
 
     def __post_init__(self) -> None:
         key = "model.init_args."
@@ -82,7 +83,7 @@ class OptimizerSettings:
         groups = [*groups, *(table.optimizer_group(self.weight_decay) for table in tables)]
         for group in groups:
             group["lr"] = group.get("lr", self.learning_rate) * scale
-        optimizer = build_optimizer(self.optimizer, groups, rate, self.betas, embeddings, hidden, tables)
+        optimizer = build_optimizer(self.optimizer, groups, rate, self.betas, embeddings, hidden, tables, self.offload)
         factor = lr_lambda(
             self.schedule,
             warmup_steps=self.warmup_steps,

@@ -11,12 +11,15 @@ from torch.optim import Optimizer
 
 from engine.distributed.unsharded_shape import unsharded_numel
 from engine.optim.muon import MOMENTUM, Muon
+from engine.optim.offload import OffloadedOptimizer
 from engine.optim.row_optimizer import RowAdam, RowAdamW
 from engine.optim.row_table import RowTable
 
 log = logging.getLogger("lockstep")
 
-OptimizerName = Literal["adamw", "adam", "adamw_8bit", "muon"]
+OptimizerName = Literal["adamw", "adam", "adamw_8bit", "paged_adamw_8bit", "muon"]
+
+_EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit")
 
 QUANTIZED = "__bnb_optimizer_quant_state__"
 """Key of a parameter's quantized state in a checkpoint of bitsandbytes."""
@@ -30,6 +33,7 @@ def build_optimizer(
     embeddings: Collection[Tensor] = (),
     hidden: Collection[Tensor] = (),
     tables: Sequence[RowTable] = (),
+    offload: bool = False,
 ) -> Optimizer:
     """Build the optimizer of a module.
 
@@ -42,18 +46,31 @@ def build_optimizer(
             and these are large (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022, section 2.3).
         hidden: matrices that `muon` orthogonalizes; it trains all other parameters as `adamw` does.
         tables: tables that are trained by rows; their groups are among `groups`.
+        offload: keep the state in CPU memory and compute the step there.
 
     Raises:
         ValueError: the name is unknown, `muon` has no matrix to train, or the optimizer cannot train tables by rows.
     """
+    if offload:
+        if tables:
+            raise ValueError(
+                f"model.init_args.optimizer_offload true, but {tables[0].name} is trained by rows, which needs little "
+                "state: use optimizer_offload false"
+            )
+
+        def on_cpu(groups: list[dict[str, Any]], copies: Mapping[Tensor, Tensor]) -> Optimizer:
+            embedded, matrices = ([copies[p] for p in each if p in copies] for each in (embeddings, hidden))
+            return build_optimizer(name, groups, learning_rate, betas, embedded, matrices)
+
+        return OffloadedOptimizer(groups, on_cpu)
     if tables:
         return _by_rows(name, groups, learning_rate, betas, tables)
     if name == "adamw":
         return torch.optim.AdamW(groups, lr=learning_rate, betas=betas)
     if name == "adam":
         return torch.optim.Adam(groups, lr=learning_rate, betas=betas)
-    if name == "adamw_8bit":
-        return _eight_bit(groups, learning_rate, betas, embeddings)
+    if name in _EIGHT_BIT:
+        return _eight_bit(groups, learning_rate, betas, embeddings, paged=name == "paged_adamw_8bit")
     if name == "muon":
         return _muon(groups, learning_rate, betas, hidden)
     raise ValueError(f"model.init_args.optimizer is {name!r}, expected one of {', '.join(get_args(OptimizerName))}")
@@ -91,7 +108,11 @@ def _muon(
 
 
 def _eight_bit(
-    groups: list[dict[str, Any]], learning_rate: float, betas: tuple[float, float], embeddings: Collection[Tensor]
+    groups: list[dict[str, Any]],
+    learning_rate: float,
+    betas: tuple[float, float],
+    embeddings: Collection[Tensor],
+    paged: bool,
 ) -> Optimizer:
     # The first import logs an error about a missing kernel for 4-bit weights, which are not used here.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
@@ -105,7 +126,7 @@ def _eight_bit(
             config = super().get_config(gindex, pindex, group)
             return {**config, "optim_bits": 32} if group["params"][pindex] in full_precision else config
 
-    optimizer = EightBitAdamW(groups, lr=learning_rate, betas=betas)
+    optimizer = EightBitAdamW(groups, lr=learning_rate, betas=betas, is_paged=paged)
     smallest = optimizer.args.min_8bit_size  # type: ignore[attr-defined]  # bitsandbytes builds it from a dict
     trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     quantized = sum(unsharded_numel(p) for p in trained if p not in full_precision and unsharded_numel(p) >= smallest)
@@ -116,20 +137,43 @@ def _eight_bit(
     return optimizer
 
 
-def check_strategy(name: OptimizerName, strategy: Strategy) -> None:
-    """Check that an optimizer that needs whole weights is not used with a sharded strategy.
+def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = False) -> None:
+    """Check that the strategy and its device suit an optimizer.
+
+    Args:
+        name: see LockstepModule.
+        strategy: strategy of the training.
+        offload: `optimizer_offload` of LockstepModule.
 
     Raises:
-        ValueError: `adamw_8bit` or `muon` where ranks hold shards of the weights.
+        ValueError: an optimizer that needs whole weights, or the offload, where ranks hold shards of the weights; or
+            `paged_adamw_8bit` without CUDA or with the offload.
     """
+    blocks = (
+        "its state is quantized in blocks of 256 elements, whose borders depend on the number of GPUs, so a "
+        "checkpoint would not fit another number"
+    )
     reasons = {
-        "adamw_8bit": (
-            "its state is quantized in blocks of 256 elements, whose borders depend on the number of GPUs, so a "
-            "checkpoint would not fit another number"
-        ),
+        **dict.fromkeys(_EIGHT_BIT, blocks),
         "muon": "it orthogonalizes whole matrices, of which each GPU would hold a part",
     }
-    if name in reasons and isinstance(strategy, (FSDPStrategy, ModelParallelStrategy)):
+    sharded = isinstance(strategy, (FSDPStrategy, ModelParallelStrategy))
+    if name == "paged_adamw_8bit" and strategy.root_device.type != "cuda":
+        raise ValueError(
+            "model.init_args.optimizer paged_adamw_8bit needs CUDA, whose driver moves its state between the memories; "
+            f"the device is {strategy.root_device.type}. Use adamw_8bit, which has the same state"
+        )
+    if name == "paged_adamw_8bit" and offload:
+        raise ValueError(
+            "model.init_args.optimizer paged_adamw_8bit with optimizer_offload true: both keep the state "
+            "in CPU memory. Use adamw_8bit with optimizer_offload, or the paged optimizer alone"
+        )
+    if offload and sharded:
+        raise ValueError(
+            f"model.init_args.optimizer_offload with trainer.strategy {type(strategy).__name__}: the strategy moves "
+            "its shards itself. Use --trainer.strategy.init_args.cpu_offload true, and optimizer_offload false"
+        )
+    if name in reasons and sharded:
         raise ValueError(
             f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: {reasons[name]}. Use "
             "strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw, whose state FSDP shards "
@@ -148,7 +192,11 @@ def check_state(name: OptimizerName, saved: Mapping[str, Any]) -> None:
         ValueError: the state is of another optimizer.
     """
     kinds = {_optimizer_of(state) for state in saved["state"].values()}
-    for kind in ("adamw_8bit", "muon", "adamw or adam"):  # most specific first: muon's state includes AdamW's
+    for kind in (
+        " or ".join(_EIGHT_BIT),
+        "muon",
+        "adamw or adam",
+    ):  # most specific first: muon's state includes AdamW's
         if kind in kinds:
             break
     else:
@@ -162,5 +210,5 @@ def check_state(name: OptimizerName, saved: Mapping[str, Any]) -> None:
 
 def _optimizer_of(state: Mapping[str, Any]) -> str:
     if QUANTIZED in state:
-        return "adamw_8bit"
+        return " or ".join(_EIGHT_BIT)
     return "muon" if MOMENTUM in state else "adamw or adam"

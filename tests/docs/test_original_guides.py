@@ -71,7 +71,7 @@ DOCUMENT_QA = {
     "--use_optimized_loss": "--model.init_args.loss contrastive_options",
     "--gradient_accumulation_steps": "--data.init_args.micro_batch_size 1",
     "--optimizer_type": "--model.init_args.optimizer adamw_8bit",
-    "--cpu_offload": "--config configs/overlays/fsdp.yaml --trainer.strategy.init_args.cpu_offload true",
+    "--cpu_offload": "--model.init_args.optimizer_offload true",
     "--profile": "--trainer.profiler pytorch",
     "--logging_steps": "--trainer.log_every_n_steps 1",
     "--save_strategy": "--trainer.check_val_every_n_epoch 1",
@@ -85,7 +85,7 @@ DOCUMENT_QA = {
 # Key and value of flags without such words.
 IMPLIED = {"--load_best_model_at_end": ("best_checkpoint.monitor", "val/accuracy"),
            "--use_wandb": ("wandb.project", "lockstep")}  # fmt: skip
-APART = ("--ddp", "--cpu_offload", "--use_wandb", "--wandb_name")  # set the keys of other flags, too
+APART = ("--use_wandb", "--wandb_name")  # set the keys of other flags, too
 TOGETHER = [flag for flag in DOCUMENT_QA if flag not in APART]
 CONFIG = "configs/document_qa/your_documents.yaml"
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from commands.doctor.training.memory_limit import limit_host_memory
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
+from engine.optim.offload import OffloadedOptimizer
 from engine.optim.row_table import is_trained
 from engine.system import host_memory
 from engine.system.oom import is_oom_error
@@ -187,9 +188,8 @@ def _checkpoint_bytes(model: LockstepModule, trainer: Trainer, trainable_only: b
     """Return the size of weights, buffers and optimizer state, which exists after a step."""
     frozen = {name for name, parameter in model.named_parameters() if trainable_only and not is_trained(parameter)}
     kept = [value for name, value in model.state_dict().items() if isinstance(value, Tensor) and name not in frozen]
-    states = [
-        value for optimizer in trainer.optimizers for state in optimizer.state.values() for value in state.values()
-    ]
+    plain = [each.on_cpu if isinstance(each, OffloadedOptimizer) else each for each in trainer.optimizers]
+    states = [value for optimizer in plain for state in optimizer.state.values() for value in state.values()]
     return sum(value.numel() * value.element_size() for value in [*kept, *states] if isinstance(value, Tensor))
 
 

@@ -112,6 +112,21 @@ def test_two_ranks_train_adapters_beside_quantized_weights_as_one(team, options)
     assert one == two and any(name.endswith(".codes") for name in one)
 
 
+@pytest.mark.slow
+def test_the_8bit_state_in_cpu_memory_changes_no_bit_and_its_checkpoint_resumes_without(team, options):
+    offload = ["--model.init_args.optimizer_offload", "true"]
+    plain = team("fit", *options, "--trainer.max_steps", "4", name="plain", processes=2)
+    assert plain.end(120) == [0, 0], plain.output
+    first = team("fit", *options, *offload, "--trainer.max_steps", "2", name="offload", processes=2)
+    assert first.end(120) == [0, 0], first.output
+    second = team("fit", *options, "--trainer.max_steps", "4", "--ckpt_path", "last", name="offload", processes=2)
+    assert second.end(120) == [0, 0], second.output
+    one, other = last(plain), last(second)
+    for part in ("state_dict", "optimizer_states"):
+        assert differing(one[part], other[part]) == [], part
+    assert plain.series("train/loss") == second.series("train/loss")
+
+
 def tensors(content):
     if isinstance(content, torch.Tensor):
         return [content]

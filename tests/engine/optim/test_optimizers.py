@@ -139,5 +139,5 @@ def test_muon_says_what_it_has(messages, caplog):
 
 
 def test_an_unknown_name():
-    with pytest.raises(ValueError, match="'sgd', expected one of adamw, adam, adamw_8bit, muon"):
+    with pytest.raises(ValueError, match="'sgd', expected one of adamw, adam, adamw_8bit, paged_adamw_8bit, muon"):
         make(Words(), "sgd")
