@@ -6,9 +6,13 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from datamodules.document_qa.retrieval.question_terms import identifiers, question_terms
 from datamodules.document_qa.retrieval.tokenization import terms
 from datamodules.document_qa.types.document import Document, Page
 from datamodules.document_qa.types.question import Question, Retriever
+
+_FUNCTION_WORDS = 0.1
+"""Weight of function words: they decide between equal pages, and for questions that have no other words."""
 
 _KEPT = 64  # cached indices; the index of a long manual takes about a megabyte
 
@@ -33,10 +37,10 @@ class Bm25(Retriever):
         index, number = self._index(document), len(document.pages)
         if index is None:
             return np.zeros(number, np.float32)
-        known = [term for term in terms(text) if term in index.vocab_dict]
-        if not known:
-            return np.zeros(number, np.float32)
-        scores: np.ndarray = index.get_scores(known)
+        asked, scores = question_terms(text), np.zeros(number, np.float32)
+        for words, weight in ((asked.subject, 1.0), (asked.function, _FUNCTION_WORDS)):
+            if known := [term for term in words if term in index.vocab_dict]:
+                scores += weight * index.get_scores(known)
         return scores
 
     def _index(self, document: Document) -> Any:
@@ -59,7 +63,8 @@ def _indexed(document: Document) -> Any:
     """Build the index of a document; None if no page has a word."""
     import bm25s
 
-    pages = [terms(page_text(page)) for page in document.pages]
+    texts = [page_text(page) for page in document.pages]
+    pages = [terms(text) + identifiers(text) for text in texts]
     if not any(pages):
         return None
     index = bm25s.BM25(method="lucene", backend="numpy")
