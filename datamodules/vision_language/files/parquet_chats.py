@@ -10,11 +10,11 @@ from typing import Any
 from typing_extensions import override
 
 from datamodules.multimodal.json_records import describe_names
+from datamodules.multimodal.parquet_footer_check import FooterCheck
 from datamodules.vision_language.chat_file import MARKER, ChatFile, ImageChat
 from datamodules.vision_language.files.chat_formats import first_filled, insert_image_markers, parse_messages
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.parquet_columns import find_columns
-from datamodules.vision_language.files.parquet_footer_check import FooterCheck
 from datamodules.vision_language.files.parquet_rewrite import (
     is_rewritten,
     rewritten_folder,

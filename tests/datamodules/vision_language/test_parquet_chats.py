@@ -9,11 +9,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from datamodules.multimodal.parquet_footer_check import FooterCheck
 from datamodules.vision_language.files import parquet_chats, parquet_rewrite, parquet_row_groups
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
 from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
 from datamodules.vision_language.files.parquet_columns import find_columns
-from datamodules.vision_language.files.parquet_footer_check import FooterCheck
 from datamodules.vision_language.files.parquet_row_groups import read_footer
 from engine.data.errors import BadSampleError
 from engine.io.atomic_file import temp_path

@@ -248,7 +248,7 @@ READERS = {"chats": JsonChats, "chats_parquet": ParquetChats, "shards": Shards}
 
 @cache
 def _footers() -> Any:
-    from datamodules.vision_language.files.parquet_footer_check import FooterCheck
+    from datamodules.multimodal.parquet_footer_check import FooterCheck
 
     return FooterCheck()
 
