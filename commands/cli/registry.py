@@ -5,6 +5,8 @@ from datamodules.document_qa.user_documents import DocumentQuestions
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.temporal.datamodule import ResourceTimelines
+from datamodules.temporal.synthetic_series.datamodule import SyntheticSeries
+from datamodules.temporal.user_series.datamodule import SeriesQuestions
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes
 from lightning_modules.document_qa.reader_module import DocumentReader
@@ -25,7 +27,9 @@ __all__ = [
     "RenderedScenes",
     "ResourceTimelines",
     "SequentialRecommender",
+    "SeriesQuestions",
     "SyntheticManuals",
+    "SyntheticSeries",
     "TimelineReader",
     "VisionLanguageModel",
 ]

@@ -40,3 +40,4 @@ class Series(NamedTuple):
     values: Tensor  # [S, K, T] float32, share of each channel's capacity; 0 where missing or padded
     present: Tensor  # [S, K, T] bool, false where a measurement is missing or padded
     lengths: Tensor  # [S] int64, steps
+    per_sample: Tensor | None = None  # [B] int64, number of series of each sample; None for one each

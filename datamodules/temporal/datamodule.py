@@ -207,6 +207,29 @@ class ResourceTimelines(MultimodalDataModule):
         """Return the reference answer to a sample."""
         return self._graded_dataset.sample(0, sample).answer
 
+    def trained_steps(self) -> int:
+        """Return the number of steps of the longest training timeline."""
+        return self.synthesis.max_steps
+
+    def evaluated_steps(self) -> int:
+        """Return the number of steps of the longest timeline of the evaluated set."""
+        source = self.evaluated
+        if isinstance(source, PredictDataset):
+            return max((len(row.curves[0]) for row in source.rows), default=0)
+        return self.synthesis.max_steps
+
+    def options(self, sample: int) -> tuple[str, ...]:
+        """Return no options: all answers are generated."""
+        return ()
+
+    def option_tokens(self, option: str) -> tuple[int, ...]:
+        """Return the tokens of an option; there is none."""
+        raise NotImplementedError("questions about timelines have no options")
+
+    def chance(self, sample: int) -> dict[str, tuple[float, float]]:
+        """Return no points: there are no options to guess among."""
+        return {}
+
     def example(self, sample: int, text: str, blind: str) -> SamplePreview:
         """Return a preview of a sample of the evaluated set with the model's answers."""
         source = self._graded_dataset

@@ -1,22 +1,33 @@
-"""LightningModule of the temporal family: a language model that reads resource timelines."""
+"""LightningModule of the temporal family: a language model that reads series."""
 
+import logging
 from typing import Any
 
 from typing_extensions import override
 
 from datamodules.temporal.interface import TemporalData
+from engine.checkpointing.content_rules import declare_part
+from engine.checkpointing.structure import COUNT, optional
 from engine.number_check import check_number, check_numbers
 from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
+from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.temporal.encoder import Pooling
+from lightning_modules.temporal.series_evaluation import SeriesEvaluation
 from lightning_modules.temporal.series_features import SeriesFeatures
+
+log = logging.getLogger("lockstep")
+
+TRAINED_STEPS = "trained_series_steps"
+"""Key of a checkpoint: number of steps of the longest training series."""
+
+declare_part(TRAINED_STEPS, optional(COUNT))
 
 
 class TimelineReader(MultimodalModule[TemporalData]):
-    """Answers questions about resource timelines: trends, bottlenecks, capacity for a task, and single values.
+    """Answers questions about series: timelines of resources, or any series of the user.
 
     Args:
         language_model: the language model that reads the features.
@@ -68,11 +79,48 @@ class TimelineReader(MultimodalModule[TemporalData]):
                 "or deep_mlp for a series"
             )
         self.max_new_tokens = check_max_new_tokens(max_new_tokens)
+        self._trained_steps: int | None = None
+        self._warned = False
 
     @override
-    def build_evaluation(self) -> GenerativeEvaluation:
+    def build_evaluation(self) -> SeriesEvaluation:
         dtype = widest_float(self.trainer.strategy.root_device)
-        return GenerativeEvaluation(self.data, dtype, self.max_new_tokens, self._rule_answers)
+        return SeriesEvaluation(self.data, dtype, self.max_new_tokens, self._rule_answers)
 
     def _rule_answers(self, sample: int) -> dict[str, str]:
-        return {"rules": self.data.right_answer(sample)}
+        return {"rules": self.data.right_answer(sample)} if "rules" in self.data.baselines else {}
+
+    # -- longer series than those of training ------------------------------------------------------------------------
+
+    @override
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint[TRAINED_STEPS] = self.data.trained_steps()
+
+    @override
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        self._trained_steps = checkpoint.get(TRAINED_STEPS)
+
+    def _warn_of_longer_series(self) -> None:
+        """Warn once of evaluated series that are longer than all training series."""
+        trained = self.data.trained_steps() if self.trainer.state.fn == "fit" else self._trained_steps
+        evaluated = self.data.evaluated_steps()
+        if not self._warned and trained is not None and evaluated > trained:
+            self._warned = True
+            log.warning(
+                "the longest evaluated series has %s steps, but the longest training series %s: answers about longer "
+                "series are less reliable", f"{evaluated:,}", f"{trained:,}",
+            )  # fmt: skip
+
+    @override
+    def on_validation_epoch_start(self) -> None:
+        self._warn_of_longer_series()
+        super().on_validation_epoch_start()
+
+    on_test_epoch_start = on_validation_epoch_start
+
+    @override
+    def on_predict_start(self) -> None:
+        super().on_predict_start()
+        self._warn_of_longer_series()

@@ -15,7 +15,7 @@ from lightning_modules.temporal.encoder import SeriesEncoder
 
 
 class SeriesFeatures(ModalityFeatures[TemporalData]):
-    """Features of Series, one series in a chat at most.
+    """Features of Series, one series in a chat at most, or any number with `Series.per_sample`.
 
     Args:
         settings: arguments of the SeriesEncoder, beside the layout.
@@ -35,7 +35,11 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
         series = self.blinded(modality) if self.blind else modality
         vectors = networks.projector(networks.encoder(series))
         counts = networks.encoder.layout.feature_count(series.lengths)
-        return Features(vectors, torch.where(series.lengths > 0, counts, 0))
+        counts = torch.where(series.lengths > 0, counts, 0)
+        if series.per_sample is not None:  # in the order of the series, so each sample has a run of them
+            ends = counts.cumsum(0)[series.per_sample.cumsum(0) - 1]
+            counts = ends.diff(prepend=ends.new_zeros(1))
+        return Features(vectors, counts)
 
     @override
     def blinded(self, modality: Series) -> Series:

@@ -18,9 +18,9 @@ function signed(gain, share) {
   return (gain > 0 ? "+" : gain < 0 ? "−" : "") + size;
 }
 
-function metricsTable(metrics, kind) {
+function metricsTable(metrics, kind, ruled = "rules") {
   const rules = metrics.some((metric) => metric.rules !== null);
-  const systems = ["model", "blind", "model − blind", ...(rules ? ["rules"] : [])];
+  const systems = ["model", "blind", "model − blind", ...(rules ? [ruled] : [])];
   const columns = [{name: kind}, {name: "metric"}, ...systems.map((name) => ({name, number: true})), {name: "", bar: true}];
   const show = (metric, value) => metric.percent ? percent(value) : number(value);
   let task = null;
@@ -72,7 +72,7 @@ function counted(names) {
   return [...counts].sort().map(([name, count]) => [name, `${name} (${count})`]);
 }
 
-// family: {kind: title of a kind of question, note: on the metrics, right: which answers count as right, drawing: node of a record, legend: node or null}
+// family: {kind: title of a kind of question, note: on the metrics, right: which answers count as right, rules: name of the baseline in the column of the rules, drawing: node of a record, legend: node or null}
 function predictionReport(family) {
   const records = content.records, kind = family.kind.toLowerCase();
   const kinds = counted(records.map((record) => record.task));
@@ -80,7 +80,7 @@ function predictionReport(family) {
   const texts = records.map((record) => [`sample ${record.sample}`, record.question, record.truth, record.answer, record.blind || ""].join("\n").toLowerCase());
   about("Prediction report");
   page.append(element("h2", {}, "Metrics"),
-    element("p", {class: "note"}, family.note), metricsTable(content.figures, kind));
+    element("p", {class: "note"}, family.note), metricsTable(content.figures, kind, family.rules));
 
   const form = element("form", {role: "search", "aria-label": "Answers to show"},
     ...(kinds.length > 1 ? [choice(family.kind, "task", [["", `all (${records.length})`], ...kinds])] : []),

@@ -82,7 +82,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
             for kind, rows in rows_by_kind.items():
                 loss, count = module.language_model.loss(states[rows], batch.rows.labels[rows])
                 self.metrics.add_loss(system, kind, float(loss), float(count))
-            texts[system] = module.generate(batch.prompts, features, self.max_new_tokens)
+            texts[system] = self.answer(module, batch, features)
         for sample, text, blind in zip(batch.prompts.samples.tolist(), texts[MODEL], texts[BLIND], strict=True):
             if sample < 0:  # padding of the batch
                 continue
@@ -111,7 +111,14 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
 
     @override
     def predict(self, module: GenerativeModel, batch: Questions) -> list[Line]:
-        texts = module.generate(batch.prompts, module.features(batch.modality), self.max_new_tokens)
+        return self.lines(module, batch, self.answer(module, batch, module.features(batch.modality)))
+
+    def answer(self, module: GenerativeModel, batch: Questions, features: Features) -> list[str]:
+        """Return the model's answers to a batch, in the order of its prompts."""
+        return module.generate(batch.prompts, features, self.max_new_tokens)
+
+    def lines(self, module: GenerativeModel, batch: Questions, texts: list[str]) -> list[Line]:
+        """Return the lines of predictions for the answers to a batch, and for its skipped samples."""
         rows = zip(batch.prompts.samples.tolist(), texts, strict=True)
         answered = [(row, {**module.data.describe(row), "answer": text}) for row, text in rows if row >= 0]
         # A skipped sample has a line of its own, so that each line is known by its place in the file.

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.support.families.tiny_series import write_series_folder
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
 OPTIONS = [*TINY_TEMPORAL, "--trainer.max_epochs", "3"]  # 12 steps, validations after 8
@@ -50,4 +51,19 @@ def test_two_processes_answer_in_the_order_of_the_questions(lockstep, team, tmp_
     assert pair.end(120) == [0, 0], pair.output
     answered = [json.loads(line) for line in (pair.folder / "predictions.jsonl").read_text().splitlines()]
     assert [one["question"] for one in answered] == [one["question"] for one in asked]
+    assert pair.survivors == []
+
+
+def test_one_and_two_processes_answer_the_users_series_the_same(lockstep, team, tmp_path):
+    """Options, numbers and texts in batches of which the second process has other shares; the same metrics."""
+    options = [*write_series_folder(tmp_path / "series", train=15), "--trainer.max_steps", "1"]
+    lockstep("fit", *options, name="model")
+    lockstep("test", *options, name="model")
+    pair = team("test", *options, name="model", processes=2)
+    assert pair.end(120) == [0, 0], pair.output
+    lines = map(json.loads, (pair.folder / "metrics.jsonl").read_text().splitlines())
+    alone, both = ({k: v for k, v in line.items() if k.startswith("test/")} for line in lines if "test/loss" in line)
+    assert alone.keys() == both.keys() and "test/baseline/chance/accuracy" in alone
+    for name, value in alone.items():
+        assert abs(value - both[name]) < 1e-4 * max(1, abs(value)), name
     assert pair.survivors == []

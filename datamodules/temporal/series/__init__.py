@@ -1,0 +1,1 @@
+"""Questions about any series: normalisation, resampling, prompts, grading. Imports multimodal and engine."""

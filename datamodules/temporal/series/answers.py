@@ -1,0 +1,103 @@
+"""Forms of answers, and their grades.
+
+An answer to a question with options is one of the options, chosen by likelihood. The reference of an open question is a
+number with or without a unit (`21.5 °C`), or a text. A number is right within a relative tolerance of the reference,
+with the same unit; a reference of 0 takes the tolerance as an absolute one. A text is right if it is the same but for
+case, spaces and a full stop at the end.
+"""
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from datamodules.temporal.series.question import SeriesQuestion
+
+Outcome = tuple[float, float]
+"""(points reached, points possible)"""
+
+_LONGEST = 2_000  # characters of an answer that are read, for models that do not stop
+_DIGITS = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,40})?(?:\.\d{1,40})?(?:[eE][+-]?\d{1,3})?"
+_NUMBER = re.compile(rf"(?=[+-]?\.?\d)({_DIGITS}) ?([^\W\d_][^\s,;.!?]{{0,15}}|[%°$€£µΩ‰][^\s,;.!?]{{0,15}})?")
+_LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+
+
+class Form(str, Enum):
+    """Form of an answer, which determines its metric."""
+
+    CHOICE = "choice"
+    NUMBER = "number"
+    TEXT = "text"
+
+
+METRICS = {Form.CHOICE: "accuracy", Form.NUMBER: "number_within_tolerance", Form.TEXT: "text_exact"}
+"""Metric of each form, beside `right`, which counts all."""
+
+RIGHT = "right"
+
+
+class Quantity(NamedTuple):
+    """A number with its unit, which is empty if there is none."""
+
+    value: float
+    unit: str
+
+
+def read_quantity(text: str, whole: bool) -> Quantity | None:
+    """Return the first number of a text with the unit after it, or None; `whole`: only if the text has nothing else."""
+    text = text.strip()[:_LONGEST].replace("\N{MINUS SIGN}", "-")
+    found = _NUMBER.fullmatch(text.removesuffix(".")) if whole else _NUMBER.search(text)
+    if found is None:
+        return None
+    return Quantity(float(found[1].replace(",", "")), found[2] or "")
+
+
+def form_of(question: SeriesQuestion) -> Form:
+    """Return the form of the answer to a question."""
+    if question.options:
+        return Form.CHOICE
+    return Form.TEXT if read_quantity(question.answer or "", whole=True) is None else Form.NUMBER
+
+
+def chosen_option(answer: str, options: tuple[str, ...]) -> str | None:
+    """Return the option that an answer names, by its text or by a letter from A on, or None."""
+    if answer.strip() in options:
+        return answer.strip()
+    letter = _LETTER.fullmatch(answer.strip())
+    place = ord(letter[1].upper()) - ord("A") if letter else len(options)
+    return options[place] if place < len(options) else None
+
+
+def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
+    """Return whether an answer is right; the reference is known.
+
+    Args:
+        question: the question with its reference.
+        answer: text of the answer; to a question with options, one of them.
+        tolerance: largest relative error of a number.
+    """
+    reference = question.answer or ""
+    form = form_of(question)
+    if form == Form.NUMBER:
+        true, found = read_quantity(reference, whole=True), read_quantity(answer, whole=False)
+        assert true is not None, "see form_of"
+        if found is None or found.unit.casefold() != true.unit.casefold():
+            return False
+        # A margin of a few rounding errors, so that an error of exactly the tolerance is within it.
+        return abs(found.value - true.value) <= tolerance * (abs(true.value) or 1.0) * (1 + 1e-9)
+    return answer == reference if form == Form.CHOICE else _plain(answer) == _plain(reference)
+
+
+def grade(question: SeriesQuestion, answer: str, tolerance: float) -> dict[str, Outcome]:
+    """Return {outcome: (points reached, points possible)} of an answer, see `points_of`."""
+    points = float(is_right(question, answer, tolerance)), 1.0
+    return points_of(question, points)
+
+
+def points_of(question: SeriesQuestion, points: Outcome) -> dict[str, Outcome]:
+    """Return points under the names of the metrics that count the question."""
+    found = {RIGHT: points, METRICS[form_of(question)]: points}
+    return found | ({f"{question.kind}/{RIGHT}": points} if question.kind else {})
+
+
+def _plain(text: str) -> str:
+    return " ".join(text[:_LONGEST].split()).casefold().removesuffix(".")

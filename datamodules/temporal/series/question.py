@@ -1,0 +1,54 @@
+"""A question about one or several series, and the limits of its size."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class InputSeries(NamedTuple):
+    """A regular series of one channel."""
+
+    name: str
+    unit: str  # empty if unknown
+    values: NDArray[np.float64]  # [T], T at least 1, NaN where nothing was measured
+    step: float | None = None  # seconds, None if unknown
+
+    def same(self, other: "InputSeries") -> bool:
+        """Return whether two series are equal, gaps included."""
+        return self[:2] + self[3:] == other[:2] + other[3:] and np.array_equal(self.values, other.values, True)
+
+
+class SeriesQuestion(NamedTuple):
+    """A question, with its reference answer if that is known."""
+
+    where: str  # file and line or row, for messages
+    key: str  # name that the user gave it, or empty
+    question: str  # may hold one PLACEHOLDER for each series
+    series: tuple[InputSeries, ...]
+    options: tuple[str, ...] = ()  # empty for an open question
+    answer: str | None = None  # one of the options, if there are any
+    kind: str = ""  # category, empty if there is none
+
+
+@dataclass(frozen=True)
+class SeriesLimits:
+    """Largest sizes that are read. A larger file is refused, with the name of the option.
+
+    Args:
+        steps: steps of a series, after resampling.
+        series: series of a question.
+        options: options of a question.
+        row_bytes: bytes of a line or row of a file.
+    """
+
+    steps: int = 100_000
+    series: int = 64
+    options: int = 64
+    row_bytes: int = 2**24
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                raise ValueError(f"limits.{name}: found {value}, expected 1 or more")

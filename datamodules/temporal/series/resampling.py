@@ -1,0 +1,64 @@
+"""Resamples a series with irregular stamps to steps of one length.
+
+The rule: a step is as long as the user says, else as the lower median of the distances between successive stamps.
+Step k is centred k steps after the first stamp. Its value is the mean of the measurements whose stamps are nearer to
+its centre than to another (a stamp in the middle belongs to the later step). A step without a measurement is a gap.
+Nothing is interpolated, and regular stamps keep their values to the bit.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LATEST = 1e15
+"""Largest stamp and step, in seconds; beyond it, float64 does not resolve a second."""
+
+
+class Resampled(NamedTuple):
+    """A regular series."""
+
+    values: NDArray[np.float64]  # [T], NaN for a gap
+    step: float | None  # seconds; None for a single stamp without a given step
+
+
+def resample(times: NDArray[np.float64], values: NDArray[np.float64], step: float | None, most_steps: int) -> Resampled:
+    """Return the series at regular steps, see the rule of this module.
+
+    Args:
+        times: [n] stamps in seconds, in order; equal stamps are allowed.
+        values: [n] measurements, NaN where nothing was measured.
+        step: length of a step in seconds; None for the lower median of the distances.
+        most_steps: largest length of the result.
+
+    Raises:
+        ValueError: the stamps go down, or the result is longer than `most_steps`; the message names the stamp by its
+            number, from 1.
+    """
+    distances = np.diff(times)
+    if (distances < 0).any():
+        place = int((distances < 0).argmax()) + 1
+        raise ValueError(
+            f"stamp {place + 1} is {times[place]:.17g}, after {times[place - 1]:.17g}; expected stamps in order"
+        )
+    apart = np.sort(distances[distances > 0])
+    if step is None and len(apart):
+        step = float(apart[(len(apart) - 1) // 2])
+    if step is None:  # all stamps are equal
+        return Resampled(_means(np.zeros(len(times), np.int64), values, 1), None)
+    span = float(times[-1] - times[0]) / step
+    if not span < most_steps - 0.5:
+        raise ValueError(
+            f"stamps span {span + 1:,.0f} steps of {step:g} s, expected at most {most_steps:,}; set a longer step, or "
+            "raise limits.steps"
+        )
+    places = np.floor((times - times[0]) / step + 0.5).astype(np.int64)
+    return Resampled(_means(places, values, int(places[-1]) + 1), step)
+
+
+def _means(places: NDArray[np.int64], values: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+    """Return the mean [steps] of the measured values at each place, NaN where there is none."""
+    measured = ~np.isnan(values)
+    counts = np.bincount(places[measured], minlength=steps)
+    sums = np.bincount(places[measured], weights=values[measured], minlength=steps)
+    return np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)

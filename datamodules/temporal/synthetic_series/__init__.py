@@ -1,0 +1,1 @@
+"""Generates series of general kinds with questions about them. Imports series."""

@@ -1,0 +1,179 @@
+"""DataModule of generated series with questions of general kinds."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import Any, Literal
+
+import numpy as np
+from typing_extensions import override
+
+from datamodules.temporal.series.datamodule import SeriesDataModule
+from datamodules.temporal.series.question import SeriesQuestion
+from datamodules.temporal.synthetic_series.exam import KINDS, draw
+from engine.determinism.stateless_rng import hash_bits
+from engine.export.artifacts import GENERATED, DatasetCard
+from engine.number_check import check_numbers
+
+GENERATOR_VERSION = 1
+"""Incremented by every change of the generated samples."""
+
+_STREAM = 0x5E71  # hash key of this generator
+_TEXTS = 1000  # questions whose texts the built-in tokenizer is trained on
+
+
+class Split(IntEnum):
+    """Split of the data. It enters the hash, so splits do not share random numbers."""
+
+    TRAIN = 0
+    VALIDATION = 1
+    TEST = 2
+
+
+@dataclass(frozen=True)
+class ExamSettings:
+    """Settings of the generated series.
+
+    Args:
+        seed: seed of the samples.
+        min_steps: minimum length of a series.
+        max_steps: maximum length of a series.
+        mix: share of each kind of questions, in any unit; a missing kind has no share.
+    """
+
+    seed: int = 0
+    min_steps: int = 24
+    max_steps: int = 48
+    mix: dict[Literal["trend", "season", "outlier", "correlation", "lag", "comparison"], float] = field(
+        default_factory=lambda: {
+            "trend": 1.0, "season": 1.0, "outlier": 1.0, "correlation": 1.0, "lag": 1.0, "comparison": 1.0
+        }
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if not 16 <= self.min_steps <= self.max_steps:
+            raise ValueError(
+                f"min_steps and max_steps: found {self.min_steps} and {self.max_steps}, expected 16 <= min_steps <= "
+                "max_steps"
+            )
+        unknown = set(self.mix) - set(KINDS)
+        if unknown or min(self.mix.values(), default=0) < 0 or sum(self.mix.values()) <= 0:
+            raise ValueError(
+                f"mix: found {self.mix}, expected shares of 0 or more of {', '.join(KINDS)}, and one above 0"
+            )
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of each kind that has one, in a fixed order."""
+        found = {str(kind): share for kind, share in self.mix.items() if share}
+        return {kind: found[kind] for kind in KINDS if kind in found}
+
+
+class GeneratedQuestions:
+    """Generated questions; a question is a pure function of (settings, split, epoch, index).
+
+    Args:
+        settings: settings of the series.
+        split: training, validation or test.
+        size: questions of an epoch.
+        fresh: draw new questions in every epoch.
+    """
+
+    def __init__(self, settings: ExamSettings, split: Split, size: int, fresh: bool = False) -> None:
+        self.settings, self.split, self.size, self.fresh = settings, split, size, fresh
+        shares = np.cumsum(list(settings.shares.values()))
+        self._kinds, self._until = tuple(settings.shares), shares / shares[-1]
+        self._cached: dict[int, SeriesQuestion] = {}
+
+    def __len__(self) -> int:
+        return self.size
+
+    def question(self, epoch: int, index: int) -> SeriesQuestion:
+        """Return a question. Those of an evaluation are kept, as grading reads them again."""
+        if self.split == Split.TRAIN:
+            return self._draw(epoch if self.fresh else 0, index)
+        if index not in self._cached:
+            self._cached[index] = self._draw(0, index)
+        return self._cached[index]
+
+    def name(self, epoch: int, index: int) -> str:
+        """Return the index of a question."""
+        return str(index)
+
+    def _draw(self, epoch: int, index: int) -> SeriesQuestion:
+        key = int(hash_bits(self.settings.seed, _STREAM, GENERATOR_VERSION, self.split, epoch, index))
+        random = np.random.Generator(np.random.Philox(key=key))
+        kind = self._kinds[int(np.searchsorted(self._until, random.random(), side="right"))]
+        item = draw(random, kind, self.settings.min_steps, self.settings.max_steps)
+        return SeriesQuestion(str(index), "", item.question, item.series, item.options, item.answer, item.kind)
+
+
+class SyntheticSeries(SeriesDataModule):
+    """Generated series with questions of general kinds: trend, season, outlier, correlation, lag, comparison.
+
+    All questions have options, of which each is right equally often, whatever the texts say.
+
+    Args:
+        exam: settings of the series and the questions.
+        num_samples: questions of an epoch.
+        fresh_samples: draw new questions in every epoch instead of repeating the same ones.
+        validation_size: questions of a validation.
+        test_size: questions of a test.
+        **batches: see SeriesDataModule, MultimodalDataModule and LockstepDataModule.
+    """
+
+    def __init__(
+        self,
+        exam: ExamSettings | None = None,
+        num_samples: int = 3200,
+        fresh_samples: bool = True,
+        validation_size: int = 300,
+        test_size: int = 1000,
+        **batches: Any,
+    ) -> None:
+        super().__init__(**batches)
+        sizes = {"num_samples": num_samples, "validation_size": validation_size, "test_size": test_size}
+        check_numbers("data.init_args.", sizes, at_least=1)
+        self.exam, self.fresh_samples = exam or ExamSettings(), fresh_samples
+        self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
+        self.kind_names = tuple(self.exam.shares)
+
+    @override
+    def description(self) -> DatasetCard:
+        train, validation, test = self.sizes.values()
+        content = (
+            f"Generated series with questions about them: {train:,} samples an epoch; {validation:,} to validate and "
+            f"{test:,} to test."
+        )
+        return DatasetCard("Lockstep's synthetic series", content, GENERATED)
+
+    @override
+    def setup(self, stage: str) -> None:
+        if stage == "fit":
+            self.train_set = self.examples(self.chats(self._generated(Split.TRAIN, self.fresh_samples)))
+        if stage in ("fit", "validate"):
+            self.validation_set = self.questions(self.chats(self._generated(Split.VALIDATION)))
+        if stage == "test":
+            self.test_set = self.questions(self.chats(self._generated(Split.TEST)))
+        if stage == "predict":
+            raise ValueError("predict answers questions of your own: set data.class_path SeriesQuestions")
+
+    @override
+    def trained_steps(self) -> int:
+        return self.exam.max_steps
+
+    def _generated(self, split: Split, fresh: bool = False) -> GeneratedQuestions:
+        return GeneratedQuestions(self.exam, split, self.sizes[split], fresh)
+
+    @override
+    def texts(self) -> Iterator[str]:
+        # Depends on no setting, so other mixes and lengths have the same tokens.
+        return self.texts_of(self.chats(GeneratedQuestions(ExamSettings(), Split.TRAIN, _TEXTS)))
+
+    def _order_identity(self) -> dict[str, Any]:
+        # On a resume within an epoch, the remaining samples must be the same.
+        generator = [asdict(self.exam), self.fresh_samples, GENERATOR_VERSION]
+        name = hashlib.sha256(json.dumps(generator, sort_keys=True).encode()).hexdigest()[:12]
+        return {**super()._order_identity(), "series": name}

@@ -1,0 +1,1 @@
+"""Reads the user's series and questions from files. Imports series."""

@@ -1,0 +1,130 @@
+"""Checks the fields of a record that a file holds: texts, numbers, stamps and lists of bounded size."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.json_records import describe_names, describe_value
+from datamodules.temporal.series.normalization import LARGEST
+from datamodules.temporal.series.resampling import LATEST
+
+_TEXT = 100_000
+"""Largest length of a text, in characters."""
+
+
+def check_keys(record: Mapping[str, Any], known: Collection[str], what: str) -> None:
+    """Refuse keys that are not known.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if unknown := [key for key in record if key not in known]:
+        raise ValueError(f"{what}: found the key {describe_names(unknown)}, expected some of {', '.join(known)}")
+
+
+def text(key: str, value: Any, default: str | None = None) -> str:
+    """Return a text; `default` if the value is None.
+
+    Raises:
+        ValueError: the value is not a text, is blank although it has no default, or is too long.
+    """
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str) or (default is None and not value.strip()):
+        raise ValueError(f"{key}: found {describe_value(value)}, expected a text")
+    if len(value) > _TEXT:
+        raise ValueError(f"{key}: found {len(value):,} characters, expected at most {_TEXT:,}")
+    return value
+
+
+def label(key: str, value: Any, default: str) -> str:
+    """Return a text on one line, such as a name; `default` if the value is None. Errors are those of `text`."""
+    found = text(key, value, default)
+    if not found.isprintable():
+        raise ValueError(f"{key}: found {describe_value(found)}, expected one line of printable characters")
+    return found.strip()
+
+
+def scalar_text(key: str, value: Any) -> str:
+    """Return a text or a number as text.
+
+    Raises:
+        ValueError: the value is neither, or blank.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return str(value)
+    return text(key, value).strip()
+
+
+def number(key: str, value: Any, above: float, at_most: float) -> float:
+    """Return a number in a range.
+
+    Raises:
+        ValueError: the value is no number, or out of the range.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value <= at_most:
+        raise ValueError(
+            f"{key}: found {describe_value(value)}, expected a number above {above:g}, at most {at_most:g}"
+        )
+    return float(value)
+
+
+def measurements(key: str, values: Any) -> NDArray[np.float64]:
+    """Return numbers [n], NaN for null.
+
+    Raises:
+        ValueError: the value is no list, is empty, or has an entry that is not a number of at most LARGEST; the message
+            names the entry, from 1.
+    """
+    column = _floats(key, values, "a number, or null for a gap")
+    outside = np.abs(column) > LARGEST
+    if outside.any():
+        place = int(outside.argmax())
+        raise ValueError(f"{key}[{place}]: found {column[place]:g}, expected a number of at most {LARGEST:g}")
+    return column
+
+
+def stamps(key: str, values: Any, seconds: float = 1.0) -> NDArray[np.float64]:
+    """Return stamps [n] in seconds: numbers in units of `seconds`, or dates and times in ISO 8601.
+
+    Raises:
+        ValueError: the value is no list of such, is empty, or a stamp is beyond LATEST.
+    """
+    if (
+        isinstance(values, Sequence)
+        and not isinstance(values, str)
+        and values
+        and isinstance(values[0], (str, datetime))
+    ):
+        column = np.array([_moment(f"{key}[{place}]", value) for place, value in enumerate(values)])
+    else:
+        column = _floats(key, values, "a number of seconds, or a date and time") * seconds
+    wrong = ~(np.abs(column) <= LATEST)
+    if wrong.any():
+        place = int(wrong.argmax())
+        raise ValueError(f"{key}[{place}]: found {column[place]:g}, expected a stamp of at most {LATEST:g} s")
+    return column
+
+
+def _floats(key: str, values: Any, expected: str) -> NDArray[np.float64]:
+    if not isinstance(values, (list, tuple)) or not values:
+        raise ValueError(f"{key}: found {describe_value(values)}, expected a list of numbers")
+    for place, value in enumerate(values):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise ValueError(f"{key}[{place}]: found {describe_value(value)}, expected {expected}")
+    return np.array([math.nan if value is None else float(value) for value in values], np.float64)
+
+
+def _moment(key: str, value: Any) -> float:
+    try:
+        # Python 3.10 does not know Z.
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+    except (ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{key}: found {describe_value(value)}, expected a date and time such as 2024-05-01T06:00:00"
+        ) from error
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,0 +1,175 @@
+"""Reads series from a table: a column of stamps, and a column for each channel, `name (unit)`.
+
+The column of stamps is the first one of `time`, `timestamp`, `date`, `datetime`, `time_s` (seconds, or a date and time
+in ISO 8601) and `time_ms` (milliseconds). Without it, the rows are steps of unknown length. The rule of
+`series.resampling` makes irregular stamps regular; an empty cell is a gap.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.json_records import describe_names, describe_undecodable, iterate_lines
+from datamodules.temporal.series.question import InputSeries, SeriesLimits
+from datamodules.temporal.series.resampling import resample
+from datamodules.temporal.text.prompt import PLACEHOLDER
+from datamodules.temporal.user_series.record_fields import measurements, stamps
+
+TIMES = {"time": 1.0, "timestamp": 1.0, "date": 1.0, "datetime": 1.0, "time_s": 1.0, "time_ms": 0.001}
+"""Names of a column of stamps, and the seconds of a unit of its numbers."""
+
+_CHANNEL = re.compile(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]")
+_ROWS_A_STEP = 100
+_CACHED = 8
+"""Tables that are kept, as neighbouring records often name the same one."""
+
+
+class _Table(NamedTuple):
+    columns: list[str]
+    cells: list[list[str]]  # by column
+    lines: list[int]
+
+
+class SeriesFiles:
+    """Series files below a folder.
+
+    Args:
+        folder: folder that names are relative to.
+        limits: largest sizes; a file has at most a hundred rows for each step that is read.
+    """
+
+    def __init__(self, folder: Path, limits: SeriesLimits) -> None:
+        self._folder, self._limits = folder, limits
+        self._tables: dict[Path, _Table] = {}
+
+    def read(self, key: str, name: str, columns: Sequence[str] | None, step: float | None) -> list[InputSeries]:
+        """Return the series of a CSV file, in the order of its columns.
+
+        Args:
+            key: key of the record, for messages.
+            name: path, relative to the folder.
+            columns: columns to read, by their name with or without unit; None for all.
+            step: length of a step in seconds, see `resample`.
+
+        Raises:
+            ValueError: the file does not exist or is invalid; the message names file, line and column.
+            OSError: the file cannot be read.
+        """
+        path = self._folder / name if "\0" not in name else Path("\\0")
+        if path.suffix.lower() != ".csv" or not path.is_file():
+            raise ValueError(f"{key}: found {name[:200]!r}, expected the path of a .csv file that exists")
+        table = self._table(path)
+        times = next((place for place, column in enumerate(table.columns) if column.lower() in TIMES), None)
+        channels = {place: _channel(column) for place, column in enumerate(table.columns) if place != times}
+        wanted = list(channels)
+        if columns is not None:
+            found = [
+                next((place for place, (short, _) in channels.items() if column in (short, table.columns[place])), None)
+                for column in columns
+            ]
+            if None in found:
+                missing = columns[found.index(None)]
+                raise ValueError(
+                    f"{path}, line {table.lines[0]}: column {missing[:100]!r} not found, expected some of "
+                    f"{describe_names(table.columns)}"
+                )
+            wanted = [place for place in found if place is not None]
+        if not wanted:
+            raise ValueError(f"{path}, line {table.lines[0]}: found no column of a channel, expected name (unit)")
+        seconds = None if times is None else self._times(path, table, times)
+        return [self._series(path, table, place, channels[place], seconds, step) for place in wanted]
+
+    def _series(
+        self, path: Path, table: _Table, place: int, channel: tuple[str, str], times: NDArray[np.float64] | None,
+        step: float | None,
+    ) -> InputSeries:  # fmt: skip
+        column = [_number(path, table, place, row) for row in range(len(table.cells[place]))]
+        values = measurements(f"{path}, column {table.columns[place]}", column)
+        if times is not None:
+            try:
+                values, step = resample(times, values, step, self._limits.steps)
+            except ValueError as error:
+                raise ValueError(f"{path}, from line {table.lines[1]}: {error}") from error
+        if len(values) > self._limits.steps:
+            raise ValueError(
+                f"{path}: found {len(values):,} rows, expected at most limits.steps ({self._limits.steps:,})"
+            )
+        return InputSeries(*channel, values, step)
+
+    def _times(self, path: Path, table: _Table, place: int) -> NDArray[np.float64]:
+        cells, name = table.cells[place], table.columns[place]
+        numeric = _is_number(cells[0])
+        column = [_number(path, table, place, row) if numeric else cell for row, cell in enumerate(cells)]
+        try:
+            return stamps(name, column, TIMES[name.lower()])
+        except ValueError as error:
+            row = re.match(r".*?\[(\d+)\]", str(error))
+            line = table.lines[1 + int(row[1])] if row else table.lines[1]
+            raise ValueError(f"{path}, line {line}: {error}") from error
+
+    def _table(self, path: Path) -> _Table:
+        if path not in self._tables:
+            if len(self._tables) >= _CACHED:
+                self._tables.pop(next(iter(self._tables)))
+            self._tables[path] = _read_table(path, self._limits)
+        return self._tables[path]
+
+
+def _read_table(path: Path, limits: SeriesLimits) -> _Table:
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    for line, data in iterate_lines(path, "a CSV file in UTF-8 with a line of names"):
+        where = f"{path}, line {line}"
+        try:
+            [cells] = csv.reader([data.decode()], strict=True)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{where}: {describe_undecodable(error)}") from error
+        except csv.Error as error:
+            raise ValueError(f"{where}: found no cells and commas ({error})") from error
+        if rows and len(cells) != len(rows[0]):
+            raise ValueError(f"{where}: found {len(cells)} cells, expected {len(rows[0])}")
+        if len(rows) > _ROWS_A_STEP * limits.steps:
+            raise ValueError(f"{where}: found more than {len(rows) - 1:,} rows; raise limits.steps or split the file")
+        rows.append([cell.strip() for cell in cells])
+        lines.append(line)
+    if len(rows) < 2:
+        raise ValueError(f"{path}: found {len(rows)} lines, expected a line of names and one or more of values")
+    if len(set(rows[0])) < len(rows[0]) or not all(
+        name and name.isprintable() and PLACEHOLDER not in name for name in rows[0]
+    ):
+        raise ValueError(
+            f"{path}, line {lines[0]}: found the columns {describe_names(rows[0])}, expected names, each once"
+        )
+    return _Table(rows[0], [list(column) for column in zip(*rows[1:], strict=True)], lines)
+
+
+def _channel(column: str) -> tuple[str, str]:
+    """Return the name and the unit of a column."""
+    found = _CHANNEL.fullmatch(column)
+    return (found[1], found[2].strip()) if found else (column, "")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.isascii() and "_" not in cell
+
+
+def _number(path: Path, table: _Table, place: int, row: int) -> float | None:
+    cell = table.cells[place][row]
+    if not cell or cell.lower() in ("nan", "null"):
+        return None
+    if not _is_number(cell) or not math.isfinite(float(cell)):
+        raise ValueError(
+            f"{path}, line {table.lines[row + 1]}, {table.columns[place]}: found {cell[:60]!r}, expected a number or "
+            "nothing"
+        )
+    return float(cell)

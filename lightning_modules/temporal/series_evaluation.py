@@ -1,0 +1,117 @@
+"""Evaluates questions about series: options by their likelihood, open questions by the generated answer."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from typing_extensions import override
+
+from datamodules.multimodal.batch import Questions
+from datamodules.temporal.interface import TemporalData
+from engine.distributed.collectives import all_gather_tensor
+from lightning_modules.multimodal.connector.merge_embeddings import Features
+from lightning_modules.multimodal.evaluation.evaluator import Line
+from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, GenerativeModel
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+
+CHANCE = "chance"
+
+
+class SeriesModel(GenerativeModel, Protocol):
+    """What a SeriesEvaluation needs of the module, beside a GenerativeModel. MultimodalModule provides it."""
+
+    @property
+    def data(self) -> TemporalData:
+        """The run's data."""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether ranks share the weights."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+
+    def embed(self, chats: Any, features: Features) -> Tensor:
+        """See MultimodalModule."""
+
+
+class SeriesEvaluation(GenerativeEvaluation):
+    """Answers of a model: of a question with options, the option of the largest log-likelihood.
+
+    The log-likelihood of an option is the sum over its tokens, the end of the turn among them, after the prompt.
+    Arguments are those of GenerativeEvaluation.
+    """
+
+    @override
+    def update(self, module: Any, batch: Questions) -> None:
+        super().update(module, batch)
+        if CHANCE in module.data.baselines:
+            for sample in batch.prompts.samples.tolist():
+                if sample >= 0:
+                    self.metrics.add_outcomes(CHANCE, module.data.chance(sample))
+
+    @override
+    def answer(self, module: Any, batch: Questions, features: Features) -> list[str]:
+        return self._answer(module, batch, features)[0]
+
+    @override
+    def predict(self, module: Any, batch: Questions) -> list[Line]:
+        texts, likelihoods = self._answer(module, batch, module.features(batch.modality))
+        lines = self.lines(module, batch, texts)
+        by_row = dict(zip(batch.prompts.samples.tolist(), likelihoods, strict=True))
+        return [(row, fields | ({"log_likelihoods": by_row[row]} if by_row.get(row) else {})) for row, fields in lines]
+
+    def _answer(self, module: SeriesModel, batch: Questions, features: Features) -> tuple[list[str], list[list[float]]]:
+        """Return the answers to a batch, and the log-likelihoods of the options of each question."""
+        data, agree = module.data, _agreement(module)
+        options = [data.options(sample) for sample in batch.prompts.samples.tolist()]
+        number = agree(sum(map(len, options)))
+        if not number:
+            return module.generate(batch.prompts, features, self.max_new_tokens), [[] for _ in options]
+        cache = PrefixCache(module.language_model, module.embed(batch.prompts, features), batch.prompts.mask)
+        likelihoods = option_log_likelihoods(
+            cache, [[data.option_tokens(option) for option in row] for row in options], batch.prompts.mask.device, agree
+        )
+        texts = [row[_largest(scores)] if row else "" for row, scores in zip(options, likelihoods, strict=True)]
+        open_rows = [place for place, row in enumerate(options) if not row]
+        if agree(len(open_rows)):  # a rank without an open question generates for its first prompt, and drops it
+            chosen = torch.tensor(open_rows or [0], device=batch.prompts.mask.device)
+            found = cache.generate(chosen, self.max_new_tokens, [data.tokenizer.end_of_turn], module.sharded)
+            for place, answer in zip(open_rows, found, strict=False):
+                texts[place] = data.tokenizer.decode(answer.tokens)
+        return texts, likelihoods
+
+
+def option_log_likelihoods(
+    cache: PrefixCache, options: list[list[tuple[int, ...]]], device: torch.device, agree: Callable[[int], int]
+) -> list[list[float]]:
+    """Return the log-likelihood of each option of each prompt, in nats.
+
+    Args:
+        cache: the prompts.
+        options: tokens of the options of each prompt.
+        device: device of the model.
+        agree: see PrefixCache.log_likelihoods.
+    """
+    flat = [(row, tokens) for row, texts in enumerate(options) for tokens in texts]
+    rows = torch.tensor([row for row, _ in flat], dtype=torch.int64, device=device)
+    lengths = torch.tensor([len(tokens) for _, tokens in flat], dtype=torch.int64, device=device)
+    sequences = [torch.tensor(tokens, dtype=torch.int64, device=device) for _, tokens in flat]
+    padded = pad_sequence(sequences, batch_first=True) if sequences else rows.view(0, 1)
+    scores = iter(cache.log_likelihoods(padded, lengths, rows, agree).tolist())
+    return [[next(scores) for _ in texts] for texts in options]
+
+
+def _largest(scores: list[float]) -> int:
+    """Return the place of the largest score, the first of equal ones."""
+    return max(range(len(scores)), key=scores.__getitem__)
+
+
+def _agreement(module: SeriesModel) -> Callable[[int], int]:
+    """Return the maximum over the ranks, if they must run the same forward passes."""
+    if not module.sharded:
+        return lambda number: number
+    return lambda number: int(all_gather_tensor(torch.tensor(number, device=module.device)).max())

@@ -1,0 +1,64 @@
+"""Forms and grades of answers."""
+
+import pytest
+
+from datamodules.temporal.series.answers import Form, chosen_option, form_of, grade, is_right, points_of, read_quantity
+from datamodules.temporal.series.question import SeriesQuestion
+
+
+def question(answer, options=(), kind=""):
+    return SeriesQuestion("a.jsonl, line 1", "", "?", (), options, answer, kind)
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "right"),
+    [
+        ("20 °C", "20 °C", True),
+        ("20 °C", "about 21 °C.", True),  # 5 % is within the tolerance
+        ("20 °C", "21.1 °C", False),
+        ("20 °C", "20 K", False),
+        ("20 °C", "20", False),
+        ("20", "20", True),
+        ("-1,200.5 kW", "-1200.5 kW", True),
+        ("1e3", "1000", True),
+        ("0", "0.04", True),
+        ("0", "0.06", False),
+        ("30%", "30 %", True),
+        ("\N{MINUS SIGN}5 m/s", "-5 m/s", True),
+        ("20", "no idea", False),
+    ],
+)
+def test_numbers(reference, answer, right):
+    assert form_of(question(reference)) == Form.NUMBER
+    assert is_right(question(reference), answer, 0.05) == right
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "right"),
+    [("It rises", "it  rises.", True), ("It rises", "It rises slowly", False), ("between 3 and 4", "3", False)],
+)
+def test_texts(reference, answer, right):
+    assert form_of(question(reference)) == Form.TEXT
+    assert is_right(question(reference), answer, 0.05) == right
+
+
+@pytest.mark.parametrize(
+    ("answer", "option"),
+    [("up", "up"), (" down ", "down"), ("B", "down"), ("(a)", "up"), ("b)", "down"), ("C", None), ("sideways", None)],
+)
+def test_options_are_named_by_text_or_letter(answer, option):
+    assert chosen_option(answer, ("up", "down")) == option
+
+
+def test_a_grade_counts_all_its_form_and_its_kind():
+    right = (1.0, 1.0)
+    assert grade(question("up", ("up", "down"), "trend"), "up", 0.05) == {
+        "right": right, "accuracy": right, "trend/right": right
+    }  # fmt: skip
+    assert grade(question("3 h"), "4 h", 0.05) == {"right": (0.0, 1.0), "number_within_tolerance": (0.0, 1.0)}
+    assert points_of(question("x"), (0.25, 1.0)) == {"right": (0.25, 1.0), "text_exact": (0.25, 1.0)}
+
+
+def test_the_first_number_of_a_long_answer_is_read_in_bounded_time():
+    assert read_quantity("1" * 100_000, whole=False) is not None
+    assert read_quantity("," * 100_000 + "1", whole=False) is None

@@ -1,0 +1,49 @@
+"""Normalisation loses nothing: the numbers in the text give the values back."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from datamodules.temporal.series.normalization import normalize
+
+_NUMBERS = st.floats(-1e30, 1e30, allow_nan=False, allow_subnormal=False)
+
+
+@given(st.lists(st.one_of(st.just(math.nan), _NUMBERS), min_size=1, max_size=30))
+@example([5.0, 5.0])
+@example([0.0])
+@example([1e9 + 1e-3, 1e9])
+@example([-3.25, math.nan, 1e-9])
+def test_values_are_found_again(values):
+    column = np.array(values)
+    found = normalize(column)
+    assert found.shares.dtype == np.float32 and found.present.tolist() == (~np.isnan(column)).tolist()
+    assert ((found.shares >= 0) & (found.shares <= 1)).all() and not found.shares[~found.present].any()
+    measured = column[found.present]
+    if not len(measured):
+        return
+    offset, scale = float(found.offset), float(found.scale)
+    assert offset <= measured.min() * (1 + math.copysign(1e-15, measured.min())) and scale > 0
+    # Shares are float32; where the range is finer than float64 resolves, the values' own precision limits.
+    tolerance = 1e-7 * scale + 4e-16 * np.abs(measured).max()
+    np.testing.assert_allclose(found.values()[found.present], measured, rtol=0, atol=tolerance)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_offset_and_scale_have_few_digits(low, span):
+    found = normalize(np.array([low, low + span]))
+    assert len(found.scale.replace(".", "").strip("0")) <= 4
+    assert float(found.scale) <= span * 1.03 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("values", "offset", "scale"),
+    [([12.5, 20.83], "12.5", "8.33"), ([0.0, 100.0], "0", "100"), ([-3.14159, 2.0], "-3.15", "5.15"),
+     ([0.00012, 0.00047], "0.00012", "0.00035"), ([math.nan], "0", "1")],
+)  # fmt: skip
+def test_the_numbers_of_the_text(values, offset, scale):
+    found = normalize(np.array(values))
+    assert (found.offset, found.scale) == (offset, scale)

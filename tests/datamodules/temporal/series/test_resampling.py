@@ -1,0 +1,71 @@
+"""The resampling rule, on any stamps, against a plain loop."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamodules.temporal.series.resampling import resample
+
+_DISTANCES = st.lists(st.integers(0, 50), min_size=1, max_size=40).filter(any)
+_VALUES = st.one_of(st.none(), st.integers(-1000, 1000))
+
+
+def plain(times, values, step):
+    """The rule as a loop: each measurement goes to the step whose centre is nearest, the later one of two."""
+    length = math.floor((times[-1] - times[0]) / step + 0.5) + 1
+    cells = [[] for _ in range(length)]
+    for time, value in zip(times, values, strict=True):
+        place = min(range(length), key=lambda k: (abs(time - times[0] - k * step), -k))
+        if value is not None:
+            cells[place].append(value)
+    return [math.fsum(cell) / len(cell) if cell else math.nan for cell in cells]
+
+
+@given(st.data(), _DISTANCES, st.sampled_from([None, 5, 10, 30]))
+def test_every_measurement_counts_in_the_nearest_step(data, distances, step):
+    times = np.cumsum([0, *distances]).astype(float) + 1000
+    values = [data.draw(_VALUES) for _ in times]
+    column = np.array([math.nan if value is None else value for value in values], float)
+    found = resample(times, column, step, 10_000)
+    apart = sorted(distance for distance in distances if distance)
+    assert found.step == (step or apart[(len(apart) - 1) // 2])
+    np.testing.assert_allclose(found.values, plain(times, values, found.step), rtol=1e-12)
+
+
+@given(st.integers(1, 1000), st.lists(st.one_of(st.just(math.nan), st.floats(-1e9, 1e9)), min_size=2, max_size=50))
+def test_regular_stamps_keep_their_values_to_the_bit(step, values):
+    column = np.array(values)
+    found = resample(np.arange(len(values)) * float(step), column, None, 1000)
+    assert found.step == step and np.array_equal(found.values, column, equal_nan=True)
+
+
+def test_a_gap_is_marked_and_nothing_is_interpolated():
+    found = resample(np.array([0.0, 10, 20, 60, 70]), np.array([1.0, 2, 3, 4, 5]), None, 100)
+    np.testing.assert_array_equal(found.values, [1, 2, 3, np.nan, np.nan, np.nan, 4, 5])
+
+
+def test_irregular_multiples_of_ten_seconds_do_not_become_mostly_gaps():
+    """The lower median of the distances is the step, not the smallest distance."""
+    distances = [300] * 50 + [10] + [290, 310] * 20
+    found = resample(np.cumsum([0.0, *distances]), np.ones(len(distances) + 1), None, 1000)
+    assert found.step == 300 and np.isnan(found.values).mean() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("times", "step", "message"),
+    [
+        ([0, 10, 5], None, r"stamp 3 is 5, after 10; expected stamps in order"),
+        ([0, 1, 2, 1e6], None, r"span 1,000,001 steps of 1 s, expected at most 100"),
+    ],
+)
+def test_refused(times, step, message):
+    with pytest.raises(ValueError, match=message):
+        resample(np.array(times, float), np.zeros(len(times)), step, 100)
+
+
+def test_a_single_stamp_is_a_step_of_unknown_length():
+    found = resample(np.array([7.0, 7.0]), np.array([1.0, 3.0]), None, 10)
+    assert found.values.tolist() == [2.0] and found.step is None

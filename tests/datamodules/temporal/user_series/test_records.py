@@ -1,0 +1,105 @@
+"""Records of the user's files: what they mean, and what is refused with its key."""
+
+import json
+
+import numpy as np
+import pytest
+
+from datamodules.temporal.series.question import SeriesLimits
+from datamodules.temporal.user_series.records import RecordParser
+
+SMALL = SeriesLimits(steps=5, series=2, options=3)
+
+
+def parse(tmp_path, record, answers=True, limits=SMALL):
+    return RecordParser(tmp_path, limits, answers).parse("a.jsonl, line 3", record)
+
+
+def values(question):
+    return [series.values.tolist() for series in question.series]
+
+
+def test_a_full_record(tmp_path):
+    record = {
+        "question": "Which is <series> or <series>?", "options": ["up", "down"], "answer": "B",
+        "kind": "trend", "key": 7,
+        "series": [{"name": "load", "unit": "kW", "values": [-1.5, 2], "step": 300},
+                   {"name": "flow", "values": [1, 3, 4], "times": [0, 10, 30]}],
+    }  # fmt: skip
+    found = parse(tmp_path, record)
+    assert (found.options, found.answer, found.kind, found.key) == (("up", "down"), "down", "trend", "7")
+    load, flow = found.series
+    assert load.same(load._replace(name="load", unit="kW", values=np.array([-1.5, 2]), step=300.0))
+    assert flow.step == 10 and np.array_equal(flow.values, [1, 3, np.nan, 4], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]]), ({"values": [4]}, [[4]]), ([{"values": [4]}], [[4]])],
+)
+def test_short_forms_of_series(tmp_path, series, expected):
+    found = parse(tmp_path, {"question": "?", "answer": 1.5, "series": series})
+    assert values(found) == expected and found.answer == "1.5" and found.series[0].name == "series 1"
+
+
+def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
+    (tmp_path / "plant.csv").write_text("time,flow (l/s),p [bar]\n0,1,-2\n10,,5\n30,4,6\n")
+    both = parse(tmp_path, {"question": "?", "answer": "x", "series": "plant.csv"})
+    assert [(s.name, s.unit, s.step) for s in both.series] == [("flow", "l/s", 10.0), ("p", "bar", 10.0)]
+    np.testing.assert_array_equal(both.series[0].values, [1, np.nan, np.nan, 4])
+    one = parse(
+        tmp_path, {"question": "?", "answer": "x", "series": {"file": "plant.csv", "columns": ["p"], "step": 20}}
+    )
+    assert one.series[0].step == 20 and one.series[0].values.tolist() == [-2, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"question": " "}, "question: found ' ', expected a text"),
+        ({"question": "<series> <series>"}, "question: found <series> 2 times, expected it once for each of 1 series"),
+        ({"series": []}, "series: found an empty list"),
+        ({"series": [[1], [2], [3]]}, "series: found more than 2, expected at most that many; raise limits.series"),
+        ({"series": [1, "a"]}, r"series.values\[1\]: found 'a', expected a number, or null for a gap"),
+        ({"series": [1, True]}, r"series.values\[1\]: found True"),
+        ({"series": [1] * 6}, "series.values: found 6 steps, expected at most 5"),
+        ({"series": [1e101]}, r"series.values\[0\]: found 1e\+101, expected a number of at most 1e\+100"),
+        ({"series": {"values": [1], "step": 0}}, "series.step: found 0, expected a number above 0"),
+        ({"series": {"values": [1], "unlit": "K"}}, "series: found the key unlit, expected some of name, unit"),
+        ({"series": {"values": [1, 2], "times": [1]}}, "series.times: found 1 stamps, expected one for each"),
+        ({"series": {"values": [1, 2], "times": [2, 1]}}, "series.times: stamp 2 is 1, after 2"),
+        ({"series": {"values": [1, 2], "times": ["x", "y"]}}, r"times\[0\]: found 'x', expected a date and time"),
+        ({"series": "absent.csv"}, "series.file: found 'absent.csv', expected the path of a .csv file that exists"),
+        ({"options": ["a"]}, "options: found .*, expected a list of 2 or more"),
+        ({"options": ["a", "a"]}, "options: found .*, expected options that differ"),
+        ({"options": ["a", "b", "c", "d"]}, "options: found 4, expected at most 3; raise limits.options"),
+        ({"options": ["a", "b"], "answer": "z"}, "answer: found 'z', expected one of the options, or its letter"),
+        ({"answer": None}, "answer: not found"),
+        ({"answers": "x"}, "record: found the key answers, expected some of question, series, options"),
+    ],
+)  # fmt: skip
+def test_refused_with_place_and_key(tmp_path, change, message):
+    record = {"question": "?", "series": [1, 2], "answer": "x"} | change
+    with pytest.raises(ValueError, match="^a.jsonl, line 3: " + message):
+        parse(tmp_path, json.loads(json.dumps(record)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("time,x\n0,1\n1\n", "plant.csv, line 3: found 1 cells, expected 2"),
+        ("time,x\n0,1\n1,a\n", "plant.csv, line 3, x: found 'a', expected a number or nothing"),
+        ("time,x\n5,1\n1,2\n", "plant.csv, from line 2: stamp 2 is 1, after 5"),
+        ("time,x,x\n0,1,2\n", "plant.csv, line 1: found the columns time, x, x, expected names, each once"),
+        ("x\n", "plant.csv: found 1 lines, expected a line of names"),
+        ("time\n1\n", "plant.csv, line 1: found no column of a channel"),
+    ],
+)
+def test_a_series_file_is_refused_with_its_line(tmp_path, text, message):
+    (tmp_path / "plant.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        parse(tmp_path, {"question": "?", "answer": "x", "series": "plant.csv"})
+
+
+def test_a_question_to_predict_needs_no_answer(tmp_path):
+    assert parse(tmp_path, {"question": "?", "series": [1]}, answers=False).answer is None

@@ -1,0 +1,34 @@
+"""Splits by file, and by a hash of the record."""
+
+import numpy as np
+import pytest
+
+from datamodules.temporal.series.question import InputSeries, SeriesQuestion
+from datamodules.temporal.user_series.splits import split_files, split_of
+
+
+def question(key="", values=(1.0,), text="?"):
+    return SeriesQuestion("a", key, text, (InputSeries("x", "", np.array(values)),), (), "y")
+
+
+def test_files_by_name(tmp_path):
+    for name in ("train.jsonl", "val.csv", "readme.md"):
+        (tmp_path / name).touch()
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test/b.parquet").touch()
+    found = {split: [file.name for file in files] for split, files in split_files(tmp_path).items()}
+    assert found == {"train": ["train.jsonl"], "validation": ["val.csv"], "test": ["b.parquet"]}
+    with pytest.raises(ValueError, match="absent: not found"):
+        split_files(tmp_path / "absent")
+
+
+def test_shares_of_a_hash_split():
+    splits = [split_of(question(str(key))) for key in range(3000)]
+    assert 0.78 < splits.count("train") / 3000 < 0.82
+    assert 0.08 < splits.count("validation") / 3000 < 0.12 and 0.08 < splits.count("test") / 3000 < 0.12
+
+
+def test_questions_about_a_series_stay_together():
+    for number in range(20):
+        splits = {split_of(question(values=(number, 2.0), text=text)) for text in ("a", "b", "c")}
+        assert len(splits) == 1
