@@ -1,9 +1,8 @@
 """Base class of all DataModules: batch plan, order of samples, exact evaluation, resumption."""
 
 import logging
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from lightning.pytorch import LightningDataModule
@@ -17,14 +16,14 @@ from engine.data.batch_plan import BatchPlan
 from engine.data.batched_dataset import BatchedDataset
 from engine.data.dataloader import LoadingError, TimedDataLoader
 from engine.data.loader_factory import LoaderFactory, auto_num_workers
-from engine.data.resume_point import resume_point
+from engine.data.resume_point import position_to_save, resume_point
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, TrainSampler
 from engine.data.shared_memory import PREFETCH_FACTOR
 from engine.data.step_limits import batches_to_evaluate
 from engine.data.stream import StreamDataset, require_trained_batches
 from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
-from engine.export.artifacts import DatasetCard
+from engine.family_hooks import FamilyDataHooks
 from engine.number_check import check_numbers
 
 log = logging.getLogger("lockstep")
@@ -32,7 +31,7 @@ log = logging.getLogger("lockstep")
 _POSITION = fields({"epoch": COUNT, "batches": COUNT, "accumulation": POSITIVE})
 
 
-class LockstepDataModule(LightningDataModule):
+class LockstepDataModule(FamilyDataHooks, LightningDataModule):
     """Splits global batches over the ranks of a run. A family sets `train_set`, `validation_set`, ... in `setup`.
 
     Args:
@@ -61,12 +60,6 @@ class LockstepDataModule(LightningDataModule):
     validation_set: BatchedDataset | StreamDataset[Any]
     test_set: BatchedDataset | StreamDataset[Any]
     predict_set: BatchedDataset | StreamDataset[Any]
-
-    extra: ClassVar[str | None] = None
-    """Extra of setup.cfg whose packages the family needs with any settings."""
-
-    is_in_memory = False
-    """Whether a batch comes from memory in a few milliseconds, so that workers would make loading slower."""
 
     same_epoch = False
     """Whether all epochs are equal. LockstepModule sets it for `trainer.overfit_batches`."""
@@ -113,37 +106,9 @@ class LockstepDataModule(LightningDataModule):
         self._resume_state: dict[str, Any] = {}
         self._loaders: list[TimedDataLoader] = []
 
-    @classmethod
-    def extra_for(cls, settings: Mapping[str, Any]) -> str | None:
-        """Return the extra of setup.cfg whose packages are needed with these settings (`init_args`)."""
-        return cls.extra
-
     def prepare(self) -> None:
         """Run the one-off work of `train.py prepare`: downloads and conversions. Safe to repeat."""
         self.prepare_data()
-
-    def pending_conversion(self) -> str | None:
-        """Describe the conversion that a fit would run when it opens its data, or None. Writes nothing.
-
-        Conversions of `prepare_data` need not be described.
-
-        Raises:
-            OSError, ValueError: the data do not exist.
-        """
-        return None
-
-    def description(self) -> DatasetCard:
-        """Return the description of the data for the model card of an export."""
-        terms = "Lockstep does not know on what terms these data may be used; state them here before you publish."
-        return DatasetCard(type(self).__name__, "See the configuration below.", terms)
-
-    @property
-    def predict_input(self) -> str | None:
-        """File whose samples `predict` answers in place of the run's own data, or None.
-
-        Its predictions get a file of their own, see PredictionWriter.
-        """
-        return None
 
     @property
     def plan(self) -> BatchPlan:
@@ -277,14 +242,7 @@ class LockstepDataModule(LightningDataModule):
         if self.trainer is None or self.trainer.state.fn != "fit":
             return {}
         accumulation = self.plan.accumulation
-        current = self.trainer.fit_loop.epoch_loop.batch_progress.current
-        processed = current.processed  # type: ignore[attr-defined]  # It is a _ProcessedTracker, annotated as its base.
-        if self._order.no_steps_since_resume:
-            epoch, batches = self._order.epoch, self._order.batches_done
-        elif self.trainer.is_last_batch or processed >= self.trainer.num_training_batches:
-            epoch, batches = self._order.epoch + 1, 0  # the end of the epoch, or of trainer.limit_train_batches
-        else:
-            epoch, batches = self._order.epoch, processed // accumulation
+        epoch, batches = position_to_save(self.trainer, self._order, accumulation)
         return {"epoch": epoch, "batches": batches, "accumulation": accumulation, **self._order_identity()}
 
     @override

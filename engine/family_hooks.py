@@ -1,11 +1,11 @@
-"""Hooks and attributes that a family's module overrides, as Lightning's own ModelHooks are for all modules."""
+"""Hooks and attributes that a family's module and DataModule override, as Lightning's ModelHooks and DataHooks."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from engine.export.artifacts import ExportedModel
+from engine.export.artifacts import DatasetCard, ExportedModel
 from engine.optim.global_loss_mean import LossSum
 from engine.telemetry.sample_previews import SamplePreview
 
@@ -73,3 +73,41 @@ class FamilyHooks:
             Facts for the model card.
         """
         raise NotImplementedError
+
+
+class FamilyDataHooks:
+    """Hooks of LockstepDataModule, all optional."""
+
+    extra: ClassVar[str | None] = None
+    """Extra of setup.cfg whose packages the family needs with any settings."""
+
+    is_in_memory = False
+    """Whether a batch comes from memory in a few milliseconds, so that workers would make loading slower."""
+
+    @classmethod
+    def extra_for(cls, settings: Mapping[str, Any]) -> str | None:
+        """Return the extra of setup.cfg whose packages are needed with these settings (`init_args`)."""
+        return cls.extra
+
+    def pending_conversion(self) -> str | None:
+        """Describe the conversion that a fit would run when it opens its data, or None. Writes nothing.
+
+        Conversions of `prepare_data` need not be described.
+
+        Raises:
+            OSError, ValueError: the data do not exist.
+        """
+        return None
+
+    def description(self) -> DatasetCard:
+        """Return the description of the data for the model card of an export."""
+        terms = "Lockstep does not know on what terms these data may be used; state them here before you publish."
+        return DatasetCard(type(self).__name__, "See the configuration below.", terms)
+
+    @property
+    def predict_input(self) -> str | None:
+        """File whose samples `predict` answers in place of the run's own data, or None.
+
+        Its predictions get a file of their own, see PredictionWriter.
+        """
+        return None

@@ -1,7 +1,11 @@
-"""Finds where a training resumes in the order of its samples, from the position that a checkpoint has."""
+"""Saves the position of a training in the order of its samples, and finds where a training resumes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from lightning.pytorch import Trainer
+
+from engine.data.samplers import TrainSampler
 
 
 def resume_point(
@@ -35,3 +39,20 @@ def resume_point(
             "checkpoint is not of these data, or was changed"
         )
     return epoch, batches
+
+
+def position_to_save(trainer: Trainer, order: TrainSampler, accumulation: int) -> tuple[int, int]:
+    """Return (epoch, global batches of it that are trained) for a checkpoint that is written now.
+
+    Args:
+        trainer: trainer of a fit.
+        order: sampler of its training loader.
+        accumulation: micro-batches of an optimizer step.
+    """
+    current = trainer.fit_loop.epoch_loop.batch_progress.current
+    processed = current.processed  # type: ignore[attr-defined]  # It is a _ProcessedTracker, annotated as its base.
+    if order.no_steps_since_resume:
+        return order.epoch, order.batches_done
+    if trainer.is_last_batch or processed >= trainer.num_training_batches:
+        return order.epoch + 1, 0  # the end of the epoch, or of trainer.limit_train_batches
+    return order.epoch, int(processed) // accumulation
