@@ -12,10 +12,10 @@ Kind = Literal["pdf", "markdown", "images"]
 
 PDF_SUFFIXES = (".pdf",)
 MARKDOWN_SUFFIXES = (".md", ".markdown")
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".avif", ".tif", ".tiff")
 
 _OTHER_IMAGES = (
-    ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".jpx", ".jpe", ".jfif", ".dib", ".ico", ".tga", ".ppm", ".pgm",
+    ".heic", ".heif", ".jxl", ".jp2", ".j2k", ".jpx", ".jpe", ".jfif", ".dib", ".ico", ".tga", ".ppm", ".pgm",
     ".pbm", ".pnm", ".pcx", ".psd", ".svg", ".eps", ".djvu", ".dng", ".raw", ".cr2", ".nef", ".arw", ".xcf",
 )  # fmt: skip
 """Suffixes of images that are not read. In a folder of page images they are pages, which are refused by name."""

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 
+PAGE_FORMATS = (*FORMATS, "AVIF")
+"""Formats of page images beside TIFF."""
+
 MAX_PIXELS = 178_956_970
 """Pillow's own limit in pixels: twice its MAX_IMAGE_PIXELS."""
 
@@ -25,26 +28,29 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION = 0x0112  # EXIF tag
 
 
-def decode(data: bytes, name: str, max_pixels: int, needed: int | None = None) -> "Image":
+def decode(
+    data: bytes, name: str, max_pixels: int, needed: int | None = None, formats: tuple[str, ...] = FORMATS
+) -> "Image":
     """Decode an image file to RGB; of an animation the first frame.
 
     The size is read from the header first: a file of kilobytes can decode to gigabytes, so a larger image is never
     decoded.
 
     Args:
-        data: content of a file in one of FORMATS.
+        data: content of a file in one of `formats`.
         name: where the image comes from, for errors.
         max_pixels: maximum of width x height.
         needed: length of the shorter edge that is sufficient, in pixels. A JPEG with at least twice this length is
             decoded at 1/2, 1/4 or 1/8 scale, which is several times faster.
+        formats: Pillow's names of the accepted formats.
 
     Raises:
         BadSampleError: the image is empty, too large, truncated, corrupt, or of another format.
     """
     from PIL import Image
 
-    with _named_errors(data, name, FORMATS):
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
+    with _named_errors(data, name, formats):
+        image = Image.open(io.BytesIO(data), formats=formats)
         _check_size(image, name, max_pixels)
         _check_scans(data, image, name)
         _check_sums(data, image, name)
@@ -55,7 +61,7 @@ def decode_pages(data: bytes, name: str, max_pixels: int) -> Iterator["Image"]:
     """Decode the pages of a scan to RGB, one at a time: all of a TIFF file, else the one image that `decode` returns.
 
     Args:
-        data: content of a file in TIFF or one of FORMATS.
+        data: content of a file in TIFF or one of PAGE_FORMATS.
         name: where the image comes from, for errors.
         max_pixels: maximum of width x height of each page.
 
@@ -65,11 +71,11 @@ def decode_pages(data: bytes, name: str, max_pixels: int) -> Iterator["Image"]:
     """
     from PIL import Image
 
-    formats = (*FORMATS, "TIFF")
+    formats = (*PAGE_FORMATS, "TIFF")
     with _named_errors(data, name, formats):
         image = Image.open(io.BytesIO(data), formats=formats)
     if image.format != "TIFF":
-        yield decode(data, name, max_pixels)
+        yield decode(data, name, max_pixels, formats=PAGE_FORMATS)
         return
     page = 0
     while True:

@@ -5,12 +5,13 @@ import logging
 import os
 
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import convert
 from datamodules.document_qa.ingestion.ingest import ingest, ingested
+from datamodules.document_qa.ingestion.readers import page_images
 from datamodules.document_qa.ingestion.sources import not_pages
 from tests.support.data_files.vision_language_files import png
 
@@ -47,6 +48,26 @@ def test_a_tiff_is_all_of_its_pages_in_their_place(folder, compression):
     (folder / "2.TIF").write_bytes(tiff(GREEN, BLUE, compression=compression))
     (folder / "10.tiff").write_bytes(tiff(RED))
     assert read(folder) == [RED, GREEN, BLUE, RED]
+
+
+def avif(colour, size=(40, 20)):
+    file = io.BytesIO()
+    Image.new("RGB", size, colour).save(file, "AVIF", quality=100, subsampling="4:4:4")
+    return file.getvalue()
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")
+def test_avif_is_a_page_within_the_same_bounds(folder, monkeypatch):
+    (folder / "1.png").write_bytes(png(RED))
+    (folder / "2.avif").write_bytes(avif(GREEN))
+    (folder / "10.AVIF").write_bytes(avif(BLUE))
+    for found, expected in zip(read(folder), (RED, GREEN, BLUE), strict=True):
+        assert found == pytest.approx(expected, abs=4), "a lossy format"
+    (folder / "10.AVIF").write_bytes(avif(BLUE)[:-40])
+    assert "10.AVIF: found" in read(folder) and "cannot be decoded" in read(folder)
+    monkeypatch.setattr(page_images, "MOST_PIXELS", 30 * 15)
+    (folder / "1.png").unlink()
+    assert "2.avif: found an image of 40 x 20 = 800 pixels, expected at most 450" in read(folder)
 
 
 def test_black_and_white_scans_are_read_and_what_has_32_bits_is_refused(folder):
