@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from engine.checkpointing.compatibility import check_model_match
 from engine.checkpointing.frozen_weights import restore_frozen
-from engine.checkpointing.loop_progress import convert_progress
+from engine.checkpointing.loop_progress import check_epochs, convert_progress
 from engine.checkpointing.optimizer_state import check_optimizer_state
 from engine.checkpointing.trainable_only import FrozenWeights
 from engine.data.step_limits import limits_in_optimizer_steps
@@ -208,6 +208,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         check_model_match(self, checkpoint)
         if not is_attached(self) or self.trainer.state.fn != "fit" or "loops" not in checkpoint:
             return
+        check_epochs(checkpoint, self.trainer.max_epochs, str(self.trainer.ckpt_path))
         states = checkpoint.get("optimizer_states", [])
         for state in states:
             check_state(self.optimizer_name, state)

@@ -1,8 +1,30 @@
-"""Converts the progress of Lightning's loops in a checkpoint to that of a run that resumes from it."""
+"""Checks the progress of Lightning's loops in a checkpoint, and converts it to that of a run that resumes from it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 _COUNTERS = ("ready", "started", "processed", "completed")
+
+
+def check_epochs(checkpoint: Mapping[str, Any], max_epochs: int | None, source: str) -> None:
+    """Check that a run trains at least as many epochs as its checkpoint has finished.
+
+    A run that trains as many has nothing left to train, which is no error.
+
+    Args:
+        checkpoint: content of the checkpoint of a fit.
+        max_epochs: `trainer.max_epochs`; -1 or None is no limit.
+        source: the checkpoint, for the message.
+
+    Raises:
+        ValueError: the checkpoint has finished more epochs.
+    """
+    finished = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    if max_epochs is not None and 0 <= max_epochs < finished:
+        raise ValueError(
+            f"trainer.max_epochs: found {max_epochs}, expected at least {finished}, the finished epochs of {source}; "
+            f"set --trainer.max_epochs {finished + 1} or more to train on, or another --run_name to start from scratch"
+        )
 
 
 def convert_progress(checkpoint: dict[str, Any], saved: int, accumulation: int) -> None:
