@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from datamodules.recommender.batch import RankingBatch, TrainBatch
 from datamodules.recommender.interface import RecommenderData
+from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import ExportedModel
 from engine.hook_arguments import run_trainer
 from engine.lightning_internals import is_attached
@@ -49,6 +50,7 @@ from lightning_modules.recommender.item_scores import ItemScores
 from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
 from lightning_modules.recommender.networks.hyper_connections import summarize
+from lightning_modules.recommender.networks.mask_keys import MaskKeys, mask_keys
 from lightning_modules.recommender.networks.recurrent.gru import check_gru_settings
 from lightning_modules.recommender.networks.sequence_encoder import (
     Attention,
@@ -249,7 +251,11 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     def training_loss(self, batch: Sequence[TrainBatch]) -> LossSum:
         """Return the loss of a micro-batch, given in parts of similar length."""
         batch, vectors = self.training_vectors.read(batch, lambda: self.trainer.global_step)
-        states = [self.encoder(part.history, item_vectors=vectors) for part in batch]
+        keys = self._mask_keys(batch)
+        states = [
+            self.encoder(part.history, item_vectors=vectors, keys=of_part)
+            for part, of_part in zip(batch, keys, strict=True)
+        ]
         weight = self.encoder.output_weight if vectors is None else vectors[1:]
         total = self.loss.total(states, batch, weight, self.training_vectors.num_items)
         real = torch.stack([(part.targets > 0).sum() for part in batch]).sum()
@@ -260,6 +266,12 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             for name, value in summarize(self.encoder.diagnostics()).items():
                 self.log(f"mhc/{name}", value, on_step=True, batch_size=1)
         return LossSum(total, real)
+
+    def _mask_keys(self, batch: Sequence[TrainBatch]) -> Sequence[MaskKeys | None]:
+        """Return the keys of dropout for each part; None on a GPU, whose fused kernels draw masks themselves."""
+        if not self.architecture["dropout"] or batch[0].users.device.type != "cpu" or not is_attached(self):
+            return [None] * len(batch)
+        return mask_keys([part.users for part in batch], global_seed(), self.trainer.global_step)
 
     @override
     def on_train_batch_start(self, batch: Sequence[TrainBatch], batch_idx: int) -> None:

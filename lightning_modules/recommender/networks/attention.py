@@ -4,6 +4,7 @@ Both are causal and need no mask for padding: rows are padded on the right, so n
 The outputs at padded positions are meaningless.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -12,10 +13,11 @@ from torch.nn import functional as F
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
 from lightning_modules.recommender.networks.last_position import last_attention, select_position
+from lightning_modules.recommender.networks.mask_keys import MaskedLayer
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, TimeBuckets, time_buckets
 
 
-class StandardAttention(nn.Module):
+class StandardAttention(MaskedLayer):
     """Multi-head attention (Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018)."""
 
     def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
@@ -32,7 +34,7 @@ class StandardAttention(nn.Module):
             mixed = last_attention(query, key, value, last, dropout)
         elif dropout and x.device.type == "cpu":
             # torch has no fused CPU kernel with dropout; its fallback writes the whole matrix several times.
-            mixed = causal_attention(query, key, value, dropout)
+            mixed = causal_attention(query, key, value, dropout, None, self.row_keys())
         else:
             mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
         return self.output(join_heads(mixed))
@@ -46,7 +48,7 @@ class TimeContext(NamedTuple):
     relations: Relations  # intervals [B, L, L], keys and values [H, T + 1, C / H]
 
 
-class TimeIntervalAttention(nn.Module):
+class TimeIntervalAttention(MaskedLayer):
     """Multi-head attention with positions and time intervals (Li, Wang and McAuley, WSDM 2020, eqs. 6 to 8).
 
     e_ij = q_i . (k_j + p^K_j + r^K_ij) / sqrt(D),  z_i = sum_j softmax_j(e_ij) (v_j + p^V_j + r^V_ij)
@@ -56,7 +58,8 @@ class TimeIntervalAttention(nn.Module):
     queries, and there is an output projection, so that the only difference to StandardAttention is time.
     """
 
-    attend = staticmethod(causal_attention)  # an exported graph replaces it
+    attend: Callable[[Tensor, Tensor, Tensor, float, Relations | None], Tensor] = staticmethod(causal_attention)
+    """Attention without dropout; an exported graph replaces it."""
 
     def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
         super().__init__()
@@ -73,6 +76,8 @@ class TimeIntervalAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         if last is not None:
             mixed = last_attention(query, key, value, last, dropout, context.relations)
+        elif dropout:
+            mixed = causal_attention(query, key, value, dropout, context.relations, self.row_keys())
         else:
             mixed = self.attend(query, key, value, dropout, context.relations)
         return self.output(join_heads(mixed))
@@ -82,7 +87,7 @@ class TimeTables(nn.Module):
     """The four tables of TiSASRec, shared by all blocks: positions and intervals, for keys and values.
 
     In training, dropout applies to each looked-up position, as in the paper's code. There it also applies to each of
-    the L x L looked-up intervals. Here it applies to the interval tables once per batch, which allows the form without
+    the L x L looked-up intervals. Here it applies to the interval tables once per step, which allows the form without
     a [B, L, L, D] tensor; attention weights have a mask for every pair in any case.
 
     Args:
@@ -124,12 +129,12 @@ class TimeTables(nn.Module):
             query_times: see `time_intervals`.
         """
         keys, values = (
-            self.dropout(table.weight).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
-            for table in (self.interval_keys, self.interval_values)
+            self.dropout(table.weight, call, shared=True).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            for call, table in enumerate((self.interval_keys, self.interval_values))
         )
         return TimeContext(
-            self.dropout(self.position_keys(places)),
-            self.dropout(self.position_values(places)),
+            self.dropout(self.position_keys(places), 2),
+            self.dropout(self.position_values(places), 3),
             Relations(self.intervals(times, time_scale, query_times), keys, values),
         )
 

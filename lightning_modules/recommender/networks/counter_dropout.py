@@ -2,37 +2,50 @@
 
 torch draws a 32-bit number per element, which on a CPU takes longer than the attention before it. Here a 64-bit number
 decides four elements, and the mask has one byte per element, which is four to five times faster. Other devices use
-torch's fused kernel. Both draw from torch's global generators.
+torch's fused kernel. The bits are hashes of keys (mask_keys.py), or numbers of torch's global generators where there
+are no keys, as on other devices.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
+
+from lightning_modules.recommender.networks.mask_keys import MaskedLayer, keyed_bits
 
 _LEVELS = 1 << 16
 
 
-def keep_mask(shape: torch.Size, p: float, device: torch.device) -> tuple[Tensor, float]:
+def keep_mask(
+    shape: torch.Size, p: float, device: torch.device, keys: Tensor | None = None, first: int = 0
+) -> tuple[Tensor, float]:
     """Draw a dropout mask.
 
     Args:
         shape: shape of the mask.
         p: probability of dropping an element, rounded to a multiple of 2**-16.
         device: device of the mask.
+        keys: [B] int64, keys of the mask's rows, see `MaskedLayer`; None for torch's generator.
+        first: see `keyed_bits`.
 
     Returns:
         (mask, scale): uint8 ones and zeros, and 1 / P(kept) for the rounded probability, so the expectation is exact.
     """
     dropped = round(p * _LEVELS)
-    draws = torch.empty(-(-shape.numel() // 4), dtype=torch.int64, device=device)
-    lanes = draws.random_(-(2**63), None).view(torch.int16)[: shape.numel()].view(shape)
+    if keys is None:
+        draws = torch.empty(-(-shape.numel() // 4), dtype=torch.int64, device=device)
+        lanes = draws.random_(-(2**63), None).view(torch.int16)[: shape.numel()].view(shape)
+    else:
+        lanes = keyed_bits(keys, [*shape[1:-1], -(-shape[-1] // 4)], first).view(torch.int16)[..., : shape[-1]]
     # torch multiplies floats by uint8 much faster than by bool.
     return (lanes >= dropped - _LEVELS // 2).view(torch.uint8), _LEVELS / (_LEVELS - dropped)
 
 
-class Dropout(nn.Module):
-    """Zeroes elements with probability ``p`` in training and scales the others by 1 / (1 - p). Takes any shape."""
+class Dropout(MaskedLayer):
+    """Zeroes elements with probability ``p`` in training and scales the others by 1 / (1 - p).
+
+    Takes any shape without keys. With keys, the first dimension is that of the rows.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -41,12 +54,22 @@ class Dropout(nn.Module):
         self.p = p
 
     @override
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, call: int = 0, shared: bool = False) -> Tensor:
+        """Drop elements.
+
+        Args:
+            x: [B, ..., C], or [..., C] if ``shared``.
+            call: distinguishes the calls in a forward pass.
+            shared: whether all rows of a step share the mask, as that of a table.
+        """
         if not self.training or self.p == 0:
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        mask, scale = keep_mask(x.shape, self.p, x.device)
+        if shared:
+            mask, scale = keep_mask(torch.Size((1, *x.shape)), self.p, x.device, self.step_key(call))
+            return x * mask[0] * scale
+        mask, scale = keep_mask(x.shape, self.p, x.device, self.row_keys(call))
         return x * mask * scale
 
     @override

@@ -33,7 +33,12 @@ class Relations(NamedTuple):
 
 
 def causal_attention(
-    query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0, relations: Relations | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout: float = 0.0,
+    relations: Relations | None = None,
+    mask_keys: Tensor | None = None,
 ) -> Tensor:
     """Compute the softmax over j <= i of ``q_i . (k_j + r^K_ij) / sqrt(D)``, dropped out, times ``v_j + r^V_ij``.
 
@@ -43,6 +48,7 @@ def causal_attention(
         value: [B, H, L, D] of the same dtype.
         dropout: probability of dropping an attention weight; the caller passes 0 in evaluation.
         relations: terms of the intervals between events, or None.
+        mask_keys: [B] int64 keys of the rows' masks, see `keep_mask`.
 
     Returns:
         [B, H, L, D], differentiable once.
@@ -50,7 +56,7 @@ def causal_attention(
     intervals = keys = values = None
     if relations is not None:
         intervals, keys, values = relations.intervals, relations.keys.to(query.dtype), relations.values.to(query.dtype)
-    return _CausalAttention.apply(query, key, value, keys, values, intervals, dropout)
+    return _CausalAttention.apply(query, key, value, keys, values, intervals, dropout, mask_keys)
 
 
 class _CausalAttention(torch.autograd.Function):
@@ -64,6 +70,7 @@ class _CausalAttention(torch.autograd.Function):
         relation_values: Tensor | None,
         intervals: Tensor | None,
         dropout: float,
+        mask_keys: Tensor | None,
     ) -> Tensor:
         mixed = torch.empty_like(query, memory_format=torch.contiguous_format)
         kept: list[Tensor] = []
@@ -82,7 +89,8 @@ class _CausalAttention(torch.autograd.Function):
                 weights = probabilities
                 kept.append(probabilities)
                 if dropout:
-                    mask, scale = keep_mask(scores.shape, dropout, scores.device)
+                    of_rows = None if mask_keys is None else mask_keys[rows]
+                    mask, scale = keep_mask(scores.shape, dropout, scores.device, of_rows, queries.start)
                     kept.append(mask)
                     weights = probabilities * mask
                 result = weights.to(q.dtype) @ value[rows, :, keys]
@@ -134,7 +142,7 @@ class _CausalAttention(torch.autograd.Function):
             grad_query[rows, :, queries] = part
         grad_query *= query.shape[-1] ** -0.5
         of_tables: list[Tensor | None] = [grad_table.to(query.dtype) for grad_table in grad_tables]
-        return grad_query, grad_key, grad_value, *(of_tables or [None, None]), None, None
+        return grad_query, grad_key, grad_value, *(of_tables or [None, None]), None, None, None
 
 
 def _near(intervals: Tensor | None, tile: Tile, heads: int) -> Tensor | None:

@@ -1,6 +1,7 @@
 """Sequence encoder: SASRec, TiSASRec, HSTU and GRU4Rec, with LiGR layers and hyper-connections as options."""
 
 import math
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -23,6 +24,7 @@ from lightning_modules.recommender.networks.hyper_connections import (
     PlainResidual,
     diagnose,
 )
+from lightning_modules.recommender.networks.mask_keys import MaskKeys, masked_layers, number_layers, set_keys
 from lightning_modules.recommender.networks.recurrent.gru import GRULayers, check_gru_settings
 from lightning_modules.recommender.networks.request_time import request_times
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets, time_buckets
@@ -138,6 +140,7 @@ class SequenceEncoder(nn.Module):
         self.norm = nn.LayerNorm(hidden_size) if self.recurrent is None else nn.Identity()
         self.output = None if tie_output else nn.Parameter(torch.empty(num_items, hidden_size))
         self._initialise()
+        self._masked = number_layers(self)
 
     @property
     def output_weight(self) -> Tensor:
@@ -158,14 +161,23 @@ class SequenceEncoder(nn.Module):
         """Return diagnostics of the hyper-connections in the last collecting forward pass, see `diagnose`; or {}."""
         return {} if self._real is None else diagnose(self._connections(), self._real)
 
-    def forward(self, history: History, last_only: bool = False, item_vectors: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        history: History,
+        last_only: bool = False,
+        item_vectors: Tensor | None = None,
+        keys: MaskKeys | None = None,
+    ) -> Tensor:
         """Return the states [B, L, C] after the final norm. Those of padded positions are finite but meaningless.
 
         With ``last_only``, return the states [B, 1, C] of the last events; the last block then computes only these. A
         row without events has the state of its first position.
 
         With ``item_vectors`` [U, C], ``history.items`` are places in them; place 0 is padding.
+
+        With ``keys``, dropout depends on them alone, otherwise on torch's generator.
         """
+        set_keys(self._masked, keys)
         length = history.items.shape[1]
         if length > self.max_length:
             raise ValueError(
@@ -196,7 +208,8 @@ class SequenceEncoder(nn.Module):
             if last is not None and number == len(self.blocks):
                 state = block(state, context, last)
             elif self.activation_checkpointing and self.training:
-                state = checkpoint(block, state, context, use_reentrant=False, preserve_rng_state=True)
+                part = partial(_with_keys, block, keys)
+                state = checkpoint(part, state, context, use_reentrant=False, preserve_rng_state=True)
             else:
                 state = block(state, context)
         return self.norm(state if self.streams is None else state.mean(-2))
@@ -231,6 +244,13 @@ class SequenceEncoder(nn.Module):
                 nn.init.normal_(weight, std=0.02)
         with torch.no_grad():
             self.items.weight[0] = 0
+
+
+def _with_keys(block: nn.Module, keys: MaskKeys | None, state: Tensor, context: Context) -> Tensor:
+    """Compute a block, in the backward pass again, when the encoder has the keys of other rows."""
+    set_keys(masked_layers(block), keys)
+    result: Tensor = block(state, context)
+    return result
 
 
 def _attention(kind: Attention, hidden_size: int, num_heads: int, dropout: float, max_length: int) -> nn.Module:

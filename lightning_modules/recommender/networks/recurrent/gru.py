@@ -57,8 +57,8 @@ class GRULayers(nn.Module):
 
     def forward(self, x: Tensor, last: Tensor | None = None) -> Tensor:
         """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
-        for layer in self.layers:
-            x = self.dropout(layer(x)[0])
+        for number, layer in enumerate(self.layers):
+            x = self.dropout(layer(x)[0], number)
         return x if last is None else select_position(x, last)
 
 

@@ -1,0 +1,107 @@
+"""Keys of dropout masks: on a CPU, a mask depends on (seed, step, sample, layer, place) and not on the rank.
+
+A mask's bits are hashes of these, and no row's mask depends on the other rows, on padding, or on the split of a step
+into ranks, micro-batches and parts of similar length. So a training with dropout is the same on any number of ranks,
+up to rounding. The hashes cost as much as numbers of torch's generator.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from engine.determinism.stateless_rng import hash_bits
+
+_DROPOUT, _LAYER, _PLACE = 37, 41, 43  # hash keys; others use other keys with the same seed
+_EVERY_ROW = -2  # in the place of a sample; -1 is a padding row
+_MIX_1, _MIX_2 = (int(np.uint64(constant).view(np.int64)) for constant in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+class MaskKeys(NamedTuple):
+    """Keys of the B rows of a forward pass in a step."""
+
+    rows: Tensor  # [B] int64, of each row's own masks
+    step: Tensor  # [1] int64, of masks that all rows of the step share
+
+
+def mask_keys(parts: Sequence[Tensor], seed: int, step: int) -> list[MaskKeys]:
+    """Return the keys of the parts of a micro-batch.
+
+    Args:
+        parts: [B] int64 numbers of each part's samples, on a CPU.
+        seed: seed of the run.
+        step: optimizer step.
+    """
+    samples = np.append(torch.cat(list(parts)).numpy(), _EVERY_ROW)
+    keys = torch.from_numpy(hash_bits(seed, _DROPOUT, step, samples).view(np.int64))
+    return [MaskKeys(rows, keys[-1:]) for rows in keys[:-1].split([len(part) for part in parts])]
+
+
+class MaskedLayer(nn.Module):
+    """Layer that draws dropout masks. `number_layers` gives it its number, and `set_keys` the keys."""
+
+    number = 0
+    keys: MaskKeys | None = None
+    """Keys of the current forward pass; None: masks come from torch's generator."""
+
+    def row_keys(self, call: int = 0) -> Tensor | None:
+        """Return the keys [B] of the rows' masks, or None; `call` is the mask's number among those of the layer."""
+        return None if self.keys is None else self.keys.rows ^ _layer_key(self.number, call)
+
+    def step_key(self, call: int = 0) -> Tensor | None:
+        """Return the key [1] of a mask that all rows of the step share, or None; see `row_keys`."""
+        return None if self.keys is None else self.keys.step ^ _layer_key(self.number, call)
+
+
+def number_layers(network: nn.Module) -> list[MaskedLayer]:
+    """Number the masked layers of a network and return them."""
+    layers = masked_layers(network)
+    for number, layer in enumerate(layers):
+        layer.number = number
+    return layers
+
+
+def masked_layers(network: nn.Module) -> list[MaskedLayer]:
+    """Return the masked layers of a network."""
+    return [module for module in network.modules() if isinstance(module, MaskedLayer)]
+
+
+def set_keys(layers: Iterable[MaskedLayer], keys: MaskKeys | None) -> None:
+    """Set the keys of the next masks."""
+    for layer in layers:
+        layer.keys = keys
+
+
+def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
+    """Return 64 random bits as int64 [B, *sizes] for keys [B].
+
+    Args:
+        keys: random int64 numbers.
+        sizes: the bits of a place do not depend on them.
+        first: place of the first of the last but one dimension.
+    """
+    *outer, last = sizes
+    if first:
+        outer[-1] += first
+    places = _places(*(1 << (size - 1).bit_length() for size in (*outer, last)))
+    places = places[tuple(slice(size) for size in (*outer, last))]
+    bits = keys.view(-1, *[1] * len(sizes)) ^ (places[..., first:, :] if first else places)
+    # Keys and places are random already. int64 overflows as uint64 does; the lowest bits need the shift.
+    bits *= _MIX_1
+    bits ^= bits >> 32
+    bits *= _MIX_2
+    return bits
+
+
+@cache
+def _layer_key(number: int, call: int) -> int:
+    return int(hash_bits(_LAYER, number, call).view(np.int64))
+
+
+@cache
+def _places(*sizes: int) -> Tensor:
+    """Return random int64 numbers of places [*sizes]."""
+    return torch.from_numpy(hash_bits(_PLACE, *np.ogrid[tuple(slice(size) for size in sizes)]).view(np.int64))
