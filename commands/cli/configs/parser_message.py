@@ -9,7 +9,8 @@ MOST_CHARACTERS = 400
 """Largest length of a message; the middle of a longer one is cut."""
 
 _KEY = re.compile(
-    r"Parser key \"([^\"]+)\"|Option '([^']+)' is not accepted|(?:Group '([^']+)' )?does not accept option '([^']+)'"
+    # A key may have quotes itself.
+    r"Parser key \"([^\"]+)\"|Option '(.+)' is not accepted|(?:Group '([^']+)' )?does not accept option '(.+)'"
 )
 _NO_SETTINGS = re.compile(r"\nUnable to load config .*\n *- Parser key \"[^\"]+\": Unable to load config (.*)")
 _LITERAL = re.compile(r"Literal\[([^\]]*)\]")

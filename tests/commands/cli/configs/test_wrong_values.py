@@ -158,6 +158,7 @@ def test_the_place_is_that_of_the_value_in_force(parser, capsys, messages, tmp_p
     [
         ("seed_everything: 1\nlog:\n  text\n", 'x.yaml:2: log: expected settings (KEY: VALUE), found "text"'),
         ("log:\n(  level: info\n", 'x.yaml: Spaces not allowed in keys: "( level"'),
+        ("wat'ch:\n  timeout: 3\n", "x.yaml:2: wat'ch.timeout: there is no such setting"),
         ("data:\n  i.it_args:\n    batch_size: 2\n", "x.yaml:3: data.i.it_args.batch_size: there is no such setting"),
     ],
 )
