@@ -321,6 +321,10 @@ class InteractionSequences(LockstepDataModule):
         rows = np.linspace(0, len(histories) - 1, min(number, len(histories))).astype(np.int64)
         return histories[MicroBatchRequest(0, rows)]
 
+    def histories_batch(self, histories: Histories) -> RankingBatch:
+        """Return a batch of histories that are in memory, as `predict` reads those of a file."""
+        return self._prediction_set(histories)[MicroBatchRequest(0, np.arange(len(histories.users)))]
+
     @property
     def user_ids(self) -> Sequence[str]:
         """[U] original ids of all users."""

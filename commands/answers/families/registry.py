@@ -9,6 +9,7 @@ from engine.module import LockstepModule
 
 _FAMILIES = {
     "ImageClassifier": "image_classifier",
+    "SequentialRecommender": "recommender",
 }
 """{class of a module: module of this package, which has `create(model, data) -> Demo`}"""
 

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ class _Loading(LockstepCLI):
 
 def loaded(name: str, *options: str) -> Demo:
     """Return the answers of a run below the current folder."""
-    return _Loading(with_config_of_run(["demo", "--run_name", name, *options])).demo
+    return _Loading(with_config_of_run(["demo", "--run_name", name, *options], Path("runs"))).demo
 
 
 def answered(demo: Demo, question: Question) -> dict[str, Block]:

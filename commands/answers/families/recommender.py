@@ -1,0 +1,210 @@
+"""Answers of a recommender: the next items of a user of the data or of a history of one's own, and why."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.functional import cosine_similarity
+from typing_extensions import override
+
+from commands.answers.blocks import Block, Table
+from commands.answers.interface import SEARCH_RESULTS, Choice, Demo, Example, Field, Picked, Question, UserInputError
+from datamodules.recommender.batch import RankingBatch
+from datamodules.recommender.datamodule import InteractionSequences
+from datamodules.recommender.events import EventArrays
+from datamodules.recommender.reading.predict_histories import Histories
+from engine.timestamp import EXPECTED_TIME, to_seconds
+from lightning_modules.recommender.item_scores import ItemScores
+from lightning_modules.recommender.module import SequentialRecommender
+from lightning_modules.recommender.networks.sequence_encoder import reads_times
+
+_MOST_EVENTS = 50
+"""Events that a visitor may pick."""
+
+_SHOWN_EVENTS, _EXPLAINED_EVENTS, _REASONS, _NEAREST, _EXAMPLES = 10, 50, 5, 5, 4
+
+
+class _Event(NamedTuple):
+    item: int  # from 1
+    time: int  # seconds since 1970
+
+
+def create(model: SequentialRecommender, data: InteractionSequences) -> "RecommenderDemo":
+    """Return the answers of a recommender."""
+    return RecommenderDemo(model, data)
+
+
+class RecommenderDemo(Demo):
+    """Recommends to a user of the data, to a history that is put together, or to both joined.
+
+    Args:
+        model: recommender with its weights.
+        data: data module of the run, set up for prediction.
+    """
+
+    def __init__(self, model: SequentialRecommender, data: InteractionSequences) -> None:
+        self._model, self._data = model, data
+        self._catalog = data.recommendable
+        self._names = [self._catalog.title(item).lower() for item in range(1, self._catalog.num_items + 1)]
+        self._numbers = {str(item): number for number, item in enumerate(self._catalog.item_ids, start=1)}
+        self._reads_times = reads_times(model.architecture["attention"])
+        self._latest = int(np.asarray(data.events.times).max(initial=0))
+        timed = "The model reads their times, in UTC." if self._reads_times else "The model does not read their times."
+        order = f"Search titles, oldest event first. They follow those of the user. {timed}"
+        self.fields = [
+            Field("user", "pick", "User of the data", "Search an id. Leave it empty for a history of your own."),
+            Field(
+                "history", "pick", "Events", order, most=_MOST_EVENTS, times=self._reads_times,
+            ),
+        ]  # fmt: skip
+        if model.architecture["request_time"]:
+            text = f"In UTC; empty for {_date(self._latest)} or the last event, whichever is later."
+            self.fields.append(Field("at", "time", "Time of the request", text))
+        self.about = [
+            ("items", f"{self._catalog.num_items:,}"),
+            ("users", f"{len(data.user_ids):,}"),
+            ("attention", model.architecture["attention"]),
+        ]
+
+    @override
+    def examples(self) -> list[Example]:
+        rows = np.unique(np.linspace(0, len(self._data.user_ids) - 1, _EXAMPLES).astype(np.int64)).tolist()
+        users = [str(self._data.user_ids[row]) for row in rows]
+        return [Example(f"user {user}", {"user": [Picked(user)._asdict()]}) for user in users]
+
+    @override
+    def search(self, field: Field, text: str) -> list[Choice]:
+        wanted = text.strip().lower()
+        if field.name == "user":
+            users = (str(user) for user in self._data.user_ids)
+            found = sorted((user for user in islice(users, 10**6) if user.lower().startswith(wanted)), key=len)
+            return [Choice(user, user) for user in found[:SEARCH_RESULTS]]
+        rows = [row for row, name in enumerate(self._names) if wanted in name]
+        rows.sort(key=lambda row: (not self._names[row].startswith(wanted), len(self._names[row]), row))
+        ids, shown = self._catalog.item_ids, rows[:SEARCH_RESULTS]
+        return [Choice(str(ids[row]), self._catalog.title(row + 1)) for row in shown]
+
+    @override
+    def answer(self, question: Question) -> Iterator[Block]:
+        events = self._events(question)
+        at = self._request_time(question.texts.get("at", ""), events)
+        batch = self._batch([events], at)
+        answer = self._model.predict_step(batch, 0)[0][1]
+        recommended = answer["recommendations"]
+        rows = [[rank, self._title(found["item"]), found["score"]] for rank, found in enumerate(recommended, start=1)]
+        counted = "fallback" in answer
+        note = "The model knows no event of this history: these are the most popular items." if counted else ""
+        columns = ["", "item", "training events" if counted else "score"]
+        yield Table("recommendations", "Recommendations", columns, rows, note)
+        if events and recommended and not counted:
+            best = self._numbers[str(recommended[0]["item"])]
+            yield from self._reasons(events, at, best)
+        if events:
+            last = [
+                [self._catalog.title(event.item), *self._shown_time(event)] for event in events[-_SHOWN_EVENTS:][::-1]
+            ]
+            note = f"The last {len(last)} of {len(events)} events." if len(events) > len(last) else ""
+            yield Table(
+                "history", "History, newest first", ["item", *(["time"] if self._reads_times else [])], last, note
+            )
+
+    def _reasons(self, events: Sequence[_Event], at: int, best: int) -> Iterator[Block]:
+        """Yield how the score of the best item changes without each event, and the items most alike to it."""
+        title = self._catalog.title(best)
+        number = min(len(events), self._data.max_length, _EXPLAINED_EVENTS)
+        places = range(len(events) - number, len(events))
+        shortened = [[*events[:place], *events[place + 1 :]] for place in places]
+        scores = self._scores(self._batch([list(events), *shortened], at))
+        values = scores.of(torch.full((len(scores), 1), best, device=scores.states.device))[:, 0].tolist()
+        changes = sorted(zip((values[0] - value for value in values[1:]), places, strict=True), reverse=True)
+        if len(events) > 1:
+            rows = [
+                [self._catalog.title(events[place].item), *self._shown_time(events[place]), round(change, 4)]
+                for change, place in changes[:_REASONS]
+            ]
+            columns = ["event", *(["time"] if self._reads_times else []), "score lost without it"]
+            note = f"Of the last {number} events, each is left out once; the score with all of them is {values[0]:.4g}."
+            yield Table("reasons", f"Why {title}: the events that matter most", columns, rows, note)
+        similarity = cosine_similarity(scores.weight.float(), scores.weight[best - 1 : best].float()).cpu()
+        similarity[best - 1] = -torch.inf
+        nearest = similarity.topk(min(_NEAREST, len(similarity) - 1)).indices.tolist()
+        in_history = {event.item for event in events}
+        near = [
+            [self._catalog.title(row + 1), "yes" if row + 1 in in_history else "", round(float(similarity[row]), 3)]
+            for row in nearest
+        ]
+        yield Table("nearest", f"Items most alike to {title}", ["item", "in the history", "cosine"], near)
+
+    def _events(self, question: Question) -> list[_Event]:
+        """Return the events of the user and of the visitor, oldest first."""
+        events: list[_Event] = []
+        for user in question.picked.get("user", ()):
+            events += self._events_of(user.value)
+        picked = question.picked.get("history", ())
+        own = [self._event(item, events) for item in picked]
+        if not events and not own:
+            raise UserInputError("found no user and no event; pick a user, or search a title")
+        return sorted([*events, *own], key=lambda event: event.time) if self._reads_times else [*events, *own]
+
+    def _events_of(self, user: str) -> list[_Event]:
+        row = next((row for row, known in enumerate(self._data.user_ids) if str(known) == user), None)
+        if row is None:
+            raise UserInputError(f"user {user}: the data have no such user")
+        store = self._data.events
+        start, end = int(store.offsets[row]), int(store.offsets[row + 1])
+        columns = np.asarray(store.items[start:end]).tolist(), np.asarray(store.times[start:end]).tolist()
+        return [_Event(item, time) for item, time in zip(*columns, strict=True)]
+
+    def _event(self, picked: Picked, before: Sequence[_Event]) -> _Event:
+        number = self._numbers.get(picked.value)
+        if number is None:
+            raise UserInputError(f"item {picked.value}: the data have no such item")
+        if self._reads_times:
+            if not picked.time:
+                raise UserInputError(f"{self._catalog.title(number)}: no time is given, and the model reads times")
+            return _Event(number, _seconds(picked.time, self._catalog.title(number)))
+        return _Event(number, before[-1].time if before else 0)
+
+    def _request_time(self, text: str, events: Sequence[_Event]) -> int:
+        last = events[-1].time
+        if not text.strip():
+            given = self._data.prediction_input.at
+            return max(self._latest if given is None else given, last)
+        at = _seconds(text.strip(), "Time of the request")
+        if at < last:
+            raise UserInputError(f"Time of the request: found {_date(at)}, before the last event, {_date(last)}")
+        return at
+
+    def _batch(self, histories: Sequence[Sequence[_Event]], at: int) -> RankingBatch:
+        ends = np.cumsum([0, *map(len, histories)])
+        items = np.array([event.item for history in histories for event in history], np.int32)
+        times = np.array([event.time for history in histories for event in history], np.int64)
+        events = EventArrays(ends, items, times, self._catalog.num_items)
+        users = [str(number) for number in range(len(histories))]
+        rows = Histories(events, users, at=np.full(len(users), at, np.int64))
+        batch = self._data.histories_batch(rows)
+        moved: RankingBatch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
+        return moved
+
+    def _scores(self, batch: RankingBatch) -> ItemScores:
+        return self._model.next_item_scores(batch.history)
+
+    def _title(self, item: Any) -> str:
+        return self._catalog.title(self._numbers[str(item)])
+
+    def _shown_time(self, event: _Event) -> list[str]:
+        return [_date(event.time)] if self._reads_times else []
+
+
+def _seconds(text: str, what: str) -> int:
+    seconds = to_seconds(text)
+    if seconds is None:
+        raise UserInputError(f"{what}: found {text!r}, expected {EXPECTED_TIME}")
+    return int(seconds)
+
+
+def _date(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

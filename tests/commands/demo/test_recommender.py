@@ -1,0 +1,145 @@
+"""The page of a recommender: equal to `predict`, explained, and driven in a real browser."""
+
+import json
+
+import pytest
+
+from commands.answers.interface import Picked, Question, UserInputError
+from tests.conftest import TINY
+from tests.support.demo import page_driver, served
+from tests.support.outputs import browser
+
+TIMED = [
+    *TINY,
+    "--model.init_args.attention",
+    "time_interval",
+    "--model.init_args.request_time",
+    "true",
+    "--best_checkpoint.monitor",
+    "val/request_time/ndcg@10",
+]
+
+KNOWN = "an item of the data"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A folder with a run that reads times of events and of requests, and its answers."""
+    from commands.cli.main import main
+
+    folder = tmp_path_factory.mktemp("recommender")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(["fit", *TIMED, "--trainer.max_epochs", "1", "--run_name", "a"])
+        yield folder, served.loaded("a")
+
+
+def recommended(blocks):
+    return [(row[1], row[2]) for row in blocks["recommendations"].rows]
+
+
+def expected(record):
+    return [(found.get("title", found["item"]), found["score"]) for found in record["recommendations"]]
+
+
+def predicted(folder, *options):
+    from commands.cli.main import main
+
+    main(["predict", "--run_name", "a", *options])
+    (path,) = (folder / "runs/a").glob("predictions*.jsonl")
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    path.unlink()
+    return records
+
+
+def test_a_user_of_the_data_gets_what_predict_writes(run, monkeypatch):
+    folder, demo = run
+    monkeypatch.chdir(folder)
+    records = predicted(folder)
+    for record in records[:3]:
+        blocks = served.answered(demo, Question(picked={"user": [Picked(record["user"])]}))
+        assert recommended(blocks) == expected(record)
+
+
+def test_a_history_gets_what_predict_writes(run, monkeypatch):
+    folder, demo = run
+    monkeypatch.chdir(folder)
+    field = demo.fields[1]
+    items = [choice.value for choice in demo.search(field, "")[:3]]
+    times = [f"2024-03-0{day}T10:00:00" for day in (1, 2, 5)]
+    line = {"items": items, "times": times, "at": "2024-03-07"}
+    (folder / "people.jsonl").write_text(json.dumps(line) + "\n")
+    (record,) = predicted(folder, "--data.init_args.predict_histories", "people.jsonl")
+    picked = [Picked(item, time) for item, time in zip(items, times, strict=True)]
+    question = Question(texts={"at": "2024-03-07"}, picked={"history": picked[::-1]})  # in any order
+    blocks = served.answered(demo, question)
+    assert recommended(blocks) == expected(record)
+    assert [row[1] for row in blocks["history"].rows] == [time.replace("T", " ") for time in times[::-1]]
+
+    # Without the event that matters most, the score of the first recommendation is lower by what the page shows.
+    lost, titles = blocks["reasons"].rows[0], {choice.label: choice.value for choice in demo.search(field, "")}
+    rest = [one for one in picked if one.value != titles[lost[0]]]
+    assert len(rest) == 2
+    without = served.answered(demo, Question(texts={"at": "2024-03-07"}, picked={"history": rest}))
+    best, score = recommended(blocks)[0]
+    assert dict(recommended(without)).get(best, score - lost[2]) == pytest.approx(score - lost[2], abs=2e-4)
+
+
+def test_searches(run):
+    _, demo = run
+    user, history, _ = demo.fields
+    assert [choice.value for choice in demo.search(user, "")][0] in demo._data.user_ids
+    first = demo.search(history, "")[0]
+    assert demo.search(history, first.label.upper())[0] == first and demo.search(history, "zzz") == []
+    assert len(demo.search(history, "")) == 20
+
+
+@pytest.mark.parametrize(
+    "question, message",
+    [
+        (Question(), "no user and no event"),
+        (Question(picked={"user": [Picked("nobody")]}), "no such user"),
+        (Question(picked={"history": [Picked("nothing")]}), "no such item"),
+        (Question(picked={"history": [Picked(KNOWN)]}), "no time is given"),
+        (Question(picked={"history": [Picked(KNOWN, "soon")]}), "found 'soon', expected"),
+        (Question({"at": "1999-01-01"}, picked={"history": [Picked(KNOWN, "2024-01-01")]}), "before the last event"),
+    ],
+)
+def test_what_cannot_be_answered_is_a_message(run, question, message):
+    demo = run[1]
+    known = demo.search(demo.fields[1], "")[0].value
+    picked = question.picked.get("history", [])
+    history = [item._replace(value=known if item.value == KNOWN else item.value) for item in picked]
+    with pytest.raises(UserInputError, match=message):
+        served.answered(demo, question._replace(picked={**question.picked, "history": history}))
+
+
+@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
+    with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
+        page.open(address)
+        page_driver.ask(page)
+        assert "no user and no event" in page.run("document.querySelector('.state.error').innerText")
+        page.run("document.querySelector('[data-field=history] input[type=search]').focus()")
+        page_driver.wait(page, "document.querySelector('[data-field=history] .found button')")
+        page.run("document.querySelector('[data-field=history] .found button').click()")
+        page_driver.ask(page)
+        assert "no time is given" in page.run("document.querySelector('.state.error').innerText")
+        page.run("""(() => {
+            const time = document.querySelector('.picked input');
+            time.value = '2024-05-01T12:00';
+            time.dispatchEvent(new Event('change'));
+        })()""")
+        user = json.dumps(run[1].search(run[1].fields[0], "")[0].value)
+        body = f"JSON.stringify({{values: {{user: [{{value: {user}}}]}}}})"
+        one = f"fetch('ask', {{method: 'POST', body: {body}}}).then((answer) => answer.text())"
+        both = page.run(f"Promise.all([{one}, {one}])")
+        both = [[line for line in text.splitlines() if "waiting" not in line] for text in both]
+        assert both[0] == both[1] and "recommendations" in both[0][0]
+        page_driver.ask(page)
+        assert page.run("document.querySelectorAll('[data-key=recommendations] tbody tr').length") == 10
+        assert page.run("document.querySelectorAll('[data-key=nearest] tbody tr').length") == 5
+        page.run("document.querySelector('.example').click()")
+        page_driver.ask(page)
+        assert page.run("document.querySelectorAll('[data-key=reasons] tbody tr').length") == 5
+        page_driver.check_quality(page, address)
