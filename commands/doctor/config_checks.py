@@ -47,6 +47,7 @@ def config_checks(arguments: Sequence[str], plan: Plan, environ: Mapping[str, st
         Check("config", training.parse, 180),
         Check("batch", training.divide_batch, 60),
         Check("weights", training.find_weights, 120),
+        Check("model memory", training.predict_memory, 60),
         Check("data", training.find_data, 120),
         Check("micro batch", training.compute, _PROBE_SECONDS, _LATE, training.give_up),
         Check("checkpoint folder", training.save, 120),
@@ -172,6 +173,16 @@ class _Training:
                 yield Finding("weights", "fail", str(error), why, "train that stage, or name its run or checkpoint")
             else:
                 yield Finding("weights", "ok", f"model.init_args.init_from: {stage} is intact")
+
+    def predict_memory(self) -> Iterator[Finding]:
+        if self.config is None:
+            return
+        from commands.doctor.training.load_config import instantiate_part
+        from commands.doctor.training.memory_prediction import predict_memory
+
+        finding = predict_memory(self.config, instantiate_part(self.config, "model"))
+        if finding is not None:
+            yield finding
 
     def find_data(self) -> Iterator[Finding]:
         if self.config is None:

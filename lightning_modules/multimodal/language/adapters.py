@@ -11,6 +11,7 @@ import torch
 from lightning_modules.multimodal.language.activation_checkpointing import recompute_activations
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
+from lightning_modules.multimodal.language.quantization import quiet_bitsandbytes
 from lightning_modules.multimodal.language.quantized_linear import dequantize_linear_layers, quantize_linear_layers
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def whole_model(network: "PreTrainedModel | PeftModel", settings: LanguageModelS
 
 
 def _with_adapters(network: "PreTrainedModel", lora: LoraSettings) -> "PeftModel":
+    quiet_bitsandbytes()  # peft imports it where it is installed
     from peft import LoraConfig, TaskType, get_peft_model
 
     adapters = LoraConfig(

@@ -45,7 +45,9 @@ def load_language_model(
     """
     from transformers import AutoModelForCausalLM
 
-    config = _config(settings, vocabulary)
+    if settings.path is not None:
+        require_local_files(_SECTION, settings.path)
+    config = model_config(settings, vocabulary)
     _require_whole_weights(config, settings.path)
     if settings.trainable == "none":
         switch_off_dropout(config)
@@ -66,11 +68,15 @@ def load_language_model(
     return network.train(), widened
 
 
-def _config(settings: LanguageModelSettings, vocabulary: int) -> "PretrainedConfig":
+def model_config(settings: LanguageModelSettings, vocabulary: int) -> "PretrainedConfig":
+    """Return the config of transformers of the model that the settings describe. Of `path`, only config.json is read.
+
+    Raises:
+        ValueError: there is no such model, or the config has unknown settings.
+    """
     from transformers import AutoConfig
 
     if settings.path is not None:
-        require_local_files(_SECTION, settings.path)
         return read_pretrained(_SECTION, AutoConfig, settings.path)
     given = settings.config or {}
     if "vocab_size" in given:

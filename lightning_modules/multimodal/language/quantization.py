@@ -125,10 +125,14 @@ def _values(kind: Literal["nf4", "dynamic"], device: torch.device) -> Tensor:
     return functional.create_dynamic_map().to(device)
 
 
+def quiet_bitsandbytes() -> None:
+    """Silence the warning of its first import, about a package with a faster kernel that is not needed."""
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+
+
 @lru_cache(maxsize=1)
 def _bitsandbytes() -> Any:
-    # The first import logs an error about a package with a faster kernel, which is not needed.
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    quiet_bitsandbytes()
     import bitsandbytes
 
     return bitsandbytes

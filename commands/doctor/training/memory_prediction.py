@@ -1,0 +1,69 @@
+"""Predicts the memory that a pretrained language model takes in training, before its weights are read."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from commands.doctor.check import Finding
+from commands.doctor.training.load_config import is_sharded
+from commands.doctor.training.probe_step import is_on_gpu
+from engine.module import LockstepModule
+
+if TYPE_CHECKING:
+    from jsonargparse import Namespace
+
+_TOKENS = 2048
+"""Positions of a micro-batch whose data settings do not limit a row."""
+_STATE_BYTES = {"adamw": 8, "adam": 8, "muon": 8, "adamw_8bit": 2, "paged_adamw_8bit": 2}
+"""Bytes of the optimizer's state for each trained number."""
+_GPUS = (24, 40, 80)
+"""GB of common GPUs."""
+_USABLE = 0.9
+"""Share of a device's memory that the prediction may take: the encoder, CUDA and fragments take the rest."""
+
+
+def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None:
+    """Return the predicted memory of a step, or None for a model that is not pretrained or whose config is not here.
+
+    Args:
+        config: config of the training.
+        model: the model of the config, not yet built.
+    """
+    settings: Any = getattr(model, "language_model_settings", None)
+    if settings is None or settings.path is None or is_sharded(config.trainer.strategy):
+        return None
+    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
+    from lightning_modules.multimodal.language.precision import precision_of
+
+    given = config.data.init_args
+    tokens = given.get("row_tokens") or given.get("max_length") or _TOKENS
+    state = 0 if model.optimizer_settings.offload else _STATE_BYTES[model.optimizer_name]
+    try:
+        precision = precision_of(config.trainer.precision, has_bf16=True)
+        found = estimate_memory(settings, 1, precision, tokens, state)
+    except ValueError:  # the checks of config and weights report it
+        return None
+    parts = {"weights": found.weights, "gradients": found.gradients, "optimizer": found.optimizer}
+    words = ", ".join(f"{name} {_gib(size)}" for name, size in parts.items())
+    kind = settings.trainable if settings.quantize == "none" else f"{settings.trainable}, {settings.quantize}"
+    text = (
+        f"{settings.path} ({kind}) takes about {_gib(found.total)} GiB: {words}, activations of {tokens:,} tokens "
+        f"{_gib(found.activations)}; " + _fits(found.total)
+    )
+    if found.loading > 2 * found.weights:
+        text += f"; {_gib(found.loading)} GiB of the host while it is loaded"
+    if is_on_gpu(config.trainer.accelerator):
+        size = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        if found.total > _USABLE * size:
+            why = f"the GPU has {_gib(size)} GiB: memory may run out in the first step"
+            return Finding("model memory", "warn", text, why, "--config configs/overlays/qlora.yaml")
+    return Finding("model memory", "ok", text)
+
+
+def _fits(size: int) -> str:
+    enough = [gigabytes for gigabytes in _GPUS if size <= _USABLE * gigabytes * 10**9]
+    return f"it fits a GPU of {enough[0]} GB" if enough else f"more than a GPU of {_GPUS[-1]} GB has"
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f}"

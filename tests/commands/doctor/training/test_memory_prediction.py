@@ -1,0 +1,57 @@
+"""Checks the prediction of a pretrained model's memory, for which its config.json is enough."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from commands.doctor.training.memory_prediction import predict_memory
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+
+SEVEN_BILLION = {
+    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584, "intermediate_size": 18944,
+    "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 152064,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def predict(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(SEVEN_BILLION))
+
+    def predicted(optimizer="adamw", offload=False, strategy="auto", data=None, path=str(tmp_path), **settings):
+        options = {"trainable": "lora", "activation_checkpointing": True, **settings}
+        model = SimpleNamespace(
+            language_model_settings=LanguageModelSettings(path=path, **options),
+            optimizer_name=optimizer,
+            optimizer_settings=SimpleNamespace(offload=offload),
+        )
+        trainer = SimpleNamespace(strategy=strategy, precision="bf16-mixed", accelerator="cpu")
+        config = SimpleNamespace(trainer=trainer, data=SimpleNamespace(init_args=data or {}))
+        return predict_memory(config, model)
+
+    return predicted
+
+
+def test_a_quantized_model_is_predicted(predict):
+    found = predict(quantize="nf4", optimizer="adamw_8bit").found
+    assert "(lora, nf4) takes about 8.3" in found and "weights 5.32, gradients 0.15, optimizer 0.0" in found
+    assert "activations of 2,048 tokens 2.8" in found and "it fits a GPU of 24 GB" in found
+    assert found.endswith("14.19 GiB of the host while it is loaded")
+    assert "optimizer 0.30" in predict(quantize="nf4").found
+    assert "optimizer 0.00" in predict(quantize="nf4", offload=True).found
+    assert "activations of 512 tokens" in predict(data={"row_tokens": 512}).found
+
+
+def test_what_fits_follows_from_the_settings(predict):
+    whole = predict().found
+    assert "(lora) takes about 17." in whole and "fits a GPU of 24 GB" in whole and "of the host" not in whole
+    assert "fits a GPU of 40 GB" in predict(activation_checkpointing=False).found
+    assert "more than a GPU of 80 GB has" in predict(trainable="full").found
+
+
+def test_nothing_is_predicted_of_other_models(predict, tmp_path):
+    assert predict(strategy="fsdp") is None
+    assert predict(path=str(tmp_path / "absent")) is None
+    config = SimpleNamespace(trainer=SimpleNamespace(strategy="auto"))
+    assert predict_memory(config, SimpleNamespace()) is None
