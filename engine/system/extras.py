@@ -19,6 +19,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "recommender": ("polars", "pyarrow"),
     "language": _LANGUAGE,
     "documents": (*_LANGUAGE, "pypdfium2", "pdfplumber", "bm25s", "reportlab"),
+    "ocr": ("rapidocr_onnxruntime",),
     "images": ("sklearn", "matplotlib", "PIL"),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "safetensors"),
     "faiss": ("faiss",),
@@ -34,6 +35,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 _PACKAGES = {
     "faiss": "faiss-cpu",
     "PIL": "pillow",
+    "rapidocr_onnxruntime": "rapidocr-onnxruntime",
     "sklearn": "scikit-learn",
     "prometheus_client": "prometheus-client",
     "mlflow": "mlflow-skinny",

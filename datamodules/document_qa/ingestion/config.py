@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from datamodules.document_qa.ingestion.ocr.recognizer import Ocr
+
 OnBroken = Literal["stop", "skip"]
 
 FORMAT = 2
@@ -18,6 +20,8 @@ class IngestionSettings:
         max_page_pixels: largest number of pixels of a page image; larger pages are rendered at a lower resolution.
         max_pages: largest number of pages of a document; longer documents count as broken.
         tables: detect ruled tables in PDFs; otherwise their words are text.
+        ocr: program that recognises the text of pages without any (scans): `rapidocr` (English and Chinese; its models
+            are in its package), `tesseract` (the program on the PATH) or `none`.
         heading_level: in Markdown, headings up to this level begin a page; 0 for one page per file.
         on_broken: what to do with unreadable documents (encrypted, corrupt, too large): `stop` with an error, or `skip`
             them with a warning until their files change. `prepare` retries those at which a worker process died or
@@ -29,6 +33,7 @@ class IngestionSettings:
     max_page_pixels: int = 4_000_000
     max_pages: int = 5_000
     tables: bool = True
+    ocr: Ocr = "none"
     heading_level: int = 2
     on_broken: OnBroken = "stop"
     workers: int | None = None
@@ -46,6 +51,8 @@ class IngestionSettings:
             raise ValueError(f"{name}dpi must be 18 to 1200, got {self.dpi}")
         if not 10_000 <= self.max_page_pixels <= 100_000_000:
             raise ValueError(f"{name}max_page_pixels must be 10,000 to 100,000,000, got {self.max_page_pixels}")
+        if self.ocr not in get_args(Ocr):
+            raise ValueError(f"{name}ocr must be one of {', '.join(get_args(Ocr))}; got {self.ocr!r}")
         if self.max_pages < 1:
             raise ValueError(f"{name}max_pages must be at least 1, got {self.max_pages}")
         if not 0 <= self.heading_level <= 6:
@@ -65,4 +72,5 @@ class IngestionSettings:
             "max_pages": self.max_pages,
             "tables": self.tables,
             "heading_level": self.heading_level,
+            **({} if self.ocr == "none" else {"ocr": self.ocr}),  # documents without it keep their keys
         }

@@ -80,6 +80,7 @@ def _build(path: Path, place: Path, settings: IngestionSettings) -> ConversionRe
                 _read(path, writer, settings)
                 if not writer.pages:
                     raise UnreadableDocumentError("it has no pages")
+                writer.note_missing_text()
             except UnreadableDocumentError as error:
                 broken = str(error)
         if broken:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import CHUNKS, PAGES, picture_name
+from datamodules.document_qa.ingestion.ocr.page_text import recognized_chunks
+from datamodules.document_qa.ingestion.ocr.recognizer import RecognitionError
 from datamodules.document_qa.types.document import Chunk
 from engine.data.errors import UnreadableDocumentError
 
@@ -25,6 +27,7 @@ class PageWriter:
     def __init__(self, folder: Path, settings: IngestionSettings) -> None:
         self.folder, self.settings, self.pages = folder, settings, 0
         self.notes: list[str] = []
+        self._without_text = 0
 
     def __enter__(self) -> "PageWriter":
         (self.folder / PAGES).mkdir()
@@ -40,6 +43,17 @@ class PageWriter:
     def note(self, text: str) -> None:
         """Add a warning for the user."""
         self.notes.append(text)
+
+    def note_missing_text(self) -> None:
+        """Add a warning if pages have images and no text."""
+        if self._without_text:
+            pages = f"{self._without_text:,} of {self.pages:,} pages"
+            self.note(
+                f"{pages} have no text, so no words of them are found or read: set data.init_args.ingestion.ocr to "
+                "rapidocr or tesseract"
+                if self.settings.ocr == "none"
+                else f"{self.settings.ocr} found no text on {pages}"
+            )
 
     def add(self, picture: "Image", chunks: Iterable[Chunk]) -> None:
         """Write the next page, with its chunks in reading order; `page` of the chunks is filled in.
@@ -57,10 +71,23 @@ class PageWriter:
         _plainest(picture).save(
             self.folder / PAGES / picture_name(self.pages), format="PNG", compress_level=_COMPRESSION
         )
-        for chunk in chunks:
+        for chunk in self._with_text(list(chunks), picture):
             box = [round(min(max(edge, 0.0), 1.0), _DIGITS) for edge in chunk.box]
             record = {"page": self.pages, "kind": chunk.kind, "box": box, "text": chunk.text}
             self._chunks.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+    def _with_text(self, chunks: list[Chunk], picture: "Image") -> list[Chunk]:
+        """Return the chunks of a page, with its recognised text if it has none."""
+        if not chunks or any(chunk.text for chunk in chunks):
+            return chunks
+        found: list[Chunk] = []
+        if self.settings.ocr != "none":
+            try:
+                found = recognized_chunks(picture, self.pages, self.settings.ocr)
+            except RecognitionError as error:
+                self.note(f"page {self.pages}: {error}")
+        self._without_text += not found
+        return [*chunks, *found]
 
 
 def limit_pixels(picture: "Image", max_pixels: int) -> "Image":

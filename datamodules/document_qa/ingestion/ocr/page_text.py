@@ -1,0 +1,30 @@
+"""Recognises the text of a page as chunks in reading order."""
+
+from typing import TYPE_CHECKING
+
+from datamodules.document_qa.ingestion.ocr.recognizer import Ocr, recognizer
+from datamodules.document_qa.ingestion.readers.bounding_boxes import Box, clip_to_page, reading_order
+from datamodules.document_qa.types.document import Chunk
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def recognized_chunks(picture: "Image", page: int, kind: Ocr) -> list[Chunk]:
+    """Return a chunk of text for each line of a page.
+
+    Args:
+        picture: image of the page.
+        page: page number, from 1.
+        kind: the program.
+
+    Raises:
+        RecognitionError: the program has failed.
+    """
+    width, height = picture.size
+    lines = [line for line in recognizer(kind).lines(picture) if line.text.strip()]
+    boxes: list[Box] = []
+    for line in lines:
+        left, top, right, bottom = line.box
+        boxes.append(clip_to_page((left / width, top / height, right / width, bottom / height)))
+    return [Chunk(page, "text", boxes[place], lines[place].text.strip()) for place in reading_order(boxes)]
