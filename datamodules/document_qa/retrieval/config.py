@@ -8,6 +8,9 @@ Kind = Literal["all_pages", "oracle", "page_mention_bm25", "bm25", "dense", "hyb
 WITH_RANKINGS: tuple[Kind, ...] = ("dense", "hybrid")
 
 
+WITHOUT_ORDER: tuple[Kind, ...] = ("all_pages", "oracle")
+
+
 @dataclass(frozen=True)
 class RetrieverSettings:
     """How the pages of a document are ranked for a question.
@@ -24,11 +27,16 @@ class RetrieverSettings:
             oracle. The limit applies to each question: the context of a training chat with several questions
             (data.questions_per_chat) contains the pages of all of them, within data.context.tokens.
         rankings: for dense and hybrid: the file that `predict` of a PageRetriever has written, or its run.
+        reranker: folder of a cross-encoder, a model of transformers for sequence classification with one logit. It
+            reads the question with each of the best `reranked` pages and orders them anew, on the CPU; null for none.
+        reranked: number of pages that the reranker orders.
     """
 
     kind: Kind = "page_mention_bm25"
     pages: int | None = 4
     rankings: str | None = None
+    reranker: str | None = None
+    reranked: int = 10
 
     def check(self, name: str = "retriever.") -> None:
         """Check the settings.
@@ -43,6 +51,10 @@ class RetrieverSettings:
             raise ValueError(f"{name}kind must be one of {', '.join(get_args(Kind))}; got {self.kind!r}")
         if self.pages is not None and self.pages < 1:
             raise ValueError(f"{name}pages must be at least 1, or null for any number; got {self.pages}")
+        if self.reranked < 1:
+            raise ValueError(f"{name}reranked must be at least 1, got {self.reranked}")
+        if self.reranker is not None and self.kind in WITHOUT_ORDER:
+            raise ValueError(f"{name}reranker orders the pages of a search, but {name}kind is {self.kind}")
         if self.rankings is None and self.kind in WITH_RANKINGS:
             raise ValueError(f"{name}kind {self.kind} requires {name}rankings: a PageRetriever's run or rankings.jsonl")
         if self.rankings is not None and self.kind not in WITH_RANKINGS:

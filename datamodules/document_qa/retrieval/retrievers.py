@@ -5,7 +5,8 @@ from pathlib import Path
 from typing_extensions import override
 
 from datamodules.document_qa.retrieval.bm25 import Bm25
-from datamodules.document_qa.retrieval.config import RetrieverSettings
+from datamodules.document_qa.retrieval.config import WITH_RANKINGS, RetrieverSettings
+from datamodules.document_qa.retrieval.cross_encoder import CrossEncoder
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
 from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read_rankings
 from datamodules.document_qa.types.document import Document
@@ -26,11 +27,19 @@ def make_retriever(settings: RetrieverSettings) -> Retriever:
         return AllPages()
     if settings.kind == "oracle":
         return Oracle(_First(Bm25(), 1))
-    if settings.kind in ("bm25", "page_mention_bm25"):
-        return _First(Bm25() if settings.kind == "bm25" else PageMention(Bm25()), settings.pages)
-    assert settings.rankings is not None  # guaranteed by check()
-    dense = Dense(rankings_file(settings.rankings))
-    return _First(dense if settings.kind == "dense" else Hybrid(Bm25(), dense), settings.pages)
+    return _First(_search(settings), settings.pages)
+
+
+def _search(settings: RetrieverSettings) -> Retriever:
+    """Return a retriever of all pages; pages that the question mentions stay first."""
+    search: Retriever = Bm25()
+    if settings.kind in WITH_RANKINGS:
+        assert settings.rankings is not None  # guaranteed by check()
+        dense = Dense(rankings_file(settings.rankings))
+        search = dense if settings.kind == "dense" else Hybrid(search, dense)
+    if settings.reranker is not None:
+        search = CrossEncoder(search, Path(settings.reranker), settings.reranked)
+    return PageMention(search) if settings.kind == "page_mention_bm25" else search
 
 
 class AllPages(Retriever):
