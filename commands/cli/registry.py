@@ -15,6 +15,7 @@ from lightning_modules.image_classifier.module import ImageClassifier
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.temporal.module import TimelineReader
 from lightning_modules.vision_language.module import VisionLanguageModel
+from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
 
 __all__ = [
     "DocumentQuestions",
@@ -24,6 +25,7 @@ __all__ = [
     "InteractionSequences",
     "LabelledImages",
     "PageRetriever",
+    "PretrainedVisionLanguageModel",
     "RenderedScenes",
     "ResourceTimelines",
     "SequentialRecommender",

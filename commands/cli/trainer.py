@@ -130,6 +130,7 @@ class LockstepTrainer(RunTrainer):
         if folder.exists():  # before minutes of loading
             raise FileExistsError(f"{output} exists already; export writes a new directory")
         model.trainer, datamodule.trainer, self.datamodule = self, self, datamodule
+        self.strategy.connect(model)  # the data find the module by it
         model.configure_model()
         checkpoint = self.strategy.checkpoint_io.load_checkpoint(ckpt_path)
         model.on_load_checkpoint(checkpoint)

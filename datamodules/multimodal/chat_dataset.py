@@ -54,12 +54,48 @@ class ChatSource(Protocol):
         ...
 
 
+class SampleEncoder(Protocol):
+    """Encodes samples, for a DataModule that does not use ChatEncoder."""
+
+    pad: int
+    """Padding token."""
+
+    def chat(self, item: ChatItem, name: str) -> tuple[Chat, Any]:
+        """Return a sample as tokens, and what the source's `collate` gets of its modality.
+
+        Raises:
+            BadSampleError: the messages are not a valid chat.
+        """
+        ...
+
+    def prompt(self, item: ChatItem, name: str) -> tuple[Chat, Any]:
+        """Return a sample up to the start of the last answer; see `chat`."""
+        ...
+
+
+class _TextEncoder(SampleEncoder):
+    """SampleEncoder of a ChatEncoder, which leaves the modality to the source."""
+
+    def __init__(self, encoder: ChatEncoder) -> None:
+        self._encoder, self.pad = encoder, encoder.tokenizer.pad
+
+    def chat(self, item: ChatItem, name: str) -> tuple[Chat, Any]:
+        return encode_sample(self._encoder.chat, item, name), item.modality
+
+    def prompt(self, item: ChatItem, name: str) -> tuple[Chat, Any]:
+        return encode_sample(self._encoder.prompt, item, name), item.modality
+
+
+def _sample_encoder(encoder: ChatEncoder | SampleEncoder) -> SampleEncoder:
+    return _TextEncoder(encoder) if isinstance(encoder, ChatEncoder) else encoder
+
+
 class ChatExamples(Dataset[tuple[Examples, ...]]):
     """Micro-batches of chats for training.
 
     Args:
         source: the samples.
-        encoder: tokenizes the samples.
+        encoder: encodes the samples.
         row_tokens: tokens of a row that several chats are packed into; None for one chat per row, in `length_groups`
             batches of similar length.
         length_groups: see `row_tokens`.
@@ -71,14 +107,14 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
     def __init__(
         self,
         source: ChatSource,
-        encoder: ChatEncoder,
+        encoder: ChatEncoder | SampleEncoder,
         row_tokens: int | None = None,
         length_groups: int = 1,
         max_length: int | None = None,
         too_long: TooLong = "stop",
         skip_bad: bool = False,
     ) -> None:
-        self.source, self.encoder, self.row_tokens = source, encoder, row_tokens
+        self.source, self.encoder, self.row_tokens = source, _sample_encoder(encoder), row_tokens
         self.length_groups, self.max_length = length_groups, max_length
         self.too_long, self.skip_bad = too_long, skip_bad
 
@@ -93,21 +129,20 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
     def __getitem__(self, draw: MicroBatchRequest) -> tuple[Examples, ...]:
         indices = sample_indices(draw)
         loaded, indices, skipped = load_samples(indices, lambda index: self._load(draw.epoch, index), self.skip_bad)
-        chats = [chat for _, chat in loaded]
-        pad = self.encoder.tokenizer.pad
+        chats, pad = [chat for chat, _ in loaded], self.encoder.pad
         if self.row_tokens is not None:
             parts = [pack(chats, indices, self.row_tokens, pad)]
         else:
             parts = pad_rows(chats, indices, self.length_groups, pad)
-        modalities = (self.source.collate([loaded[place][0].modality for place in order]) for _, order in parts)
+        modalities = (self.source.collate([loaded[place][1] for place in order]) for _, order in parts)
         examples = [Examples(rows, modality) for (rows, _), modality in zip(parts, modalities, strict=True)]
         return (examples[0]._replace(skipped=skipped), *examples[1:])
 
-    def _load(self, epoch: int, index: int) -> tuple[ChatItem, Chat] | SkippedSample:
+    def _load(self, epoch: int, index: int) -> tuple[Chat, Any] | SkippedSample:
         item, name = self.source.item(epoch, index), self.source.name(index, epoch)
-        chat = encode_sample(self.encoder.chat, item, name)
+        chat, modality = self.encoder.chat(item, name)
         if self.max_length is None or len(chat.tokens) <= self.max_length:
-            return item, chat
+            return chat, modality
         problem = (
             f"sample {name}: {len(chat.tokens)} tokens ({chat.placeholders} of them for features), but max_length is "
             f"{self.max_length}"
@@ -122,7 +157,7 @@ class ChatQuestions(Dataset[Questions]):
 
     Args:
         source: the samples.
-        encoder: tokenizes the samples.
+        encoder: encodes the samples.
         in_order: keep the order of the source, in which predictions are written.
         number: number of samples, from the start of the source; None for all.
         skip_bad: skip invalid samples; otherwise they are errors.
@@ -131,12 +166,12 @@ class ChatQuestions(Dataset[Questions]):
     def __init__(
         self,
         source: ChatSource,
-        encoder: ChatEncoder,
+        encoder: ChatEncoder | SampleEncoder,
         in_order: bool = False,
         number: int | None = None,
         skip_bad: bool = False,
     ) -> None:
-        self.source, self.encoder, self.in_order = source, encoder, in_order
+        self.source, self.encoder, self.in_order = source, _sample_encoder(encoder), in_order
         self.number = len(source) if number is None else number
         self.skip_bad = skip_bad
 
@@ -156,21 +191,21 @@ class ChatQuestions(Dataset[Questions]):
 
     def __getitem__(self, draw: MicroBatchRequest) -> Questions:
         loaded, indices, skipped = load_samples(self._order[sample_indices(draw)], self._load, self.skip_bad)
-        pad = self.encoder.tokenizer.pad
-        chats, prompt_chats = [chat for _, chat, _ in loaded], [prompt for *_, prompt in loaded]
-        modality = self.source.collate([item.modality for item, *_ in loaded])
+        pad = self.encoder.pad
+        chats, prompt_chats = [chat for chat, *_ in loaded], [prompt for _, prompt, _ in loaded]
+        modality = self.source.collate([modality for *_, modality in loaded])
         return Questions(one_per_row(chats, indices, pad), prompts(prompt_chats, indices, pad), modality, skipped)
 
-    def _load(self, index: int) -> tuple[ChatItem, Chat, Chat]:
-        """Return the sample, its chat (the prompt if the answer is unknown), and the prompt."""
+    def _load(self, index: int) -> tuple[Chat, Chat, Any]:
+        """Return a sample's chat (the prompt if the answer is unknown), its prompt, and its modality."""
         item, name = self.source.item(0, index), self.source.name(index)
-        prompt = encode_sample(self.encoder.prompt, item, name)
+        prompt, modality = self.encoder.prompt(item, name)
         known = item.messages[-1]["role"] == "assistant"
-        return item, encode_sample(self.encoder.chat, item, name) if known else prompt, prompt
+        return self.encoder.chat(item, name)[0] if known else prompt, prompt, modality
 
     def _prompt_length(self, index: int) -> int:
         item = self.source.item(0, index)
-        return len(encode_sample(self.encoder.prompt, item, self.source.name(index)).tokens)
+        return len(self.encoder.prompt(item, self.source.name(index))[0].tokens)
 
 
 def sample_indices(draw: MicroBatchRequest) -> NDArray[np.int64]:

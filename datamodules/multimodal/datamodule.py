@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from typing import Any
 
-from datamodules.multimodal.chat_dataset import ChatExamples, ChatQuestions, ChatSource, TooLong
+from datamodules.multimodal.chat_dataset import ChatExamples, ChatQuestions, ChatSource, SampleEncoder, TooLong
 from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
@@ -106,6 +106,16 @@ class MultimodalDataModule(LockstepDataModule):
         return ChatEncoder(self.tokenizer, self.marker)
 
     @property
+    def sample_encoder(self) -> ChatEncoder | SampleEncoder:
+        """Encoder of the samples: `chat_encoder`, unless a family has another for some of its models."""
+        return self.chat_encoder
+
+    @property
+    def packed_tokens(self) -> int | None:
+        """Tokens of a row that chats are packed into, see `row_tokens`; None if they are not packed."""
+        return self.row_tokens
+
+    @property
     def evaluated(self) -> ChatSource:
         """Source of the set that is being evaluated."""
         assert self.trainer is not None  # evaluation runs under a trainer
@@ -125,8 +135,8 @@ class MultimodalDataModule(LockstepDataModule):
     def _make_examples(self) -> Callable[[ChatSource], ChatExamples]:
         return partial(
             ChatExamples,
-            encoder=self.chat_encoder,
-            row_tokens=self.row_tokens,
+            encoder=self.sample_encoder,
+            row_tokens=self.packed_tokens,
             length_groups=self.length_groups,
             max_length=self.max_length,
             too_long=self.too_long,
@@ -135,4 +145,4 @@ class MultimodalDataModule(LockstepDataModule):
 
     def questions(self, source: ChatSource, in_order: bool = False) -> ChatQuestions:
         """Return a dataset for evaluation, or for prediction if `in_order`."""
-        return ChatQuestions(source, self.chat_encoder, in_order, skip_bad=self.skips_bad_samples)
+        return ChatQuestions(source, self.sample_encoder, in_order, skip_bad=self.skips_bad_samples)

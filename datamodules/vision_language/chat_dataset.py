@@ -1,7 +1,7 @@
 """Datasets of chats with images: read, decode and split into views."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,30 @@ class ImageProcessor(NamedTuple):
         # About four characters per token, as in English.
         return views * self.layout.view_tokens + sum(len(message["content"]) for message in prompt) // 4
 
+    def collate(self, items: Sequence[Views]) -> Images:
+        """Return the views of several chats as one batch."""
+        return collate_views(items, self.layout)
+
+
+class ChatImages(Protocol):
+    """Decodes the images of chats and batches them: ImageProcessor, or NativeImages for a pretrained model."""
+
+    def decode_images(self, chat: ImageChat) -> list["Image"]:
+        """Decode the images of a chat."""
+        ...
+
+    def item(self, chat: ImageChat) -> ChatItem:
+        """Convert a chat to a sample."""
+        ...
+
+    def length(self, chat: ImageChat) -> int:
+        """Estimate the tokens of a chat up to its last answer."""
+        ...
+
+    def collate(self, items: Sequence[Any]) -> Any:
+        """Return the images of several chats as one batch."""
+        ...
+
 
 class Chats(Protocol):
     """Chats of one or several files, which may differ between epochs; see Mixture."""
@@ -81,12 +105,12 @@ class ImageChatDataset(ChatSource):
         processor: processor of the images.
     """
 
-    def __init__(self, processor: ImageProcessor) -> None:
+    def __init__(self, processor: ChatImages) -> None:
         self.processor = processor
 
     @override
-    def collate(self, items: Sequence[Views]) -> Images:
-        return collate_views(items, self.processor.layout)
+    def collate(self, items: Sequence[Any]) -> Any:
+        return self.processor.collate(items)
 
 
 class TrainDataset(ImageChatDataset):
@@ -97,7 +121,7 @@ class TrainDataset(ImageChatDataset):
         processor: processor of the images.
     """
 
-    def __init__(self, chats: Chats, processor: ImageProcessor) -> None:
+    def __init__(self, chats: Chats, processor: ChatImages) -> None:
         super().__init__(processor)
         self.chats = chats
 
@@ -127,7 +151,7 @@ class EvaluationDataset(ImageChatDataset):
         size: maximum number of samples, selected among all of them and the same in every run; None for all.
     """
 
-    def __init__(self, chats: Chats, processor: ImageProcessor, size: int | None = None) -> None:
+    def __init__(self, chats: Chats, processor: ChatImages, size: int | None = None) -> None:
         super().__init__(processor)
         self.chats = chats
         self._selected = select_samples(len(chats), len(chats) if size is None else size)

@@ -7,14 +7,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.chat_dataset import ChatItem, SampleEncoder
 from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.multimodal.image_options import ImageOptions
 from datamodules.multimodal.images.tiling import MARKER, Fit
 from datamodules.multimodal.reports.html_report import metric_rows
-from datamodules.multimodal.text.chat_encoder import Message
+from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from datamodules.vision_language.html_report import AnsweredQuestion, is_right, write_prediction_report
+from datamodules.vision_language.interface import ProcessorSource
+from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
+from datamodules.vision_language.pretrained.processor import ModelProcessor
+from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
 from engine.telemetry.sample_previews import SamplePreview
 
 if TYPE_CHECKING:
@@ -22,6 +29,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 log = logging.getLogger("lockstep")
+
+_BLACK_SIZE = (56, 56)
+"""Width and height of a black image, in pixels: a few tokens of any model."""
 
 _REPORTED = 1000
 """Answers that the report shows with their images; its metrics cover all answers."""
@@ -50,6 +60,58 @@ class VisionLanguageDataModule(MultimodalDataModule):
     def image_layout(self) -> ImageLayout:
         """Layout of the views of an image; known from `setup` on."""
         return self.image_options.layout(self.trainer)
+
+    # -- chats that the processor of a pretrained model encodes --------------------------------------------------------
+
+    @property
+    def processor_source(self) -> ProcessorSource | None:
+        """Processor that the trainer's module asks for; None if its parts define how images become views."""
+        assert self.trainer is not None  # setup runs under a trainer
+        return getattr(self.trainer.lightning_module, "processor_source", None)
+
+    @cached_property
+    def model_processor(self) -> ModelProcessor:
+        """Processor of the pretrained model that the trainer's module fine-tunes."""
+        source = self.processor_source
+        assert source is not None  # see `processor_source`
+        self._refuse_unused_settings(source.path)
+        return ModelProcessor(source.path, source.folder, source.image_settings)
+
+    @property
+    @override
+    def sample_encoder(self) -> ChatEncoder | SampleEncoder:
+        return self.chat_encoder if self.processor_source is None else ProcessedSampleEncoder(self.model_processor)
+
+    @cached_property
+    def black_image(self) -> EncodedChat:
+        """A prompt with a black image, for micro-batches without an image."""
+        from PIL import Image
+
+        item = ChatItem([Message(role="user", content=self.marker)], (), [Image.new("RGB", _BLACK_SIZE)])
+        return EncodedChat(*ProcessedSampleEncoder(self.model_processor).prompt(item, "a black image"))
+
+    @property
+    @override
+    def packed_tokens(self) -> int | None:
+        source = self.processor_source
+        if self.row_tokens is None or source is None or source.unpacked is None:
+            return self.row_tokens
+        log.warning(
+            "data.init_args.row_tokens: chats of %s are not packed, because %s; each has a row of its own, in %d "
+            "group(s) of similar length (data.init_args.length_groups)", source.path, source.unpacked,
+            self.length_groups,
+        )  # fmt: skip
+        return None
+
+    def _refuse_unused_settings(self, path: str) -> None:
+        """Raise ValueError for settings in whose place the model's processor decides."""
+        given = {"tokenizer": self.tokenizer_source, "max_tiles": self.max_tiles, "fit": self.fit}
+        for key, default in (("tokenizer", None), ("max_tiles", 1), ("fit", "stretch")):
+            if given[key] != default:
+                raise ValueError(
+                    f"data.init_args.{key} is {given[key]}, but the processor of {path} decides it; remove the key "
+                    "(model.init_args.image_processor changes settings of the image processor)"
+                )
 
     def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
         """Return the tokenizer for other programs, with a chat template that takes images."""

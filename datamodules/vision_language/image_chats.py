@@ -14,12 +14,13 @@ from typing_extensions import override
 from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.chat_encoder import Message
-from datamodules.vision_language.chat_dataset import EvaluationDataset, ImageProcessor, TrainDataset
+from datamodules.vision_language.chat_dataset import ChatImages, EvaluationDataset, ImageProcessor, TrainDataset
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.grading import OUTCOMES, grade
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
+from datamodules.vision_language.pretrained.native_images import NativeImages
 from datamodules.vision_language.row_subset import RowSubset, validation_mask
 from datamodules.vision_language.shards.chat_reader import read_sample
 from datamodules.vision_language.shards.stream import ShardRecords
@@ -185,7 +186,9 @@ class ImageChats(VisionLanguageDataModule):
         return RowSubset(file, np.flatnonzero(validation_mask(file, self.validation_share) == held))
 
     @property
-    def _processor(self) -> ImageProcessor:
+    def _processor(self) -> ChatImages:
+        if self.processor_source is not None:
+            return NativeImages(self.max_pixels)
         return ImageProcessor(self.image_layout, self.max_pixels, self.fit)
 
     def _evaluation_dataset(self, chats: Mixture, size: int | None) -> EvaluationDataset:

@@ -9,7 +9,7 @@ from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.json_records import describe_value
 from datamodules.multimodal.predict_questions import read_questions
 from datamodules.multimodal.text.chat_encoder import Message
-from datamodules.vision_language.chat_dataset import ImageChatDataset, ImageProcessor
+from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset
 from datamodules.vision_language.chat_file import ImageChat
 from datamodules.vision_language.files.chat_formats import insert_image_markers, parse_content
 from datamodules.vision_language.files.image_folder import ImageFolder
@@ -43,7 +43,7 @@ class PredictDataset(ImageChatDataset):
         ValueError: a line cannot be read; the message names file and line.
     """
 
-    def __init__(self, path: Path, processor: ImageProcessor, system: str | None = None) -> None:
+    def __init__(self, path: Path, processor: ChatImages, system: str | None = None) -> None:
         super().__init__(processor)
         self.path, self.system = path, system
         self.rows = [self._parse_row(where, record) for where, record in read_questions(path, _FIELDS)]

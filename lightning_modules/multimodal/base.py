@@ -7,7 +7,7 @@ A family chooses two components, a ModalityFeatures and an Evaluator, and overri
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,9 @@ from typing_extensions import override
 from datamodules.multimodal.batch import Examples, Prompts, Rows
 from datamodules.multimodal.interface import ComposedDataT
 from engine.export.artifacts import ExportedModel
-from engine.module import LockstepModule
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
 from engine.strategies.fsdp import has_sharded_weights, is_fsdp
-from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_id import (
     base_identity,
     check_base,
@@ -33,7 +31,8 @@ from lightning_modules.multimodal.checkpoints.base_model_id import (
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
 from lightning_modules.multimodal.connector.merge_embeddings import Features, merge_features_into_embeddings
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
+from lightning_modules.multimodal.evaluation.evaluated_module import EvaluatedModule
+from lightning_modules.multimodal.evaluation.evaluator import Evaluator
 from lightning_modules.multimodal.export.parts import export_parts
 from lightning_modules.multimodal.flops import LanguageModelFlops, chat_amounts, language_model_flops, trains
 from lightning_modules.multimodal.language.config import LanguageModelSettings
@@ -46,7 +45,7 @@ from lightning_modules.multimodal.parameter_groups import parameter_groups, para
 log = logging.getLogger("lockstep")
 
 
-class MultimodalModule(LockstepModule[ComposedDataT]):
+class MultimodalModule(EvaluatedModule[ComposedDataT]):
     """A language model that reads features of another modality, and learns what the assistant answers in chats.
 
     Args:
@@ -67,7 +66,6 @@ class MultimodalModule(LockstepModule[ComposedDataT]):
     projector: Projector
     language_model: LanguageModel
     places: nn.Embedding | None
-    evaluation: Evaluator[Any]
 
     def __init__(
         self,
@@ -231,41 +229,6 @@ class MultimodalModule(LockstepModule[ComposedDataT]):
             return None
         apart = self.language_model_settings.attention == "flash_attention_2"
         return features + self._language_model_flops.of(examples.rows, apart)
-
-    # -- evaluation --------------------------------------------------------------------------------------------------
-
-    @override
-    def on_validation_epoch_start(self) -> None:
-        self.evaluation.begin()
-
-    @override
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self.evaluation.update(self, batch)
-
-    @override
-    def on_validation_epoch_end(self) -> None:
-        self._log_metrics("val")
-
-    @override
-    def sample_previews(self) -> list[Callable[[], SamplePreview]]:
-        return self.evaluation.previews(self)
-
-    on_test_epoch_start, test_step = on_validation_epoch_start, validation_step
-
-    @override
-    def on_test_epoch_end(self) -> None:
-        self._log_metrics("test")
-        self.evaluation.report(self)
-
-    def _log_metrics(self, stage: str) -> None:
-        for name, value in self.evaluation.finish(self).items():
-            metric = torch.tensor(value, dtype=torch.float32, device=self.device)
-            main = stage == "val" and name == self.evaluation.main_metric
-            self.log(f"{stage}/{name}", metric, prog_bar=main, batch_size=1)
-
-    @override
-    def predict_step(self, batch: Any, batch_idx: int) -> list[Line]:
-        return self.evaluation.predict(self, batch)
 
     # -- checkpoints and exports -------------------------------------------------------------------------------------
 

@@ -1,14 +1,13 @@
 """Streams tar shards as training chats."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Images
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.chat_stream import ChatRecords
-from datamodules.multimodal.images.tiling import Views, collate_views
-from datamodules.vision_language.chat_dataset import ImageProcessor
+from datamodules.vision_language.chat_dataset import ChatImages
 from datamodules.vision_language.chat_file import ImageChat
 from datamodules.vision_language.shards.chat_reader import read_sample
 from datamodules.vision_language.shards.shard import SampleLocation, Shard
@@ -27,9 +26,7 @@ class ShardRecords(ChatRecords[SampleLocation]):
         ValueError: a shard occurs twice.
     """
 
-    def __init__(
-        self, shards: Sequence[tuple[Shard, str | None]], shuffle_window: int, processor: ImageProcessor
-    ) -> None:
+    def __init__(self, shards: Sequence[tuple[Shard, str | None]], shuffle_window: int, processor: ChatImages) -> None:
         self._order, self.processor = ShardOrder([shard for shard, _ in shards], shuffle_window), processor
         self._systems = {shard.name: system for shard, system in shards}
         self.identity = self._order.identity
@@ -49,8 +46,8 @@ class ShardRecords(ChatRecords[SampleLocation]):
         return self.processor.item(self._read(record))
 
     @override
-    def collate(self, items: Sequence[Views]) -> Images:
-        return collate_views(items, self.processor.layout)
+    def collate(self, items: Sequence[Any]) -> Any:
+        return self.processor.collate(items)
 
     def _read(self, record: SampleLocation) -> ImageChat:
         return read_sample(record).with_system(self._systems[record.shard])

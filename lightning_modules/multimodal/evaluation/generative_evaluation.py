@@ -11,18 +11,22 @@ from typing_extensions import override
 from datamodules.multimodal.batch import Prompts, Questions, Rows
 from datamodules.multimodal.interface import GradedData
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
-from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.evaluation.answer_evaluation import BLIND, MODEL, Answer, AnswerMetrics
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
 from lightning_modules.multimodal.language.language_model import LanguageModel
-from lightning_modules.multimodal.modality import ModalityFeatures
+
+
+class Blinding(Protocol):
+    """Removes the content of samples. ModalityFeatures provides it."""
+
+    def blinded(self, modality: Any) -> Any:
+        """Return the samples without content but with the same number of features."""
 
 
 class GenerativeModel(Protocol):
     """What a GenerativeEvaluation needs of the module. MultimodalModule provides it."""
 
     language_model: LanguageModel
-    modality: ModalityFeatures[Any]
     preview_reservoir: PreviewReservoir[Any]
     trainer: Any
 
@@ -30,13 +34,17 @@ class GenerativeModel(Protocol):
     def data(self) -> GradedData:
         """The run's data."""
 
-    def features(self, modality: Any) -> Features:
+    @property
+    def modality(self) -> Blinding:
+        """The modality that the model reads."""
+
+    def features(self, modality: Any) -> Any:
         """See MultimodalModule."""
 
-    def states(self, rows: Rows, features: Features) -> Tensor:
+    def states(self, rows: Rows, features: Any) -> Tensor:
         """See MultimodalModule."""
 
-    def generate(self, prompts: Prompts, features: Features, max_new_tokens: int) -> list[str]:
+    def generate(self, prompts: Prompts, features: Any, max_new_tokens: int) -> list[str]:
         """See MultimodalModule."""
 
 
@@ -113,7 +121,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
     def predict(self, module: GenerativeModel, batch: Questions) -> list[Line]:
         return self.lines(module, batch, self.answer(module, batch, module.features(batch.modality)))
 
-    def answer(self, module: GenerativeModel, batch: Questions, features: Features) -> list[str]:
+    def answer(self, module: GenerativeModel, batch: Questions, features: Any) -> list[str]:
         """Return the model's answers to a batch, in the order of its prompts."""
         return module.generate(batch.prompts, features, self.max_new_tokens)
 

@@ -44,6 +44,7 @@ class LanguageModel(nn.Module):
         vocabulary: number of the tokenizer's tokens. The model may have more, which are never generated.
         precision: number formats of weights and computations.
         device: where weights are quantized, by default on the CPU. The result does not depend on it.
+        network: the model, if it is loaded already; it has all tokens of the tokenizer.
     """
 
     widened: int
@@ -55,11 +56,14 @@ class LanguageModel(nn.Module):
         vocabulary: int,
         precision: Precision,
         device: torch.device | None = None,
+        network: "PreTrainedModel | None" = None,
     ) -> None:
         super().__init__()
         settings.check()
         self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
-        network, self.widened = load_language_model(settings, vocabulary, precision)
+        self.widened = 0
+        if network is None:
+            network, self.widened = load_language_model(settings, vocabulary, precision)
         self.network = freeze_and_add_adapters(network, settings, precision, device)
         if settings.compile:
             compile_layers(self.causal_lm.get_decoder().layers)
@@ -168,7 +172,7 @@ class LanguageModel(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits [N, V] of states [N, C]."""
-        return final_scores(self.causal_lm.get_output_embeddings()(states), self.causal_lm.config)
+        return final_scores(self.causal_lm.get_output_embeddings()(states), self.causal_lm.config.get_text_config())
 
     def _terms(self, states: Tensor, targets: Tensor, criterion: Criterion) -> Tensor:
         with self._autocast(states.device):

@@ -1,0 +1,170 @@
+"""Encodes chats with the chat template of a pretrained model, with a loss mask for the turns of the assistant.
+
+The chat is rendered again up to each answer, as for generation, and the answer begins where that text ends. So the
+model learns exactly what it has to generate, including a space before the first word, which the generation marks of
+LLaVA's template leave out. A template that rewrites earlier turns does not render a chat that begins with its own
+prompt; then its generation marks are used, and without marks it is refused.
+
+An answer ends with its end-of-turn token, which is supervised. A template without one (LLaVA 1.5) gets the tokenizer's
+end-of-text token after each answer, as these models were trained.
+"""
+
+import bisect
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.batch import Chat
+from datamodules.multimodal.text.chat_encoder import PROMPT_ARGUMENTS, TEMPLATE_ARGUMENTS, Message
+from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
+from datamodules.vision_language.pretrained.processor import ModelProcessor
+from datamodules.vision_language.pretrained.turns import check_turns, split_images
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")
+_TEXT_KEYS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "offset_mapping")
+_SPANS = "text_replacement_offsets"
+
+
+class TemplateEncoder:
+    """Encodes messages and their images.
+
+    Args:
+        model: the processor; it has a chat template.
+    """
+
+    def __init__(self, model: ModelProcessor) -> None:
+        assert model.template is not None
+        self.model, self._has_marks = model, bool(_GENERATION_MARK.search(model.template))
+
+    def chat(self, messages: Sequence[Message], images: Sequence["Image"], name: str) -> EncodedChat:
+        """Encode a chat for training. All answers are supervised, including their end-of-turn tokens.
+
+        Args:
+            messages: the turns, with one marker per image in the texts of the user.
+            images: the images, in order.
+            name: name of the sample, for errors.
+
+        Raises:
+            ValueError: nothing is supervised, markers and images disagree, a text contains a special token, or the
+                template does not reveal where the answers begin.
+        """
+        check_turns(messages, len(images), self.model.control, name)
+        turns = self._conversation(messages)
+        text = self._render(turns, name)
+        starts = self._starts(turns, text, name)
+        if not starts:
+            raise ValueError(f"sample {name}: nothing to learn from: the chat has no turn of the assistant")
+        tokens, ends, spans, inputs = self._process(text, images)
+        supervised = np.zeros(len(tokens), np.bool_)
+        for start in starts:
+            first = int(np.searchsorted(ends, _expanded(start, spans), side="right"))
+            found = np.flatnonzero(np.isin(tokens[first:], self.model.ends))
+            if not len(found):
+                raise ValueError(f"sample {name}: the chat template of {self.model.name} does not end an answer")
+            supervised[first : first + found[0] + 1] = True
+        return EncodedChat(Chat(tokens, supervised, _image_tokens(tokens, self.model)), inputs)
+
+    def prompt(self, messages: Sequence[Message], images: Sequence["Image"], name: str) -> EncodedChat:
+        """Encode a chat up to the start of the assistant's turn; a final turn of the assistant is dropped.
+
+        Arguments and errors are those of `chat`.
+        """
+        if messages and messages[-1]["role"] == "assistant":
+            messages = messages[:-1]
+        check_turns(messages, len(images), self.model.control, name)
+        text = self._render(self._conversation(messages), name, add_generation_prompt=True, **PROMPT_ARGUMENTS[0])
+        tokens, _, _, inputs = self._process(text, images)
+        nothing = np.zeros(len(tokens), np.bool_)
+        return EncodedChat(Chat(tokens, nothing, _image_tokens(tokens, self.model)), inputs)
+
+    def _conversation(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """Return the messages with contents as lists of parts, and with an end after each answer if need be."""
+        turns: list[dict[str, Any]] = []
+        for message in messages:
+            parts = split_images(message["content"], self.model.keeps_newlines)
+            if message["role"] == "assistant" and self.model.end_of_turn is None:
+                parts[-1]["text"] += self.model.processor.tokenizer.eos_token
+            turns.append({"role": message["role"], "content": parts})
+        return turns
+
+    def _starts(self, turns: list[dict[str, Any]], text: str, name: str) -> list[int]:
+        """Return where the answers begin in the rendered text."""
+        starts = []
+        for number, turn in enumerate(turns):
+            if turn["role"] != "assistant":
+                continue
+            for arguments in PROMPT_ARGUMENTS:
+                prefix = self._render(turns[:number], name, add_generation_prompt=True, **arguments)
+                if text.startswith(prefix):
+                    break
+            else:
+                if self._has_marks:
+                    return self._marked_starts(turns, name)
+                at = next((place for place, pair in enumerate(zip(text, prefix, strict=False)) if len({*pair}) > 1), 0)
+                raise ValueError(
+                    f"sample {name}: cannot locate the answer in message {number + 1}: the chat template of "
+                    f"{self.model.name} has no generation marks, and the chat does not begin with its own prompt: "
+                    f"{text[at : at + 40]!r} instead of {prefix[at : at + 40]!r}. Add the marks {{% generation %}} and "
+                    "{% endgeneration %} to the template"
+                )
+            starts.append(len(prefix))
+        return starts
+
+    def _marked_starts(self, turns: list[dict[str, Any]], name: str) -> list[int]:
+        _, spans = self.model.render(turns, return_assistant_tokens_mask=True, **TEMPLATE_ARGUMENTS)
+        answers = sum(turn["role"] == "assistant" for turn in turns)
+        if len(spans) != answers:
+            raise ValueError(
+                f"sample {name}: the chat template of {self.model.name} marks {len(spans)} generations in a chat with "
+                f"{answers} answers"
+            )
+        return [start for start, _ in spans]
+
+    def _render(self, turns: list[dict[str, Any]], name: str, **arguments: Any) -> str:
+        from jinja2 import TemplateError
+
+        try:
+            return self.model.render(turns, **TEMPLATE_ARGUMENTS, **arguments)[0]
+        except TemplateError as error:
+            roles = ", ".join(turn["role"] for turn in turns)
+            raise ValueError(
+                f"sample {name}: the chat template of {self.model.name} rejects turns of {roles}: {error}"
+            ) from error
+
+    def _process(
+        self, text: str, images: Sequence["Image"]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[dict[str, Any]], dict[str, Any]]:
+        """Return tokens, the end of each in the text with expanded images, the expansions and the images' inputs."""
+        processor: Any = self.model.processor
+        bos = processor.tokenizer.bos_token
+        encoded = processor(
+            text=[text],
+            images=[list(images)] if images else None,
+            # As apply_chat_template of transformers: a template either writes the BOS itself or leaves it out.
+            add_special_tokens=not (bos and text.startswith(bos)),
+            return_offsets_mapping=True,
+            return_text_replacement_offsets=True,
+            return_tensors="pt",
+        )
+        spans = encoded.pop(_SPANS, None)
+        tokens, offsets = encoded["input_ids"][0].numpy(), encoded["offset_mapping"][0].numpy()
+        # Added special tokens have the offsets (0, 0).
+        ends = np.maximum.accumulate(offsets[:, 1]) if len(offsets) else offsets[:, 1]
+        inputs = {key: value for key, value in encoded.items() if key not in _TEXT_KEYS}
+        return tokens, ends, spans[0] if images and spans else [], inputs
+
+
+def _expanded(at: int, spans: Sequence[dict[str, Any]]) -> int:
+    """Return the place of a character in the text with expanded images, given its place in the rendered text."""
+    before = bisect.bisect_right([span["span"][1] for span in spans], at)
+    return at if not before else at + spans[before - 1]["new_span"][1] - spans[before - 1]["span"][1]
+
+
+def _image_tokens(tokens: NDArray[np.int64], model: ModelProcessor) -> int:
+    return int((tokens == model.image_token).sum())

@@ -1,0 +1,101 @@
+"""Classes of pretrained image-text models: where their parts are, and what their positions and masks allow."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+_BOTH_WAYS = "its images are attended to in both directions"
+
+
+class ImageTextClass(NamedTuple):
+    """Structure of a class of transformers; names are those of submodules of its `model`."""
+
+    title: str
+    vision_tower: str
+    connector: tuple[str, ...]  # also inside the vision tower
+    spatial: bool = False  # positions have a row and a column (M-RoPE)
+    token_types: bool = False  # the mask depends on the kinds of tokens
+    unpacked: str | None = None  # why chats cannot share a row; None if they can
+
+
+_LLAVA = ("vision_tower", ("multi_modal_projector",))
+
+CLASSES = {
+    "llava": ImageTextClass("LLaVA 1.5", *_LLAVA),
+    "llava_next": ImageTextClass("LLaVA-NeXT", "vision_tower", ("multi_modal_projector", "image_newline")),
+    "llava_onevision": ImageTextClass("LLaVA-OneVision", "vision_tower", ("multi_modal_projector", "image_newline")),
+    "qwen2_vl": ImageTextClass("Qwen2-VL", "visual", ("visual.merger",), spatial=True),
+    "qwen2_5_vl": ImageTextClass("Qwen2.5-VL", "visual", ("visual.merger",), spatial=True),
+    "qwen3_vl": ImageTextClass("Qwen3-VL", "visual", ("visual.merger", "visual.deepstack_merger_list"), spatial=True),
+    "internvl": ImageTextClass("InternVL", *_LLAVA),
+    "idefics3": ImageTextClass("Idefics3", "vision_model", ("connector",)),
+    "smolvlm": ImageTextClass("SmolVLM", "vision_model", ("connector",)),
+    "paligemma": ImageTextClass(
+        "PaliGemma", *_LLAVA, token_types=True, unpacked="its questions are attended to in both directions"
+    ),
+    "gemma3": ImageTextClass("Gemma 3", *_LLAVA, token_types=True, unpacked=_BOTH_WAYS),
+}
+"""{model_type of transformers: structure}"""
+
+
+def class_of(path: str, config: "PretrainedConfig") -> ImageTextClass:
+    """Return the class of a pretrained model.
+
+    Raises:
+        ValueError: it is not one of CLASSES; the message names what was found.
+    """
+    found = CLASSES.get(config.model_type)
+    if found is None:
+        architecture = ", ".join(getattr(config, "architectures", None) or ["unknown"])
+        known = ", ".join(known.title for known in CLASSES.values())
+        raise ValueError(
+            f"model.init_args.path: {path} is a {architecture} (model_type {config.model_type}), expected an "
+            f"image-text model of transformers: {known}. For a vision tower and a language model of your choice, use "
+            "VisionLanguageModel"
+        )
+    return found
+
+
+def part_weights(network: "PreTrainedModel", kind: ImageTextClass) -> dict[str, list[nn.Parameter]]:
+    """Return the weights of vision tower, connector and language model. Each weight belongs to one part."""
+    connector = [weight for name in kind.connector for weight in _weights(network, name)]
+    owned = set(connector)
+    tower = [weight for weight in _weights(network, kind.vision_tower) if weight not in owned]
+    owned.update(tower)
+    others = [weight for weight in network.parameters() if weight not in owned]
+    return {"vision_tower": tower, "connector": connector, "language_model": others}
+
+
+def unused_weights(network: "PreTrainedModel", kind: ImageTextClass) -> list[nn.Parameter]:
+    """Return the weights of the vision tower that no feature depends on: layers and norms after the chosen layer."""
+    tower = network.base_model.get_submodule(kind.vision_tower)
+    unused = [weight for name in ("head", "vision_model.head") for weight in _weights_of(tower, name)]
+    chosen = getattr(network.config, "vision_feature_layer", None)
+    layers = next((part for name, part in tower.named_modules() if name.endswith(("layers", "layer"))), None)
+    if chosen is None or layers is None:
+        return unused
+    depth = len(list(layers.children()))
+    last = max(
+        index if index >= 0 else depth + 1 + index for index in ([chosen] if isinstance(chosen, int) else chosen)
+    )
+    unused += [weight for layer in list(layers.children())[last:] for weight in layer.parameters()]
+    if network.config.model_type == "internvl" and chosen == -1:  # it takes the tower's output
+        return unused
+    return unused + [weight for name in ("post_layernorm", "layernorm") for weight in _weights_of(tower, name)]
+
+
+def _weights(network: "PreTrainedModel", name: str) -> list[nn.Parameter]:
+    return _weights_of(network.base_model, name)
+
+
+def _weights_of(network: nn.Module, name: str) -> list[nn.Parameter]:
+    """Return the weights of a submodule, or the weight of this name; none if there is none."""
+    found: object = network
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, nn.Parameter):
+        return [found]
+    return list(found.parameters()) if isinstance(found, nn.Module) else []

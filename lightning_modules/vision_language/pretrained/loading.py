@@ -1,0 +1,52 @@
+"""Loads a pretrained image-text model of transformers: its config, then its weights."""
+
+from typing import TYPE_CHECKING, Any
+
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.precision import Precision
+from lightning_modules.multimodal.language.pretrained import few, read_pretrained, require_local_files
+from lightning_modules.vision_language.pretrained.classes import class_of
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+_SECTION = "model.init_args"
+
+
+def load_config(path: str) -> "PretrainedConfig":
+    """Load the config of a model.
+
+    Raises:
+        ValueError: there is no such model, or its class is not supported.
+    """
+    from transformers import AutoConfig
+
+    require_local_files(_SECTION, path)
+    config = read_pretrained(_SECTION, AutoConfig, path)
+    class_of(path, config)
+    return config
+
+
+def load_image_text_model(
+    config: "PretrainedConfig", settings: LanguageModelSettings, precision: Precision
+) -> "PreTrainedModel":
+    """Load the weights, in training mode, in the format of trainable ones if any part other than adapters trains.
+
+    Raises:
+        ValueError: weights are missing or not in safetensors.
+    """
+    from transformers import AutoModelForImageTextToText
+
+    assert settings.path is not None
+    options: dict[str, Any] = {
+        "config": config,
+        "attn_implementation": settings.attention,
+        "dtype": precision.frozen if settings.trainable in ("none", "lora") else precision.trained,
+        "use_safetensors": True,
+        "output_loading_info": True,
+    }
+    network, found = read_pretrained(_SECTION, AutoModelForImageTextToText, settings.path, **options)
+    if found["missing_keys"]:  # transformers gives them random values
+        raise ValueError(f"{_SECTION}.path: {settings.path} lacks {few(found['missing_keys'])}: is it whole?")
+    # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.
+    return network.train()

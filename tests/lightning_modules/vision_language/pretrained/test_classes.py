@@ -1,0 +1,182 @@
+"""Each supported class trains as a plain loop of transformers, resumes to the bit, and is exported in its class."""
+
+import json
+
+import pytest
+import torch
+from PIL import Image
+from torch.nn import functional as F
+
+from datamodules.vision_language.pretrained.processor import ModelProcessor
+from tests.support.families.tiny_image_text import CLASSES, write_tiny_image_text
+from tests.tiers import slow
+
+QUESTION, COLOURS = "what colour is the square?", {"red": (220, 30, 30), "green": (30, 180, 40), "blue": (30, 40, 220)}
+SIZES = [(56, 56), (90, 40), (40, 70), (56, 30), (28, 28)]
+RATE = 0.001
+
+
+@pytest.fixture(scope="module")
+def chats(tmp_path_factory):
+    """Eight chats, two of them without an image, and a question about each image."""
+    folder, lines, questions = tmp_path_factory.mktemp("chats"), [], []
+    for number, (width, height) in enumerate([*SIZES, (64, 48)]):
+        colour = list(COLOURS)[number % 3]
+        Image.new("RGB", (width, height), COLOURS[colour]).save(folder / f"{number}.png")
+        questions.append({"question": f"<image>\n{QUESTION}", "image": f"{number}.png"})
+        turns = [{"role": "user", "content": f"<image>\n{QUESTION}"}, {"role": "assistant", "content": colour}]
+        lines.append({"messages": turns, "image": f"{number}.png"})
+    for colour in ("red", "blue"):
+        turns = [{"role": "user", "content": f"say {colour}"}, {"role": "assistant", "content": colour}]
+        lines.append({"messages": turns})
+    for name, records in (("chats", lines), ("questions", questions)):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """directory(name): the directory of a tiny model."""
+    built = {}
+
+    def write(name):
+        if name not in built:
+            built[name] = write_tiny_image_text(name, tmp_path_factory.mktemp(name))
+        return built[name]
+
+    return write
+
+
+def options(folder, chats, **model):
+    settings = {
+        "path": str(folder), "learning_rate": RATE, "max_new_tokens": 4,
+        "language_model": {"trainable": "full"}, "vision_tower": {"trainable": "full"},
+        "connector": {"trainable": "full"}, **model,
+    }  # fmt: skip
+    data = {
+        "train": [{"path": str(chats / "chats.jsonl")}], "validation": [{"path": str(chats / "chats.jsonl")}],
+        "questions": str(chats / "questions.jsonl"), "batch_size": 8, "micro_batch_size": 4, "num_workers": 0,
+    }  # fmt: skip
+    config = {
+        "model": {"class_path": "PretrainedVisionLanguageModel", "init_args": settings},
+        "data": {"class_path": "ImageChats", "init_args": data},
+        "trainer": {"accelerator": "cpu", "log_every_n_steps": 1, "limit_val_batches": 0, "max_epochs": -1},
+        "best_checkpoint": {"monitor": "train/loss", "mode": "min"},
+    }
+    file = folder / "run.json"
+    file.write_text(json.dumps(config))
+    return ["--config", str(file)]
+
+
+def records(chats):
+    lines = (chats / "chats.jsonl").read_text().splitlines()
+    return [(record["messages"], record.get("image")) for record in map(json.loads, lines)]
+
+
+def conversation(messages, picture):
+    """Messages as users of transformers write them."""
+    turns = []
+    for message in messages:
+        text = {"type": "text", "text": message["content"].removeprefix("<image>\n")}
+        image = [{"type": "image", "image": picture}] if message["content"].startswith("<image>") else []
+        turns.append({"role": message["role"], "content": [*image, text]})
+    return turns
+
+
+def plain_inputs(processor, messages, picture):
+    """Inputs and labels of one chat, by the public interface of transformers."""
+    answer = messages[-1]["content"]
+    if processor.chat_template is None:
+        if picture is None:
+            tokenizer = processor.tokenizer
+            text, suffix = f"{tokenizer.bos_token}{messages[0]['content']}\n", f"{answer}{tokenizer.eos_token}"
+            inputs = tokenizer(text, text_pair=suffix, return_token_type_ids=True, return_tensors="pt")
+            return dict(inputs), inputs["input_ids"].masked_fill(inputs["token_type_ids"] == 0, -100)
+        text = messages[0]["content"].removeprefix("<image>\n")
+        inputs = processor(images=picture, text=f"<image>{text}", suffix=answer, return_tensors="pt")
+        return inputs, inputs.pop("labels")
+    turns = conversation(messages, picture)
+    if "</s>" in processor.tokenizer.get_vocab():  # a template that does not end the answer
+        turns[-1]["content"][0]["text"] += "</s>"
+    prompt = apply_template(processor, turns[:-1], add_generation_prompt=True)["input_ids"]
+    inputs = apply_template(processor, turns)
+    labels = inputs["input_ids"].clone()
+    labels[:, : prompt.shape[1]] = -100
+    ends = (labels[0] == processor.tokenizer.eos_token_id).nonzero()
+    labels[:, int(ends[0]) + 1 :] = -100
+    return inputs, labels
+
+
+def apply_template(processor, turns, **how):
+    """apply_chat_template of transformers; SmolVLM's own asks for a video processor, which needs torchvision."""
+    from transformers import ProcessorMixin
+
+    how = {"tokenize": True, "return_dict": True, "return_tensors": "pt", **how}
+    return ProcessorMixin.apply_chat_template(processor, turns, **how)
+
+
+def load(folder):
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    return model, ModelProcessor(str(folder), folder).processor
+
+
+def plain_losses(folder, chats, steps):
+    """Losses of a loop that a user of transformers would write: a chat at a time, mean over the answers' tokens."""
+    model, processor = load(folder)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.0)
+    samples = []
+    for messages, image in records(chats):
+        picture = None if image is None else Image.open(chats / image).convert("RGB")
+        samples.append(plain_inputs(processor, messages, picture))
+    losses = []
+    for _ in range(steps):
+        terms = []
+        for inputs, labels in samples:
+            logits = model(**inputs).logits
+            terms.append(F.cross_entropy(logits[0, :-1], labels[0, 1:], ignore_index=-100, reduction="sum"))
+        loss = torch.stack(terms).sum() / sum(int((labels != -100).sum()) for _, labels in samples)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def answers(folder, chats):
+    """Answers of an exported model, by the public interface of transformers."""
+    model, processor = load(folder)
+    found = []
+    for line in map(json.loads, (chats / "questions.jsonl").read_text().splitlines()):
+        picture = Image.open(chats / line["image"]).convert("RGB")
+        if processor.chat_template is None:
+            inputs = processor(images=picture, text=f"<image>{QUESTION}", return_tensors="pt")
+        else:
+            turns = conversation([{"role": "user", "content": line["question"]}], picture)
+            inputs = apply_template(processor, turns, add_generation_prompt=True)
+        tokens = model.generate(**inputs, do_sample=False, max_new_tokens=4)[0, inputs["input_ids"].shape[1] :]
+        found.append(processor.decode(tokens, skip_special_tokens=True).strip())
+    return found
+
+
+def predicted(run):
+    return [json.loads(line)["answer"] for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of transformers' PaliGemma
+@pytest.mark.parametrize("name", [name if name in ("llava", "qwen2_5_vl") else slow(name) for name in CLASSES])
+def test_it_trains_as_a_plain_loop_and_resumes_and_is_exported(name, directory, chats, lockstep, tmp_path):
+    settings = options(directory(name), chats)
+    through = lockstep("fit", *settings, "--trainer.max_steps", "4", name="through")
+    losses = list(through.series("train/loss").values())
+    assert losses == pytest.approx(plain_losses(directory(name), chats, 4), abs=1e-5)
+
+    lockstep("fit", *settings, "--trainer.max_steps", "2", name="stopped")
+    resumed = lockstep("fit", *settings, "--trainer.max_steps", "4", "--ckpt_path", "last", name="stopped")
+    assert list(resumed.series("train/loss").values()) == losses
+
+    run = lockstep("predict", name="through")
+    lockstep("export", "--output", str(tmp_path / "whole"), name="through")
+    assert answers(tmp_path / "whole", chats) == predicted(run)
