@@ -68,6 +68,7 @@ def _trend(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
 
 
 _PERIODS = (4, 8, 12)
+_WIDE = 15  # steps over which a curve is smooth
 
 
 def _season(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
@@ -88,21 +89,24 @@ def _outlier(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
 
 
 def _correlation(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
-    first = smooth(random, steps, 7)
+    first = smooth(random, steps, _WIDE)
     if answer < 2:
         second = first * (1, -1)[answer]
     else:
-        candidates = [smooth(random, steps, 7) for _ in range(8)]
+        candidates = [smooth(random, steps, _WIDE) for _ in range(8)]
         second = min(candidates, key=lambda other: abs(float(np.corrcoef(first, other)[0, 1])))
     return first + noise(random, steps, 0.1), second + noise(random, steps, 0.1)
 
 
 def _lag(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
-    delay = int(random.integers(4, 7)) * (1, -1, 0)[answer]
-    # The second series repeats what the first showed `delay` steps before.
-    base = smooth(random, steps + 12, 7)
-    first, second = base[6 : 6 + steps], base[6 - delay : 6 - delay + steps]
-    return first + noise(random, steps, 0.05), second + noise(random, steps, 0.05)
+    delay = int(random.integers(4, 8)) * (1, -1, 0)[answer]
+    # The second series repeats what the first showed `delay` steps before: an event, and its smaller echo.
+    length = steps + 16
+    place = random.uniform(0.35, 0.65)
+    base = bump(length, place, random.uniform(0.05, 0.1)) * random.choice((-1, 1))
+    base = base + 0.4 * bump(length, place + random.choice((-1, 1)) * random.uniform(0.15, 0.25), 0.06)
+    first, second = base[8 : 8 + steps], base[8 - delay : 8 - delay + steps]
+    return first + noise(random, steps, 0.03), second + noise(random, steps, 0.03)
 
 
 def _comparison(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
