@@ -27,6 +27,7 @@ from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, Syn
 from datamodules.temporal.text.facts import Task
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from engine.export.artifacts import GENERATED, DatasetCard
+from engine.number_check import check_numbers
 from engine.telemetry.image_grid import encode_png_grid
 from engine.telemetry.sample_previews import SamplePreview
 
@@ -55,6 +56,7 @@ class ResourceTimelines(MultimodalDataModule):
         patch_length: steps of a patch.
         timelines: recorded timelines for validation and test, instead of synthetic ones: a .csv file (time_ms, then
             available resources), a folder of such files, or an .npz of pods. The questions follow `synthesis`.
+        timelines_step_ms: duration of a step that .csv files with irregular times are resampled to; null refuses them.
         capacities: capacities of the machines in .csv files, {channel: number} in cores, GB and %; null for the
             smallest common capacity that covers the measurements.
         questions: JSONL file that `predict` answers; see datamodules/temporal/recorded/predict_questions.py.
@@ -80,6 +82,7 @@ class ResourceTimelines(MultimodalDataModule):
         series_tokens: SeriesTokens = "channel_patch",
         patch_length: int = 4,
         timelines: str | None = None,
+        timelines_step_ms: int | None = None,
         capacities: dict[str, float] | None = None,
         questions: str | None = None,
         root: str = "data/temporal",
@@ -102,7 +105,9 @@ class ResourceTimelines(MultimodalDataModule):
                 "data.init_args.easy_epochs draws new samples in every epoch, so it excludes cached_epochs and "
                 "fresh_samples false"
             )
+        check_numbers("data.init_args.", {"timelines_step_ms": timelines_step_ms}, at_least=1)
         self.fresh_samples, self.easy_epochs = fresh_samples, easy_epochs
+        self.timelines_step_ms = timelines_step_ms
         self.timelines, self.capacities, self.questions_file = timelines, capacities, questions
         self.root, self.cached_epochs = root, cached_epochs
         self.layout = SeriesLayout(len(CHANNELS), series_tokens, patch_length)
@@ -167,7 +172,9 @@ class ResourceTimelines(MultimodalDataModule):
     def _evaluation_timelines(self) -> Timelines:
         if self.timelines is None:
             return self._synthetic
-        recorded = RecordedTimelines(Path(self.timelines), self.synthesis, self.capacities)
+        recorded = RecordedTimelines(
+            Path(self.timelines), self.synthesis, self.capacities, step_ms=self.timelines_step_ms
+        )
         recorded.check()  # now, so an invalid file fails before training starts
         return recorded
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY
+from tests.support.families.tiny_series import TINY_SERIES_MODEL, write_series_folder
 from tests.support.families.tiny_temporal import QUICKSTART, SMALL_RUN, write_qwen2
 from tests.tiers import slow
 
@@ -35,6 +36,34 @@ def test_runs(lockstep, path, qwen2):
     assert sorted(losses) == [1, 2] and all(map(math.isfinite, losses.values()))
     assert 0 <= run.series(config["best_checkpoint"]["monitor"])[2] <= 1
     assert {file.name for file in (run.folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+
+
+def test_the_quickstart_of_series_runs(lockstep):
+    """Two steps, validated and saved; every kind of question has its metric."""
+    small = [*TINY_SERIES_MODEL, "--data.init_args.num_samples", "16", "--data.init_args.validation_size", "24"]
+    run = lockstep("fit", *small, "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1", name="a")
+    assert sorted(run.series("train/loss")) == [1, 2] and 0 <= run.series("val/accuracy")[2] <= 1
+    for kind, chance in {"trend": 1 / 3, "season": 1 / 4, "outlier": 1 / 4, "lag": 1 / 3, "comparison": 1 / 2}.items():
+        assert run.series(f"val/baseline/chance/{kind}/right")[2] == pytest.approx(chance)
+
+
+@pytest.mark.slow
+def test_your_series_runs(lockstep, qwen2, tmp_path):
+    write_series_folder(tmp_path / "series", train=10)
+    where = ["--model.init_args.language_model.path", str(qwen2), "--data.init_args.tokenizer", str(qwen2)]
+    sizes = {"path": str(tmp_path / "series"), "batch_size": "5", "micro_batch_size": "5", "num_workers": "0"}
+    small = [word for key, value in sizes.items() for word in (f"--data.init_args.{key}", value)]
+    small += [
+        "--model.init_args.max_new_tokens",
+        "4",
+        "--trainer.accelerator",
+        "cpu",
+        "--trainer.log_every_n_steps",
+        "1",
+    ]
+    path = FOLDER / "your_series.yaml"
+    run = lockstep("fit", "--config", str(path), *where, *small, "--trainer.max_epochs", "1", name="a")
+    assert sorted(run.series("train/loss")) == [1, 2] and 0 <= run.series("val/right")[2] <= 1
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)

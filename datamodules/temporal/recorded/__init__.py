@@ -1,1 +1,1 @@
-"""Recorded timelines of the user. Imports synthetic and text."""
+"""Recorded timelines of the user. Imports synthetic, text and series."""

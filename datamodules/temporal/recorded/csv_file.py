@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from datamodules.multimodal.json_records import describe_line, describe_names, describe_undecodable, iterate_lines
 from datamodules.temporal.channels import CHANNELS, KEYS
 from datamodules.temporal.recorded.recording import MOST, Recording, check_capacities, covering_capacity
+from datamodules.temporal.series.resampling import resample
 
 _TIME = "time_ms"
 _EXPECTED = f"a CSV file in UTF-8 with the columns {_TIME} and channels"
@@ -26,7 +27,7 @@ _SPARSEST = 0.1
 """Smallest share of measured steps at which the smallest distance of two rows is taken for the duration of a step."""
 
 
-def read_csv(path: Path, capacities: Mapping[str, float] | None = None) -> Recording:
+def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms: int | None = None) -> Recording:
     """Read a timeline of available resources: a column `time_ms`, and one column per measured channel.
 
     Missing rows and empty cells are missing samples.
@@ -35,6 +36,8 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None) -> Recor
         path: the file; its first line has the names of the columns.
         capacities: {channel: capacity in its unit}; the default is the smallest common capacity (`channels.CHANNELS`)
             that covers the measurements.
+        step_ms: duration of a step that irregular times are resampled to, by the rule of `series.resampling`; None for
+            the smallest distance of two rows, of which all times are multiples.
 
     Raises:
         ValueError: the file is not UTF-8 text, has unknown columns, cells that are not numbers, times that do not
@@ -51,7 +54,6 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None) -> Recor
     numbers, rows = _rows(path, columns, lines)
     if len(rows) < 2:
         raise ValueError(f"{path}: found {len(rows)} lines of values, expected 2 or more")
-    steps, step_ms = _steps(path, numbers, rows[:, columns.index(_TIME)])
     measured = np.full((len(rows), len(KEYS)), np.nan)
     for k, key in enumerate(KEYS):
         if key in columns:
@@ -67,9 +69,27 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None) -> Recor
         raise ValueError(
             f"{path}, line {numbers[row]}, {KEYS[k]}: found {measured[row, k]:g}, expected 0 to {limits[k]:g}"
         )
+    times = rows[:, columns.index(_TIME)]
+    if step_ms is not None:
+        return Recording(
+            path.stem, _resampled(path, numbers, times, measured, step_ms) / np.array(found), found, step_ms
+        )
+    steps, smallest_ms = _steps(path, numbers, times)
     shares = np.full((steps[-1] + 1, len(KEYS)), np.nan)
     shares[steps] = measured / np.array(found)
-    return Recording(path.stem, shares, found, step_ms)
+    return Recording(path.stem, shares, found, smallest_ms)
+
+
+def _resampled(
+    path: Path, numbers: NDArray[np.int64], times: NDArray[np.float64], measured: NDArray[np.float64], step_ms: int
+) -> NDArray[np.float64]:
+    """Return the measurements at steps of `step_ms`."""
+    seconds = step_ms / 1000
+    try:
+        columns = [resample(times / 1000, column, seconds, _MOST_STEPS).values for column in measured.T]
+    except ValueError as error:
+        raise ValueError(f"{path}, from line {numbers[0]}, {_TIME} in seconds: {error}") from error
+    return np.stack(columns, 1)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -150,7 +170,7 @@ def _steps(path: Path, numbers: NDArray[np.int64], times: NDArray[np.float64]) -
         row = int((distances % usual != 0).argmax()) + 1
         raise ValueError(
             f"{at(row)}: found a step of {distances[row - 1]:g} ms, but most steps are {usual:g} ms; expected steps of "
-            "one length, of which rows may be missing: resample the file"
+            "one length, of which rows may be missing: set data.init_args.timelines_step_ms, or resample the file"
         )
     if not total < _MOST_STEPS:
         widest = int(distances.argmax())

@@ -40,12 +40,14 @@ class RecordedTimelines:
         capacities: capacities of the .csv files' channels, in their units; see `csv_file.read_csv`.
         balanced: search for windows that balance the classes of trends and of feasibility. Otherwise the classes are as
             frequent as in the recordings, where most windows are stable.
+        step_ms: duration of a step that .csv files with irregular times are resampled to; None for regular ones.
     """
 
     path: Path
     questions: Synthesis = field(default_factory=Synthesis)
     capacities: dict[str, float] | None = None
     balanced: bool = True
+    step_ms: int | None = None
 
     @cached_property
     def recordings(self) -> list[Recording]:
@@ -54,7 +56,7 @@ class RecordedTimelines:
         Raises:
             ValueError: a file is invalid, no timeline is long enough, or the steps differ.
         """
-        recordings = read(self.path, self.capacities)
+        recordings = read(self.path, self.capacities, self.step_ms)
         long = [recording for recording in recordings if len(recording.shares) >= self.questions.min_steps]
         if not long:
             longest = max((len(recording.shares) for recording in recordings), default=0)

@@ -77,10 +77,11 @@ def read_npz(path: Path) -> list[Recording]:
     return recordings
 
 
-def read(path: Path, capacities: Mapping[str, float] | None = None) -> list[Recording]:
+def read(path: Path, capacities: Mapping[str, float] | None = None, step_ms: int | None = None) -> list[Recording]:
     """Read the timelines of an .npz file, of a .csv file, or of all .csv files in a folder, sorted by name.
 
-    Other files of the folder are named in a warning; hidden files are ignored.
+    Other files of the folder are named in a warning; hidden files are ignored. `capacities` and `step_ms` are those of
+    `csv_file.read_csv`.
 
     Raises:
         ValueError: a file is not a timeline, or there is none.
@@ -95,11 +96,11 @@ def read(path: Path, capacities: Mapping[str, float] | None = None) -> list[Reco
         if others := [file.name for file in visible if file not in files]:
             log.warning("%s: %d entries are not read, as they do not end in .csv: %s", path, len(others),
                         describe_names(others))  # fmt: skip
-        return [read_csv(file, capacities) for file in files]
+        return [read_csv(file, capacities, step_ms) for file in files]
     if path.suffix.lower() == ".npz":
         return read_npz(path)
     if path.suffix.lower() == ".csv":
-        return [read_csv(path, capacities)]
+        return [read_csv(path, capacities, step_ms)]
     raise ValueError(f"{path}: expected a .csv file, an .npz file or a folder of .csv files")
 
 

@@ -16,7 +16,7 @@ from datamodules.temporal.series.answers import METRICS, RIGHT, form_of, grade, 
 from datamodules.temporal.series.dataset import LAYOUT_CHANNELS, PromptStyle, Questions, SeriesChats
 from datamodules.temporal.series.plot import draw
 from datamodules.temporal.series.question import SeriesQuestion
-from datamodules.temporal.series.report import answer_view, write_prediction_report
+from datamodules.temporal.series.report import answer_view, shown_question, write_prediction_report
 from datamodules.temporal.text.prompt import PLACEHOLDER, SeriesPosition
 from engine.number_check import check_number, check_numbers
 from engine.telemetry.image_grid import encode_png_grid
@@ -159,7 +159,7 @@ class SeriesDataModule(MultimodalDataModule):
         question = self.question(sample)
         return SamplePreview(
             name=f"{sample} {question.kind or form_of(question).value}",
-            question=question.question.replace(PLACEHOLDER, "").strip(),
+            question=shown_question(question),
             expected=question.answer or "",
             answer=text,
             right=self.grade(sample, text)[RIGHT][0] == 1,

@@ -31,7 +31,7 @@ def answer_view(
         "sample": sample,
         "task": question.kind or form.value,
         "class": question.key or None,
-        "question": question.question.replace(PLACEHOLDER, "").strip(),
+        "question": shown_question(question),
         "options": list(question.options),
         "truth": question.answer or "",
         "truth_parts": truth,
@@ -43,6 +43,13 @@ def answer_view(
         "blind_errors": _errors(blind_graded),
         "curves": [curve(series) for series in question.series],
     }
+
+
+def shown_question(question: SeriesQuestion) -> str:
+    """Return the text of a question with the names of the series in their places."""
+    pieces = question.question.strip().split(PLACEHOLDER)
+    names = [series.name for series in question.series] if len(pieces) > 1 else []
+    return "".join(piece + name for piece, name in zip(pieces, [*names, ""], strict=True))
 
 
 def write_prediction_report(

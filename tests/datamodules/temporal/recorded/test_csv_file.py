@@ -145,3 +145,19 @@ def test_any_edit_gives_the_rows_of_the_file_or_one_message(tmp_path_factory, ed
     for time, row in rows.items():
         found = recording.shares[round((time - start) / recording.step_ms)] * recording.capacities
         np.testing.assert_allclose(found, [row.get(key, math.nan) for key in KEYS])
+
+
+def test_irregular_times_are_resampled_on_request(tmp_path):
+    """Multiples of 10 s, most of them 300 s apart: refused without a step, with one they are not mostly missing."""
+    times = np.cumsum([0, *[290, 300, 310, 300, 250, 350] * 6]) * 1000
+    rows = "".join(f"{time},{10 + k % 5}\n" for k, time in enumerate(times))
+    (tmp_path / "node.csv").write_text("time_ms,gpu_sm\n" + rows)
+    with pytest.raises(ValueError, match="node.csv, line 3, time_ms: .*set data.init_args.timelines_step_ms"):
+        read_csv(tmp_path / "node.csv")
+    found = read_csv(tmp_path / "node.csv", step_ms=300_000)
+    column = found.shares[:, 2] * found.capacities[2]
+    assert found.step_ms == 300_000 and len(column) == 37
+    np.testing.assert_allclose(column, [10 + k % 5 for k in range(37)])
+    assert np.isnan(found.shares[:, 0]).all()
+    with pytest.raises(ValueError, match="node.csv, from line 2, time_ms in seconds: .*expected at most"):
+        read_csv(tmp_path / "node.csv", step_ms=1)
