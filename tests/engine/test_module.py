@@ -50,12 +50,19 @@ def test_optimizer_states_of_a_checkpoint_are_kept_only_for_a_check_that_follows
     strategy = SimpleNamespace(checkpoint_io=None, restore_checkpoint_after_setup=restores_after_setup)
     module = Bare()
     module.trainer = SimpleNamespace(
-        state=SimpleNamespace(fn="fit"), strategy=strategy, datamodule=TinyData(batch_size=4)
+        state=SimpleNamespace(fn="fit"),
+        strategy=strategy,
+        datamodule=TinyData(batch_size=4),
+        max_epochs=-1,
+        ckpt_path=None,
     )
     counters = dict.fromkeys(("ready", "started", "processed", "completed"), 0)
     progress = {"total": dict(counters), "current": dict(counters)}
     state = State(state={}, param_groups=[])
-    checkpoint = {"loops": {"fit_loop": {"epoch_loop.batch_progress": progress}}, "optimizer_states": [state]}
+    checkpoint = {
+        "loops": {"fit_loop": {"epoch_loop.batch_progress": progress, "epoch_progress": progress}},
+        "optimizer_states": [state],
+    }
     checkpoint |= {"lr_schedulers": [], "global_step": 0, "epoch": 0}
     module.on_load_checkpoint(checkpoint)
     in_memory = weakref.ref(state)
