@@ -23,11 +23,31 @@ from datamodules.document_qa.samples.sample_builder import SampleBuilder
 from datamodules.document_qa.samples.train_chats import DocumentChats
 from datamodules.document_qa.types.question import QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
+from datamodules.multimodal.datamodule import ChatOptions
 from engine.data.dataloader import SkipBadSamples, TimedDataLoader
 from engine.determinism.stateless_rng import global_seed
 
 _TEXTS = 500
 """Number of samples whose texts train the built-in tokenizer."""
+
+
+class DocumentOptions(ChatOptions, total=False):
+    """Options of DocumentDataModule, which describes them, and of its bases."""
+
+    max_tiles: int
+    task: Literal["answer", "retrieve"]
+    context: ContextSettings | None
+    retriever: RetrieverSettings | None
+    augmentation: AugmentationSettings | None
+    answer_with: AnswerWith
+    list_options: bool
+    option_orders: int
+    questions_per_chat: int
+    ablate: Ablation
+    prompt_language: Language
+    system: str | None
+    hard_negatives: int
+    rank: list[Split] | None
 
 
 class DocumentDataModule(AnswerEvaluation):

@@ -17,10 +17,11 @@ from datamodules.document_qa.reports.run_reports import write_prediction_report,
 from datamodules.document_qa.types.question import Question, QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.multimodal.image_options import ImageOptions
 from datamodules.multimodal.images.tiling import MARKER, Fit
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
+from engine.base_options import Unpack
 from engine.telemetry.sample_previews import SamplePreview
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class AnswerEvaluation(MultimodalDataModule):
     ablate: Ablation
     """Content that is removed from documents."""
 
-    def __init__(self, max_tiles: int = 1, **batches: Any) -> None:
+    def __init__(self, max_tiles: int = 1, **batches: Unpack[ChatOptions]) -> None:
         super().__init__(**batches)
         self.image_options = ImageOptions(max_tiles)
         self.max_tiles = max_tiles

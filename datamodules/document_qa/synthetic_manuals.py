@@ -9,13 +9,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from datamodules.document_qa.datamodule import DocumentDataModule
+from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptions
 from datamodules.document_qa.evaluation import Split as SplitName
 from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings, Split
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.manual import GENERATOR_VERSION
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.write_to_disk import write_manuals
+from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
 from engine.number_check import check_number
 
@@ -68,7 +69,7 @@ class SyntheticManuals(DocumentDataModule):
         questions_per_manual: int = 4,
         root: str = "data/document_qa/manuals",
         written_manuals: int = 24,
-        **documents: Any,
+        **documents: Unpack[DocumentOptions],
     ) -> None:
         super().__init__(**documents)
         self.sampler = QuestionSampler(manuals or ManualSettings(), asking or AskingSettings())

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from datamodules.document_qa.batch import AnswerRecord
-from datamodules.document_qa.datamodule import DocumentDataModule
+from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptions
 from datamodules.document_qa.evaluation import Split
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
@@ -22,6 +22,7 @@ from datamodules.document_qa.questions.splits import (
 )
 from datamodules.document_qa.types.question import QuestionSet
 from datamodules.multimodal.images.tiling import Fit
+from engine.base_options import Unpack
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
 
@@ -67,7 +68,7 @@ class DocumentQuestions(DocumentDataModule):
         predict_documents: str | None = None,
         fit: Fit = "pad",
         root: str = "data/document_qa",
-        **batches: Any,
+        **batches: Unpack[DocumentOptions],
     ) -> None:
         super().__init__(**batches)
         self.split, self.ingestion = split or SplitSettings(), ingestion or IngestionSettings()

@@ -3,7 +3,7 @@
 import logging
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from datamodules.image_classifier.dataset import ImageDataset, RawImages
 from datamodules.image_classifier.sources.base import Splits, digits
 from datamodules.image_classifier.sources.cifar import download_cifar, read_cifar
 from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabelled
+from engine.base_options import LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
 from engine.export.artifacts import DatasetCard
 
@@ -72,7 +73,7 @@ class LabelledImages(LockstepDataModule):
         scaling: float = 0.0,
         mixup: float = 0.0,
         predict_folder: str | None = None,
-        **loading: Any,
+        **loading: Unpack[LoadingOptions],
     ) -> None:
         super().__init__(**loading)
         if dataset == "folder" and root is None:

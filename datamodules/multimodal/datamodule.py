@@ -10,9 +10,21 @@ from datamodules.multimodal.chat_dataset import ChatExamples, ChatQuestions, Cha
 from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
+from engine.base_options import LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
 
 log = logging.getLogger("lockstep")
+
+
+class ChatOptions(LoadingOptions, total=False):
+    """Options of MultimodalDataModule, which describes them, and of its base."""
+
+    tokenizer: str | None
+    row_tokens: int | None
+    length_groups: int
+    max_length: int | None
+    too_long: TooLong
+    max_unusable: int
 
 
 class MultimodalDataModule(LockstepDataModule):
@@ -59,7 +71,7 @@ class MultimodalDataModule(LockstepDataModule):
         max_length: int | None = None,
         too_long: TooLong = "stop",
         max_unusable: int = 0,
-        **batches: Any,
+        **batches: Unpack[LoadingOptions],
     ) -> None:
         if max_unusable < 0:
             raise ValueError(f"data.init_args.max_unusable is a number of samples, 0 for none; got {max_unusable}")

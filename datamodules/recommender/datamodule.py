@@ -39,6 +39,7 @@ from datamodules.recommender.splits import Splits
 from datamodules.recommender.store.interaction_store import InteractionStore
 from datamodules.recommender.store.prepare import Conversion
 from datamodules.recommender.user_histories import personal_time_scale
+from engine.base_options import LoadingOptions, Unpack
 from engine.data.samplers import MicroBatchRequest
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed
@@ -138,7 +139,7 @@ class InteractionSequences(LockstepDataModule):
         deny_items: str | None = None,
         item_features: ItemFeatures | None = None,
         marketplace: Marketplace | None = None,
-        **loading: Any,
+        **loading: Unpack[LoadingOptions],
     ) -> None:
         super().__init__(**loading)
         if dataset == "files" and root is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.cache import MANIFEST, CachedTimelines, Extent, verify_cache
 from datamodules.temporal.cache_writer import write_cache
@@ -26,6 +26,7 @@ from datamodules.temporal.synthetic.curriculum import Curriculum
 from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, Synthesis
 from datamodules.temporal.text.facts import Task
 from datamodules.temporal.text.prompt import PLACEHOLDER
+from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
 from engine.number_check import check_numbers
 from engine.telemetry.image_grid import encode_png_grid
@@ -87,7 +88,7 @@ class ResourceTimelines(MultimodalDataModule):
         questions: str | None = None,
         root: str = "data/temporal",
         cached_epochs: int = 0,
-        **batches: Any,
+        **batches: Unpack[ChatOptions],
     ) -> None:
         super().__init__(**batches)
         self.synthesis = synthesis or Synthesis()

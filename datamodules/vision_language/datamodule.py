@@ -5,13 +5,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.chat_dataset import ChatItem, SampleEncoder
-from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.multimodal.image_options import ImageOptions
 from datamodules.multimodal.images.tiling import MARKER, Fit
 from datamodules.multimodal.reports.html_report import metric_rows
@@ -22,6 +22,7 @@ from datamodules.vision_language.interface import ProcessorSource
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
 from datamodules.vision_language.pretrained.processor import ModelProcessor
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
+from engine.base_options import Unpack
 from engine.telemetry.sample_previews import SamplePreview
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ _BLACK_SIZE = (56, 56)
 
 _REPORTED = 1000
 """Answers that the report shows with their images; its metrics cover all answers."""
+
+
+class TileOptions(ChatOptions, total=False):
+    """Options of VisionLanguageDataModule, which describes them, and of its bases."""
+
+    max_tiles: int
 
 
 class VisionLanguageDataModule(MultimodalDataModule):
@@ -51,7 +58,7 @@ class VisionLanguageDataModule(MultimodalDataModule):
     fit: Fit = "stretch"
     """How an image becomes a square view."""
 
-    def __init__(self, max_tiles: int = 1, **batches: Any) -> None:
+    def __init__(self, max_tiles: int = 1, **batches: Unpack[ChatOptions]) -> None:
         super().__init__(**batches)
         self.image_options = ImageOptions(max_tiles)
         self.max_tiles = max_tiles

@@ -16,7 +16,7 @@ from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, EvaluationDataset, ImageProcessor, TrainDataset
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
-from datamodules.vision_language.datamodule import VisionLanguageDataModule
+from datamodules.vision_language.datamodule import TileOptions, VisionLanguageDataModule
 from datamodules.vision_language.grading import OUTCOMES, grade
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
@@ -25,6 +25,7 @@ from datamodules.vision_language.row_subset import RowSubset, validation_mask
 from datamodules.vision_language.shards.chat_reader import read_sample
 from datamodules.vision_language.shards.stream import ShardRecords
 from datamodules.vision_language.source_config import SourceSettings, check_sources, check_streamed, shared_files
+from engine.base_options import Unpack
 from engine.data.errors import BadSampleError
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
@@ -81,7 +82,7 @@ class ImageChats(VisionLanguageDataModule):
         max_pixels: int = 64_000_000,
         fit: Fit = "stretch",
         root: str = "data/vision_language",
-        **batches: Any,
+        **batches: Unpack[TileOptions],
     ) -> None:
         super().__init__(**batches)
         for name, sources in (("train", train), ("validation", validation), ("test", test)):

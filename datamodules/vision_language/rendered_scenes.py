@@ -10,12 +10,13 @@ from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.images.tiling import Views, collate_views, make_views
 from datamodules.multimodal.text.chat_encoder import Message
-from datamodules.vision_language.datamodule import VisionLanguageDataModule
+from datamodules.vision_language.datamodule import TileOptions, VisionLanguageDataModule
 from datamodules.vision_language.scenes.captions import caption
 from datamodules.vision_language.scenes.grading import OUTCOMES, grade
 from datamodules.vision_language.scenes.question_types import KINDS
 from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Split, World
 from datamodules.vision_language.scenes.tasks import CAPTION, GENERATOR_VERSION, SceneSample, SceneTasks, Tasks
+from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class RenderedScenes(VisionLanguageDataModule):
         fresh_samples: bool = True,
         validation_size: int = 400,
         test_size: int = 2000,
-        **batches: Any,
+        **batches: Unpack[TileOptions],
     ) -> None:
         super().__init__(**batches)
         self.scenes = SceneTasks(world or World(), tasks or Tasks(), seed)

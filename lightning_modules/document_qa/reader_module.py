@@ -2,7 +2,6 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +10,7 @@ from typing_extensions import override
 from datamodules.document_qa.batch import OptionExamples
 from datamodules.document_qa.interface import DocumentData
 from datamodules.multimodal.batch import IGNORE, Examples, ImageLayout
+from engine.base_options import Unpack
 from engine.distributed.collectives import all_gather_tensor
 from engine.export.artifacts import ExportedModel
 from lightning_modules.document_qa import losses
@@ -18,7 +18,7 @@ from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
 from lightning_modules.document_qa.answering.evaluation import DocumentEvaluation
 from lightning_modules.document_qa.answering.length_buckets import PromptBucket
 from lightning_modules.document_qa.losses import Loss
-from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.export.llava import export_llava
@@ -70,7 +70,7 @@ class DocumentReader(MultimodalModule[DocumentData]):
         predict_evidence: bool = True,
         blind: bool = False,
         max_new_tokens: int = 64,
-        **training: Any,
+        **training: Unpack[MultimodalOptions],
     ) -> None:
         super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
         if not 0 <= smoothing < 1:

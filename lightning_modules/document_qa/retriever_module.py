@@ -18,11 +18,12 @@ from typing_extensions import override
 from datamodules.document_qa.batch import RetrievalPairs
 from datamodules.document_qa.interface import RetrievalData
 from datamodules.multimodal.batch import ImageLayout, Images, Rows
+from engine.base_options import Unpack
 from engine.optim.global_loss_mean import LossSum
 from lightning_modules.document_qa.answering.length_buckets import bucket_rows, row_lengths
 from lightning_modules.document_qa.contrastive import ProjectionHead, Temperature, info_nce
 from lightning_modules.document_qa.ranking_evaluation import RankingEvaluation
-from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.image_features import ImageFeatures
@@ -66,7 +67,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
         symmetric: bool = False,
         encode_at_once: int | None = None,
         blind: bool = False,
-        **training: Any,
+        **training: Unpack[MultimodalOptions],
     ) -> None:
         super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
         for name, value in (("size", size), ("encode_at_once", encode_at_once)):

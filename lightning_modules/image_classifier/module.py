@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from datamodules.image_classifier.batch import Images
 from datamodules.image_classifier.interface import ImageClassifierData
+from engine.base_options import TrainingOptions, Unpack
 from engine.checkpointing.content_rules import declare_part, require_structure
 from engine.checkpointing.structure import TEXT, list_of
 from engine.checkpointing.verification import load_lazily
@@ -75,7 +76,7 @@ class ImageClassifier(LockstepModule[ImageClassifierData]):
         heads: int = 3,
         label_smoothing: float = 0.0,
         ema_decay: float | None = None,
-        **training: Any,
+        **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(**training)
         if ema_decay is not None and not 0 < ema_decay < 1:

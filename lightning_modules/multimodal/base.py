@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, Prompts, Rows
 from datamodules.multimodal.interface import ComposedDataT
+from engine.base_options import TrainingOptions, Unpack
 from engine.export.artifacts import ExportedModel
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
@@ -43,6 +44,13 @@ from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatu
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
 
 log = logging.getLogger("lockstep")
+
+
+class MultimodalOptions(TrainingOptions, total=False):
+    """Options that every family passes on to MultimodalModule, which describes them."""
+
+    learning_rates: dict[str, float] | None
+    init_from: str | None
 
 
 class MultimodalModule(EvaluatedModule[ComposedDataT]):
@@ -74,7 +82,7 @@ class MultimodalModule(EvaluatedModule[ComposedDataT]):
         projector: ProjectorSettings | None = None,
         learning_rates: dict[str, float] | None = None,
         init_from: str | None = None,
-        **training: Any,
+        **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(**training)
         check_numbers("model.init_args.learning_rates.", learning_rates or {}, at_least=0)

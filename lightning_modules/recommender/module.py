@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from datamodules.recommender.batch import RankingBatch, TrainBatch
 from datamodules.recommender.interface import RecommenderData
+from engine.base_options import TrainingOptions, Unpack
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import ExportedModel
 from engine.hook_arguments import run_trainer
@@ -159,7 +160,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         top_k: int = 10,
         export_vectors: bool = False,
         export_index: str | None = None,
-        **training: Any,
+        **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(**training)
         sizes: dict[str, int | None] = {"feed_forward_size": feed_forward_size, "hidden_size": hidden_size}

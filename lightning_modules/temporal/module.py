@@ -6,10 +6,11 @@ from typing import Any
 from typing_extensions import override
 
 from datamodules.temporal.interface import TemporalData
+from engine.base_options import Unpack
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, optional
 from engine.number_check import check_number, check_numbers
-from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
@@ -57,7 +58,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
         encoder_activation_checkpointing: bool = False,
         blind: bool = False,
         max_new_tokens: int = 64,
-        **training: Any,
+        **training: Unpack[MultimodalOptions],
     ) -> None:
         sizes = {"encoder_size": encoder_size, "feature_size": feature_size}
         sizes |= {f"kernel_sizes[{place}]": size for place, size in enumerate(kernel_sizes)}

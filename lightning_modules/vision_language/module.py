@@ -2,14 +2,14 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from typing_extensions import override
 
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.vision_language.interface import VisionLanguageData
+from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
-from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
@@ -41,7 +41,7 @@ class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
         projector: ProjectorSettings | None = None,
         blind: bool = False,
         max_new_tokens: int = 64,
-        **training: Any,
+        **training: Unpack[MultimodalOptions],
     ) -> None:
         super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
         self.max_new_tokens = check_max_new_tokens(max_new_tokens)

@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from datamodules.multimodal.datamodule import MultimodalDataModule
+from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import SeriesLayout
@@ -18,6 +18,7 @@ from datamodules.temporal.series.plot import draw
 from datamodules.temporal.series.question import SeriesQuestion
 from datamodules.temporal.series.report import answer_view, shown_question, write_prediction_report
 from datamodules.temporal.text.prompt import PLACEHOLDER, SeriesPosition
+from engine.base_options import Unpack
 from engine.number_check import check_number, check_numbers
 from engine.telemetry.image_grid import encode_png_grid
 from engine.telemetry.sample_previews import SamplePreview
@@ -32,6 +33,15 @@ _REPORTED = 1000
 
 MOST_KINDS = 64
 """Largest number of kinds with metrics of their own."""
+
+
+class SeriesOptions(ChatOptions, total=False):
+    """Options of SeriesDataModule, which describes them, and of its bases."""
+
+    patch_length: int
+    tolerance: float
+    list_options: bool
+    series_position: SeriesPosition
 
 
 class SeriesDataModule(MultimodalDataModule):
@@ -58,7 +68,7 @@ class SeriesDataModule(MultimodalDataModule):
         tolerance: float = 0.05,
         list_options: bool = True,
         series_position: SeriesPosition = "question_first",
-        **batches: Any,
+        **batches: Unpack[ChatOptions],
     ) -> None:
         super().__init__(**batches)
         check_numbers("data.init_args.", {"patch_length": patch_length}, at_least=1)

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from typing_extensions import override
 
-from datamodules.temporal.series.datamodule import SeriesDataModule
+from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
 from datamodules.temporal.series.question import SeriesQuestion
 from datamodules.temporal.synthetic_series.exam import KINDS, draw
+from engine.base_options import Unpack
 from engine.determinism.stateless_rng import hash_bits
 from engine.export.artifacts import GENERATED, DatasetCard
 from engine.number_check import check_numbers
@@ -131,7 +132,7 @@ class SyntheticSeries(SeriesDataModule):
         fresh_samples: bool = True,
         validation_size: int = 300,
         test_size: int = 1000,
-        **batches: Any,
+        **batches: Unpack[SeriesOptions],
     ) -> None:
         super().__init__(**batches)
         sizes = {"num_samples": num_samples, "validation_size": validation_size, "test_size": test_size}

@@ -9,12 +9,13 @@ from typing import Any
 
 from typing_extensions import override
 
-from datamodules.temporal.series.datamodule import SeriesDataModule, kinds_of
+from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions, kinds_of
 from datamodules.temporal.series.dataset import SeriesChats
 from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
 from datamodules.temporal.user_series.file_formats import read_records
 from datamodules.temporal.user_series.records import RecordParser
 from datamodules.temporal.user_series.splits import SPLITS, split_files, split_of
+from engine.base_options import Unpack
 from engine.export.artifacts import DatasetCard
 
 log = logging.getLogger("lockstep")
@@ -56,7 +57,7 @@ class SeriesQuestions(SeriesDataModule):
         path: str | None = None,
         questions: str | None = None,
         limits: SeriesLimits | None = None,
-        **batches: Any,
+        **batches: Unpack[SeriesOptions],
     ) -> None:
         super().__init__(**batches)
         self.path, self.questions_file = path, questions

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import IGNORE, Examples, Prompts, Rows
 from datamodules.vision_language.interface import ProcessedChatData, ProcessorSource
+from engine.base_options import TrainingOptions, Unpack
 from engine.export.artifacts import ExportedModel
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
@@ -77,7 +78,7 @@ class PretrainedVisionLanguageModel(EvaluatedModule[ProcessedChatData]):
         max_new_tokens: int = 64,
         learning_rates: dict[str, float] | None = None,
         init_from: str | None = None,
-        **training: Any,
+        **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(**training)
         check_numbers("model.init_args.learning_rates.", learning_rates or {}, at_least=0)
