@@ -48,7 +48,7 @@ def test_a_process_that_a_case_starts_is_counted():
 
 
 def test_a_run_measures_its_cases(pytester_folder):
-    """Through pytest itself: the plugin's hooks, a shared fixture that no case is charged for, and the exit code."""
+    """pytest itself runs the plugin's hooks, a shared fixture that is charged to no case, and the exit code."""
     (pytester_folder / "test_costs.py").write_text(
         "import time, pytest\n"
         "def spend(seconds):\n"

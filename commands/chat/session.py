@@ -19,7 +19,7 @@ from commands.answers.interface import (
 )
 
 _TIME = " @ "
-"""Between a title and its time."""
+"""Separates a title from its time."""
 
 _MOST_TURNS = 20
 

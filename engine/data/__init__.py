@@ -1,4 +1,4 @@
-"""From samples to the batches of each rank: batch plan, samplers, streams, loaders, workers and bad samples.
+"""Turns samples into the batches of each rank: batch plan, samplers, streams, loaders, workers and bad samples.
 
 Imports `engine.system`, `engine.determinism`, `engine.distributed`, `engine.health` and `engine.telemetry`.
 """

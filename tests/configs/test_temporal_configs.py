@@ -68,7 +68,7 @@ def test_your_series_runs(lockstep, qwen2, tmp_path):
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
 def test_ablations_change_what_they_say(parser, path):
-    """Of one of the configs at least: each may be what an ablation makes of the others."""
+    """An ablation changes at least one config; a config may already have what it sets."""
     output = flat(yaml.safe_load(path.read_text()))
     for base in (QUICKSTART, PRETRAINED[0]):
         alone = flat(parser.parse_args(["--config", str(base)]).as_dict())

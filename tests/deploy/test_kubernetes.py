@@ -121,7 +121,7 @@ def test_a_pod(pods: Pods):
 
 @each_pod
 def test_torchrun_waits_for_the_pods_and_for_the_last_checkpoint(pods: Pods, monkeypatch):
-    """As long as Kubernetes lets it: the startup probe, and the time between SIGTERM and SIGKILL."""
+    """torchrun waits as long as the startup probe and the time between SIGTERM and SIGKILL allow."""
     for one in pods.container["env"]:
         if "value" in one:
             monkeypatch.setenv(one["name"], one["value"])

@@ -39,7 +39,7 @@ def backbones(tmp_path):
 
 @pytest.mark.slow
 def test_pretrain_sft_and_export(backbones, monkeypatch):
-    """On two processes without a GPU, as on a machine that has none."""
+    """The stages run on two processes of a machine without a GPU."""
     folder = backbones
     write_llava(folder / "chats.json", [coloured(number) for number in range(48)])
     overlay = {

@@ -85,7 +85,7 @@ def test_every_training_has_our_samples_in_each_step(name, tmp_path, monkeypatch
 
 
 def _tokens(tokens, data):
-    """Of all rows, wherever they lie in them."""
+    """Return the tokens of all rows, sorted, wherever they are in them."""
     return sorted(token for row in _real(tokens, data) for token in row)
 
 

@@ -110,7 +110,7 @@ def test_statistics_of_batch_norms_are_put_back(fit):
 
 
 def test_fp16_an_overflow_is_the_scalers_affair(fit, messages):
-    """At a scale of 2^36 every gradient overflows; the scale is halved until they fit."""
+    """Every gradient overflows at a scale of 2^36, which is halved until they fit."""
     run = fit(*SIX_STEPS, "--trainer.max_steps", "40", *half(scale=2.0**36))
     norms = run.series("train/gradient_norm")
     assert not math.isfinite(norms[1]) and math.isfinite(norms[40])

@@ -27,7 +27,7 @@ OPTIONS = [
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 5), max_size=12))
 def test_parts_are_merged_by_row(tmp_path_factory, processes, batches):
-    """On any rank that predicts a row: the file has the rows in order, and the parts are removed."""
+    """The file has the rows in order, whichever rank predicts them, and the parts are removed."""
     folder = tmp_path_factory.mktemp("run")
     row, written = 0, [[] for _ in range(processes)]
     for number, size in enumerate(batches):

@@ -56,7 +56,7 @@ def test_the_table_keeps_all_characters_that_can_be_displayed():
     ["![x](http://evil/a.png)", "[x](http://evil)", "http://evil/a", "<http://evil>", "`a` *b* __c__ ~~d~~", "\\*"],
 )
 def test_markdown_in_an_answer_is_text(answer):
-    """As TensorBoard converts it to HTML."""
+    """TensorBoard's own conversion to HTML leaves the answer as it is."""
     from tensorboard.plugin_util import markdown_to_safe_html
 
     page = markdown_to_safe_html(markdown_table([preview(answer=answer)]))

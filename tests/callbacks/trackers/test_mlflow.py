@@ -188,7 +188,7 @@ tracker.finalize("success")
 
 @pytest.mark.slow
 def test_runs_that_start_at_the_same_time_all_have_a_tracker_run(tmp_path):
-    """In a folder without a database, where a run creates its tables and the experiment."""
+    """A run creates its tables and the experiment in a folder without a database."""
     runs, names = tmp_path / "runs", ["a", "b", "c"]
     runs.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}

@@ -45,7 +45,7 @@ OPTIONS = {
 """{extra: a command that needs it}"""
 
 EVERY_MODULE = {module for modules in MODULES.values() for module in modules} - {"PIL"}
-"""Of all extras; Pillow comes with TensorBoard."""
+"""Modules that all extras install; Pillow comes with TensorBoard."""
 
 IN_TURN = """
 import importlib.metadata, json, os, runpy, sys

@@ -134,7 +134,7 @@ def test_crops_and_flips_one_by_one():
 
 
 def test_the_largest_random_numbers_are_places_in_the_frame(monkeypatch):
-    """As 32-bit fractions one in 33 million would be 1: a place behind the last, about once in a training on CIFAR."""
+    """A 32-bit fraction is 1 for one number in 33 million: a place after the last, once in a training on CIFAR."""
     monkeypatch.setattr("engine.determinism.stateless_rng._mix", lambda bits: np.full_like(bits, 2**64 - 1))
     samples = twenty(mixup=0)
     expected = torch.full((3, 5, 5), -1.0)

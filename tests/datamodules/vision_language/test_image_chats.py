@@ -422,7 +422,7 @@ def options(folder, *sources, **settings):
 
 @pytest.mark.slow
 def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
-    """With the data section alone changed: a LLaVA folder, minimind-v's Parquet, FineVision's, JSONL."""
+    """Only the data section differs between a LLaVA folder, minimind-v's Parquet, FineVision's Parquet and JSONL."""
     samples = scenes(24)
     sources = {
         "llava": {"path": str(write_llava(tmp_path / "chats.json", samples, tmp_path)), "images": str(tmp_path)},

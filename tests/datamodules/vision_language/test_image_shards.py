@@ -148,7 +148,7 @@ def test_shards_that_are_no_files_are_read_on(shards, known):
 
 
 def test_shards_over_http(shards, served):
-    """In this process, and then in workers that are forked from it."""
+    """This process reads the shards, and then workers do that are forked from it."""
     local = module(shards)
     remote = ImageChats(
         [SourceSettings(f"{served}/train-{{000..004}}.tar")], validation=[SourceSettings(f"{shards}/val.tar")],

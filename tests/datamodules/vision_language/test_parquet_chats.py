@@ -453,7 +453,7 @@ def test_null_rows_and_other_types_are_bad_samples(tmp_path):
 
 
 def test_a_footer_that_ends_the_process_that_reads_it_is_refused(tmp_path):
-    """By the child: pyarrow itself would end this process."""
+    """The child reads the file, because pyarrow itself would end this process."""
     case = REPOSITORY / "tests/fuzz/cases/chats_parquet/histogram-of-levels@finevision.parquet"
     corrupt, whole = tmp_path / "b.parquet", write_minimind_parquet(tmp_path / "a.parquet", [coloured(0)])
     shutil.copy(case, corrupt)

@@ -60,7 +60,7 @@ def test_one_and_two_processes_train_the_same(lockstep, team, options):
 
 @BY_ROWS
 def test_a_resumed_run_is_the_same_to_the_bit(lockstep, options):
-    """With dropout, clipping and bf16-mixed; saved in the middle of an epoch."""
+    """The run has dropout, clipping and bf16-mixed, and its checkpoint is from the middle of an epoch."""
     options = [*options, "--model.init_args.dropout", "0.2", "--trainer.precision", "bf16-mixed"]
     through = lockstep("fit", *options, *steps(24), name="through")
     lockstep("fit", *options, *steps(17), name="stopped")

@@ -116,7 +116,7 @@ def test_the_limit_is_checked_at_log_steps_and_epoch_ends(options, team):
 
 @pytest.mark.slow
 def test_samples_skipped_before_a_resume_count(options, lockstep, team):
-    """On another number of processes; a sample that is drawn in every epoch is one, and in the metric one more."""
+    """The number of processes changes; a sample that is drawn in every epoch counts once, and in the metric again."""
     enough = skip(len(BROKEN))
     lockstep("fit", *options, *enough, "--trainer.max_epochs", "1", name="a")
     pair = team("fit", *options, *enough, "--ckpt_path", "last", name="a", processes=2)

@@ -30,7 +30,7 @@ SMALL = [
     "--trainer.accelerator", "cpu",
 ]  # fmt: skip
 EPOCHS = {"--config": "1", "--ckpt_path": "2"}
-"""By the option that a command has: a run that goes on goes on for one epoch more."""
+"""Maps an option of a command to its epochs; a run that resumes trains for one more epoch."""
 
 NOT_RUN = {
     "prepare": "downloads MovieLens",

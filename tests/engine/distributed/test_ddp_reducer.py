@@ -11,7 +11,7 @@ from engine.distributed.ddp_comm_hook import compress_gradients
 from engine.distributed.ddp_reducer import reduce_local_gradients
 
 RANKS = 3
-"""Of two ranks any order adds the same."""
+"""Number of ranks; a sum over two ranks does not depend on the order."""
 
 
 def gradients(model: nn.Module) -> list[Tensor]:

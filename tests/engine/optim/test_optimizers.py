@@ -74,7 +74,7 @@ def test_it_trains_as_adamw():
 @pytest.mark.parametrize("name", ["adamw_8bit", "muon"])
 @pytest.mark.parametrize("rollback", [False, True])
 def test_a_state_that_was_saved_goes_on_to_the_bit(tmp_path, rollback, name):
-    """In another process, or after further training; saved from a copy, as the writer thread does."""
+    """Another process, or further training, resumes from a state saved from a copy, as the writer thread saves it."""
     through = Words()
     optimizer = make(through, name)
     through.train_with(optimizer, 5)

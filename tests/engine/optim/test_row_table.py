@@ -81,7 +81,7 @@ def test_a_row_that_is_not_a_number_is_touched():
 
 
 def test_the_mean_is_that_of_a_dense_gradient():
-    """Of sums over unequal micro-batches, divided by their number of terms."""
+    """The mean divides sums over unequal micro-batches by their number of terms."""
     generator = torch.Generator().manual_seed(1)
     micro_batches = [torch.randint(V, (size,), generator=generator) for size in (3, 8, 1)]
     dense = nn.Parameter(make_table().weight.detach().clone())

@@ -146,7 +146,7 @@ def test_a_training_on_all_documents_validates_nothing(lockstep, tmp_path):
 
 @pytest.mark.slow
 def test_an_export_writes_the_same_answers(lockstep, tmp_path):
-    """As a LlavaForConditionalGeneration: the open questions of `predict`, asked there."""
+    """A LlavaForConditionalGeneration answers the open questions as `predict` does."""
     from transformers import AutoProcessor, LlavaForConditionalGeneration
 
     options = [*write_config(tmp_path, projector={"layer_norm": False}, learning_rate=0.01), *QUICK]

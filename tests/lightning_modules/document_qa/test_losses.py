@@ -11,7 +11,7 @@ from lightning_modules.multimodal.language.language_model import cross_entropy
 from tests.lightning_modules.multimodal.conftest import VOCABULARY, build  # noqa: F401
 
 QUESTIONS = ([(4, 2), (4, 3), (4, 1)], [(6, 4)], [(2, 1), (2, 5)])
-"""Of each question its options: (tokens of the prompt, tokens of the answer); the second one is open."""
+"""Options of each question as (tokens of the prompt, tokens of the answer); the second question is open."""
 
 RIGHT = (1, 0, 0)
 

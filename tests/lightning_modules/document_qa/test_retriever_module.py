@@ -123,7 +123,7 @@ def test_adapters_on_a_pretrained_model(lockstep, tmp_path):
 
 @pytest.mark.slow
 def test_rankings_for_a_reader(lockstep, tmp_path):
-    """Of all splits in one go: what `retriever: {kind: dense, rankings: RUN}` ranks is what was predicted."""
+    """One `predict` ranks all splits, and `retriever: {kind: dense, rankings: RUN}` reads these rankings."""
     options = write_config(tmp_path)
     lockstep("fit", *options, "--trainer.max_steps", "20", name="a")
     rank = ["--data.init_args.rank", "[train, validation, test]"]

@@ -68,7 +68,7 @@ def test_without_an_image_every_weight_takes_part(loss, samples):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("row_tokens", [None, 700])
 def test_the_loss_is_the_same_in_any_parts(loss, row_tokens):
-    """Of eight samples at once or in twos, one chat a row or several."""
+    """The loss of eight samples is the same at once and in twos, with one chat in a row and with several."""
     module, data = built(reader={"loss": loss}, row_tokens=row_tokens, questions_per_chat=2)
     module.eval()
     whole = module.training_loss(data.train_set[MicroBatchRequest(0, np.arange(8))])

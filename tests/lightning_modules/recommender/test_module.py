@@ -18,7 +18,7 @@ SMALL = {"hidden_size": 8, "num_heads": 2, "dropout": 0.0, "time_span": 16}
 
 
 class Recommender(recommender.SequentialRecommender):
-    """Without a trainer: the catalog is given, and what is logged is kept."""
+    """A module without a trainer, which is given its catalog and keeps what it logs."""
 
     def __init__(self, max_length=LONGEST, items=V, **settings):
         super().__init__(**{**SMALL, **settings})

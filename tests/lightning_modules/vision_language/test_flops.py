@@ -54,7 +54,7 @@ def test_tokens_are_counted():
 
 
 def test_counts_stay_numbers_on_the_way_to_a_device():
-    """On a GPU nobody waits for them."""
+    """A GPU needs no synchronization for numbers on the host."""
     _, batch = built()
     moved = Trainer(accelerator="cpu", logger=False).strategy.batch_to_device(batch, torch.device("meta"))
     assert moved[0].rows.tokens.is_meta and moved[0].rows.counts == batch[0].rows.counts

@@ -127,7 +127,7 @@ def test_no_image_at_all_still_gives_every_weight_a_gradient():
 
 
 def test_no_image_and_nothing_trains_but_the_projector(tmp_path):
-    """As in the first stage, with a frozen language model: there is a loss, and the gradient is zero."""
+    """A frozen language model, as in the first stage, gives a loss and a gradient of zero."""
     write_language_model(tmp_path)
     module, data = built(images=(0,), path=tmp_path, trainable="none", tower="none")
     (part,) = batch_of(data)
@@ -163,7 +163,7 @@ def test_blind_sees_black():
 @pytest.mark.parametrize("trainable", ["full", "lora", "last_n_layers"])
 @pytest.mark.parametrize("tower", ["none", "full", "last_n_layers"])
 def test_the_table_says_what_trains(trainable, tower):
-    """Of each part as many weights as require a gradient; and those that do, get one."""
+    """The table counts the weights of each part that require a gradient, and each of them gets one."""
     module, data = built(images=(1, 0), edge=20, max_tiles=2, trainable=trainable, tower=tower)
     groups = module.optimizer_groups()
     lines = [line for line in parameter_table(module.parts, groups).splitlines() if "│" in line]

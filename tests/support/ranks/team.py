@@ -131,7 +131,7 @@ class Team(Run):
         return [self._forge.codes.get(pid) for pid in self.pids]  # type: ignore[misc]
 
     def wait_for(self, path: str, timeout: float = 100) -> None:
-        """Until the run has written a file."""
+        """Wait until the run has written a file."""
         deadline = time.monotonic() + timeout
         while not (self.folder / path).exists():
             assert time.monotonic() < deadline, f"no {path} after {timeout} s\n{self.output}"

@@ -124,7 +124,7 @@ NULL = ["model.init_args.hidden_size", "data.init_args.marketplace.num_items", "
 
 @pytest.mark.parametrize("key", NULL)
 def test_null_is_refused_where_the_type_does_not_have_it(parser, capsys, messages, tmp_path, key):
-    """On the command line and in a file, where an empty value is null."""
+    """The command line and a file are checked; an empty value in a file is null."""
     code, lines = answer(parser, [*config_of("recommender"), f"--{key}=null"], capsys, messages)
     assert code == 2 and len(lines) == 3 and f"error: --{key}: " in lines[-1] and lines[-1].endswith("found None")
     *sections, name = key.split(".")
@@ -213,7 +213,7 @@ AMBIGUOUS = [
 
 @pytest.mark.parametrize(("text", "key"), AMBIGUOUS)
 def test_a_number_is_decimal(parser, capsys, messages, tmp_path, text, key):
-    """On the command line, and quoted in a file; unquoted, a file with such a text is refused."""
+    """The text is accepted on the command line and quoted in a file; unquoted, the file is refused."""
     code, lines = answer(parser, [*config_of("recommender"), f"--{key}={text}"], capsys, messages)
     assert code == 2 and len(lines) == 3 and f"error: --{key}: " in lines[-1] and f"found {text}" in lines[-1]
     *sections, name = key.split(".")

@@ -56,7 +56,7 @@ def test_tiles_come_in_reading_order_after_the_whole():
     ],
 )
 def test_tiles_follow_the_shape_of_the_image(height, width, expected):
-    """As in nanoVLM: the longer edge up to the most tiles, the shorter one in proportion, both rounded up."""
+    """The longer edge gets up to `max_tiles` tiles, the shorter edge its proportion, both rounded up, as in nanoVLM."""
     layout = ImageLayout(16, 4, max_tiles=4)
     assert tile_grid(height, width, layout) == expected
     # In nanoVLM's own terms: targets in pixels, then cut.
@@ -108,7 +108,7 @@ def test_samples_side_by_side():
 
 @pytest.mark.parametrize("strip", [1 << 22, 200])
 def test_fits_are_those_of_the_published_models(monkeypatch, strip):
-    """To the pixel: padding as LLaVA does it, cropping as CLIP, stretching as SigLIP."""
+    """Every pixel is that of LLaVA's padding, CLIP's cropping and SigLIP's stretching."""
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
     from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
     from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil

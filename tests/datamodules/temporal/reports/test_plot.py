@@ -10,7 +10,7 @@ from datamodules.temporal.synthetic.samples import Split, Synthesis
 from tests.datamodules.temporal.reports.test_html_report import shown
 
 TOPS = (GAP, 2 * GAP + PANEL)
-"""Of the two channels' panels."""
+"""Vertical positions where the panels of the two channels begin."""
 
 
 def pixels(**changes):
@@ -56,7 +56,7 @@ def test_marks_have_their_places_and_their_colours(kind):
     "messages", ["", "9" * 5000, "cpu at step {n} is {n}%.", "cpu is lowest with {n}% at step {n}."]
 )
 def test_any_answer_can_be_plotted(messages):
-    """In both formats; a model that has learnt nothing repeats digits to its limit."""
+    """Both formats are drawn; an untrained model repeats digits up to its limit."""
     for format in ("tiny", "full"):
         synthesis = Synthesis(format=format)
         for index in range(6):

@@ -161,7 +161,7 @@ def test_weights_of_several_formats_are_written_in_the_language_models(build, to
 
 
 def test_a_frozen_model_is_written_in_its_own_format(build, tokenizer, tmp_path):
-    """In bf16, as it was published; so is what was trained beside it, which bf16-mixed computes in bf16 anyway."""
+    """The export is in bf16, as the published model, and so are the parts that were trained beside it."""
     from transformers import AutoConfig, AutoModelForCausalLM, LlavaForConditionalGeneration
 
     config = AutoConfig.for_model(**LANGUAGE_MODEL, vocab_size=tokenizer.vocabulary_size)

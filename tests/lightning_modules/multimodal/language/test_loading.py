@@ -84,7 +84,7 @@ def test_formats_of_weights(build, pretrained, trainable):
 
 
 def test_trained_layers_keep_what_the_file_has(build, tmp_path):
-    """Of a file in fp32, though the frozen layers become bf16."""
+    """Trained layers keep the fp32 weights of a file, although the frozen layers become bf16."""
     original = build()
     original.causal_lm.save_pretrained(tmp_path)
     model = build(tmp_path, precision="bf16-mixed", trainable="last_n_layers", last_n_layers=1)

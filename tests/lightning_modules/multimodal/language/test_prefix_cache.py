@@ -128,7 +128,7 @@ def test_sliding_windows_keep_what_they_see(build, texts):
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
 def test_in_half_precision(build, pretrained, texts, precision):
-    """As near to whole chats as rounding lets them be; sums are in single precision."""
+    """Answers differ from those to whole chats by rounding alone; sums are in single precision."""
     model, (prompts, followed) = build(pretrained, precision=precision, trainable="none"), texts
     found = reading(model, prompts).log_likelihoods(*padded(followed))
     assert found.dtype == torch.float32

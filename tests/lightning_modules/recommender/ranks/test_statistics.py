@@ -42,7 +42,7 @@ def plain_bootstrap(rank, resamples, seed):
 
 
 def tolerance(interval, users):
-    """Of quantiles of so many resamples: a hundredth of the width, and hit rates are multiples of 1 / users."""
+    """Return the error of a quantile of resamples: a share of the width, and the step 1 / users of hit rates."""
     return 0.05 * (interval.high - interval.low) + 1.01 / users
 
 
