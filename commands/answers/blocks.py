@@ -99,10 +99,11 @@ def data_url(image: "Image", least: int = 0) -> str:
 
 def as_json(block: Block) -> dict[str, Any]:
     """Return a block as an object with its kind, for `json.dumps`."""
-    return {"kind": type(block).__name__.lower(), **_plain(block)}
+    return {"kind": type(block).__name__.lower(), **plain(block)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value with its NamedTuples as objects, for `json.dumps`."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(item) for name, item in value._asdict().items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {name: plain(item) for name, item in value._asdict().items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value

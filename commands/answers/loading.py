@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from lightning.pytorch.trainer.states import RunningStage, TrainerFn
 
-from commands.answers.families.registry import create_demo
+from commands.answers.families.registry import family_of
 from commands.answers.interface import Demo
 from engine.datamodule import LockstepDataModule
 from engine.hook_arguments import RunTrainer
@@ -24,12 +24,13 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
     Raises:
         ValueError: the family has no answers, or the checkpoint is of another model.
     """
-    create = create_demo(model)  # before minutes of loading
-    trainer.state.fn, trainer.state.stage = TrainerFn.PREDICTING, RunningStage.PREDICTING
+    family = family_of(model)  # before minutes of loading
+    trainer.state.fn = TrainerFn.PREDICTING
+    trainer.state.stage = RunningStage.PREDICTING if family.stage == "predict" else RunningStage.VALIDATING
     model.trainer, data.trainer, trainer.datamodule = trainer, trainer, data
     trainer.strategy.connect(model)
     data.prepare_data()
-    data.setup("predict")
+    data.setup(family.stage)
     model.setup("predict")
     model.configure_model()
     content = trainer.strategy.checkpoint_io.load_checkpoint(checkpoint)
@@ -38,7 +39,7 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
     trainer.precision_plugin.convert_module(model)
     model.to(trainer.strategy.root_device).eval()
     with torch.inference_mode():
-        demo = create(model, data)
+        demo = family.create(model, data)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     demo.about = [
         ("checkpoint", f"{Path(checkpoint).name}, step {content.get('global_step', 0):,}"),

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from commands.answers.blocks import Block, as_json
+from commands.answers.blocks import Block, as_json, plain
 from commands.answers.interface import MEGABYTE, Demo, Example, Field, UploadedFile, UserInputError
 from commands.demo.file_store import FileStore, shortened
 from commands.demo.model_queue import ModelQueue, QueueFullError
@@ -80,7 +80,7 @@ class DemoServer:
             "title": self._title,
             "about": self._demo.about,
             "talks": self._demo.talks,
-            "fields": [field._asdict() for field in self._demo.fields],
+            "fields": plain(list(self._demo.fields)),
             "examples": self._examples,
         }
         data = json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")

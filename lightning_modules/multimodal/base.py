@@ -7,7 +7,7 @@ A family chooses two components, a ModalityFeatures and an Evaluator, and overri
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from lightning_modules.multimodal.flops import LanguageModelFlops, chat_amounts,
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 from lightning_modules.multimodal.language.tokenizer_check import require_own_tokens
 from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatures
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
@@ -207,6 +208,12 @@ class MultimodalModule(EvaluatedModule[ComposedDataT]):
         embeddings, end = self.embed(prompts, features), [self.data.tokenizer.end_of_turn]
         answers = self.language_model.generate(embeddings, prompts.mask, max_new_tokens, end, self.sharded)
         return [self.data.tokenizer.decode(answer) for answer in answers]
+
+    def stream(self, prompts: Prompts, features: Features, max_new_tokens: int) -> Iterator[str]:
+        """Yield the answer of `generate` to one prompt so far, after each token."""
+        cache = PrefixCache(self.language_model, self.embed(prompts, features), prompts.mask)
+        for tokens in cache.stream(0, max_new_tokens, [self.data.tokenizer.end_of_turn]):
+            yield self.data.tokenizer.decode(tokens)
 
     # -- training ----------------------------------------------------------------------------------------------------
 

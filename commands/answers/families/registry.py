@@ -2,20 +2,36 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from commands.answers.interface import Demo
 from engine.module import LockstepModule
 
+
+class Family(NamedTuple):
+    """How the answers of a family are created."""
+
+    module: str  # of this package; it has `create(model, data) -> Demo`
+    stage: Literal["predict", "validate"]  # that the data are set up for
+
+    @property
+    def create(self) -> Callable[[Any, Any], Demo]:
+        """The function that creates the answers from the model and its data module."""
+        function: Callable[[Any, Any], Demo] = import_module(f"commands.answers.families.{self.module}").create
+        return function
+
+
 _FAMILIES = {
-    "ImageClassifier": "image_classifier",
-    "SequentialRecommender": "recommender",
+    "ImageClassifier": Family("image_classifier", "predict"),
+    "SequentialRecommender": Family("recommender", "predict"),
+    # `predict` needs a file of questions.
+    "VisionLanguageModel": Family("vision_language", "validate"),
 }
-"""{class of a module: module of this package, which has `create(model, data) -> Demo`}"""
+"""{class of a module: its family}"""
 
 
-def create_demo(model: LockstepModule) -> Callable[[Any, Any], Demo]:
-    """Return the function that creates the answers of a model from the model and its data module.
+def family_of(model: LockstepModule) -> Family:
+    """Return the family of a model.
 
     Raises:
         ValueError: the family has none.
@@ -23,5 +39,4 @@ def create_demo(model: LockstepModule) -> Callable[[Any, Any], Demo]:
     family = next((_FAMILIES[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in _FAMILIES), None)
     if family is None:
         raise ValueError(f"{type(model).__name__} has no demo; those that have: {', '.join(_FAMILIES)}")
-    create: Callable[[Any, Any], Demo] = import_module(f"commands.answers.families.{family}").create
-    return create
+    return family

@@ -3,7 +3,7 @@
 A prompt is computed once. Each text after it costs only its own tokens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -132,24 +132,39 @@ class PrefixCache:
 
     def _greedy(self, prompts: Tensor, steps: int, end_ids: list[int], all_steps: bool) -> tuple[Tensor, Tensor]:
         """Return tokens [N, S] and their log-probabilities; those after a row's first end token are meaningless."""
+        chosen, terms = zip(*self._steps(prompts, steps, end_ids, all_steps), strict=True)
+        return torch.stack(chosen, dim=1), torch.stack(terms, dim=1)
+
+    def stream(self, prompt: int, max_new_tokens: int, end_ids: list[int]) -> Iterator[list[int]]:
+        """Yield the tokens of the answer to one prompt so far, after each token; arguments as for `generate`."""
+        steps = self._steps(torch.tensor([prompt], device=self._mask.device), max_new_tokens, end_ids, False)
+        tokens: list[int] = []
+        while True:
+            with self._model.evaluation_mode(self._mask.device):  # not across a yield
+                found = next(steps, None)
+            if found is None or int(found[0]) in end_ids:
+                return
+            tokens.append(int(found[0]))
+            yield [*tokens]
+
+    def _steps(
+        self, prompts: Tensor, steps: int, end_ids: list[int], all_steps: bool
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the next token [N] of each prompt and its log-probability [N], until all answers have ended."""
         model, cache, mask, ends = self._model, self._copy_cache(prompts), self._mask[prompts], torch.tensor(end_ids)
         state, positions, ends = self._last[prompts], self._next[prompts].unsqueeze(1), ends.to(mask.device)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=mask.device)
-        chosen: list[Tensor] = []
-        terms: list[Tensor] = []
-        while len(chosen) < steps:
+        for step in range(1, steps + 1):
             logits = model.logits(state)
             token = logits[:, : model.vocabulary].argmax(dim=-1)
-            chosen.append(token)
-            terms.append(_log_probabilities(logits, token))
+            yield token, _log_probabilities(logits, token)
             ended |= torch.isin(token, ends)
-            if len(chosen) == steps or (not all_steps and ended.all()):
-                break
+            if step == steps or (not all_steps and ended.all()):
+                return
             mask = F.pad(mask, (0, 1), value=True)
             embeddings = model.embed(token).unsqueeze(1)
             output = model.decode(embeddings, positions, attention_mask=mask, past_key_values=cache, use_cache=True)
             state, positions = output.last_hidden_state[:, -1], positions + 1
-        return torch.stack(chosen, dim=1), torch.stack(terms, dim=1)
 
     def _copy_cache(self, prompts: Tensor) -> "DynamicCache":
         """Return the keys and values of some prompts. The cache itself is not changed."""

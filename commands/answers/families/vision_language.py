@@ -1,0 +1,195 @@
+"""Answers of a vision-language model: text about a picture, blind beside it, and what of the picture it leans on."""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from commands.answers.blocks import Block, Note, Picture, Pictures, Text, data_url
+from commands.answers.families.picture_overlay import CELLS, covered, leaning
+from commands.answers.interface import Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
+from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.chat_dataset import ChatItem
+from datamodules.multimodal.images.decoding import MAX_PIXELS, decode
+from datamodules.multimodal.images.tiling import concat_views, make_views
+from datamodules.multimodal.text.chat_encoder import Message
+from datamodules.vision_language.chat_dataset import ImageChatDataset, ImageProcessor
+from datamodules.vision_language.chat_file import MARKER
+from datamodules.vision_language.datamodule import VisionLanguageDataModule
+from datamodules.vision_language.files.chat_formats import insert_image_markers, parse_content
+from datamodules.vision_language.rendered_scenes import RenderedScenes
+from engine.data.errors import BadSampleError
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.vision_language.module import VisionLanguageModel
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+_EXAMPLES, _SHOWN_EDGE = 6, 480
+_NO, _YES = Choice("no", "no"), Choice("yes", "yes")
+
+
+def create(model: VisionLanguageModel, data: VisionLanguageDataModule) -> "VisionLanguageDemo":
+    """Return the answers of a vision-language model."""
+    return VisionLanguageDemo(model, data)
+
+
+class VisionLanguageDemo(Demo):
+    """Answers questions about a picture, over several turns.
+
+    Args:
+        model: model with its weights.
+        data: data module of the run, set up for a validation, whose samples are the examples.
+    """
+
+    talks = True
+
+    def __init__(self, model: VisionLanguageModel, data: VisionLanguageDataModule) -> None:
+        self._model, self._data = model, data
+        pixels: int = getattr(data, "max_pixels", MAX_PIXELS)
+        self._processor = ImageProcessor(data.image_layout, min(pixels, MAX_PIXELS), data.fit)
+        self._system: str | None = getattr(data, "system", None)
+        lean = "Each of 36 parts of the picture is covered in turn: 36 more passes of the model."
+        self.fields = [
+            Field("picture", "picture", "Picture", "A question can also be asked without one.", _SUFFIXES),
+            Field("question", "text", "Question", "Enter asks; the next question follows this one.", keeps=False),
+            Field("blind", "choice", "Also answer without the picture", choices=(_YES, _NO)),
+            Field("lean", "choice", "Show which part the answer leans on", lean, choices=(_NO, _YES)),
+        ]
+
+    @override
+    def examples(self) -> list[Example]:
+        number = min(_EXAMPLES, len(self._data.validation_set))
+        rows = [row for row in range(4 * number) if row < len(self._data.validation_set) and self._data.images(row)]
+        return [self._example(row) for row in rows[:number]]
+
+    def _example(self, row: int) -> Example:
+        image, question = self._data.images(row)[0], self._data.question(row).splitlines()[0]
+        file = UploadedFile(f"example {row + 1}.png", _png(image))
+        return Example(question, {"picture": [file], "question": question}, _shown(image))
+
+    @override
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+        yield Pictures("given", "", [Picture(_shown(self._decoded(file)), file.name)], large=True)
+
+    @override
+    def answer(self, question: Question) -> Iterator[Block]:
+        messages = [*self._messages(question)]
+        images = [self._decoded(file) for file in question.files.get("picture", ())]
+        try:
+            batch = self._batch([images], messages)
+        except (BadSampleError, ValueError) as error:
+            raise UserInputError(str(error)) from error
+        text = ""
+        for text in self._model.stream(batch.prompts, self._model.features(batch.modality), self._model.max_new_tokens):
+            yield Text("answer", "", text, is_answer=True)
+        yield Text("answer", "", text, is_answer=True)
+        if not images:
+            return
+        if question.texts.get("blind", "yes") == "yes":
+            blind = self._model.features(self._model.modality.blinded(batch.modality))
+            (without,) = self._model.generate(batch.prompts, blind, self._model.max_new_tokens)
+            yield Text("blind", "Without the picture", without or "(nothing)", faint=True)
+        if question.texts.get("lean") == "yes" and text:
+            yield Note("lean", "covering parts of the picture")
+            yield self._leaning(images[0], messages, text)
+
+    def _messages(self, question: Question) -> Iterator[Message]:
+        if self._system is not None:
+            yield Message(role="system", content=self._system)
+        for turn in question.turns:
+            yield Message(role="user", content=parse_content("the conversation", turn.question))
+            yield Message(role="assistant", content=parse_content("the conversation", turn.answer))
+        yield Message(role="user", content=parse_content("the question", question.text("question")))
+
+    def _marked(self, messages: Sequence[Message], images: int) -> list[Message]:
+        """Return the messages with the picture where it was in training: before the first question, or after it."""
+        data = self._data
+        if images and isinstance(data, RenderedScenes) and data.scenes.tasks.image_position == "question_first":
+            place = next(place for place, message in enumerate(messages) if message["role"] == "user")
+            text = "\n".join([messages[place]["content"], *[MARKER] * images])
+            messages = [*messages[:place], Message(role="user", content=text), *messages[place + 1 :]]
+        return insert_image_markers("the question", messages, images)
+
+    def _batch(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message]) -> Questions:
+        """Return a batch of the same chat about different pictures, on the device of the model."""
+        layout, marked = self._data.image_layout, self._marked(messages, len(pictures[0]))
+        items = []
+        for images in pictures:
+            views = [make_views(image, layout, self._data.fit) for image in images]
+            counts = tuple(len(view.places) * layout.view_tokens for view in views)
+            items.append(ChatItem(marked, counts, concat_views(views, layout)))
+        source = _Given(self._processor, items)
+        batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(len(items)))]
+        moved: Questions = self._model.transfer_batch_to_device(batch, self._model.device, 0)
+        return moved
+
+    def _leaning(self, image: "Image", messages: Sequence[Message], text: str) -> Pictures:
+        scores = self._log_likelihoods([[image], *([part] for part in covered(image))], messages, text)
+        lost = (scores[0] - scores[1:]).clamp_min(0).view(CELLS, CELLS).cpu().numpy()
+        note = (
+            f"Red: parts without which the answer is less likely. Most for one part: {lost.max():.2f} nats of "
+            f"{-float(scores[0]):.2f}."
+        )
+        return Pictures(
+            "lean", "What the answer leans on", [Picture(_shown(leaning(image, lost)), "")], note, large=True
+        )
+
+    def _log_likelihoods(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message], text: str) -> Tensor:
+        """Return the log-likelihood [n] of an answer, given each of n pictures."""
+        tokenizer, size = self._data.tokenizer, max(1, self._data.evaluation_batch_size)
+        tokens = torch.tensor([[*tokenizer.encode(text), tokenizer.end_of_turn]], device=self._model.device)
+        scores = []
+        for start in range(0, len(pictures), size):
+            batch = self._batch(pictures[start : start + size], messages)
+            embeddings = self._model.embed(batch.prompts, self._model.features(batch.modality))
+            rows = torch.arange(len(embeddings), device=tokens.device)
+            cache = PrefixCache(self._model.language_model, embeddings, batch.prompts.mask)
+            lengths = torch.full_like(rows, tokens.shape[1])
+            scores.append(cache.log_likelihoods(tokens.expand(len(rows), -1), lengths, rows))
+        return torch.cat(scores)
+
+    def _decoded(self, file: UploadedFile) -> "Image":
+        layout = self._data.image_layout
+        try:
+            return decode(file.content, file.name, self._processor.max_pixels, layout.size * layout.max_tiles)
+        except BadSampleError as error:
+            raise UserInputError(str(error)) from error
+
+
+class _Given(ImageChatDataset):
+    """Samples that are in memory."""
+
+    def __init__(self, processor: ImageProcessor, items: Sequence[ChatItem]) -> None:
+        super().__init__(processor)
+        self._items = items
+
+    @override
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @override
+    def name(self, index: int, epoch: int = 0) -> str:
+        return "the question"
+
+    @override
+    def item(self, epoch: int, index: int) -> ChatItem:
+        return self._items[index]
+
+
+def _shown(image: "Image") -> str:
+    image = image.copy()
+    image.thumbnail((_SHOWN_EDGE, _SHOWN_EDGE))
+    return data_url(image, _SHOWN_EDGE // 2)
+
+
+def _png(image: "Image") -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
