@@ -70,7 +70,8 @@ class RunLog(Callback):
                 handler.setFormatter(json_formatter)
         if not trainer.is_global_zero:
             return
-        text_formatter = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+        place = f"[rank {rank}, local rank {trainer.local_rank}] " if trainer.world_size > 1 else ""
+        text_formatter = logging.Formatter(f"%(asctime)s %(levelname)-7s {place}%(message)s")
         self._attach(LogFile(folder / "train.log"), logging.DEBUG, text_formatter)
         self._metrics = JsonlLogger(folder / "metrics.jsonl", lambda: self._progress(trainer), self._altered)
         for tracker in trainer.loggers:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from commands.report.metric_series import UNREADABLE
 from datamodules.multimodal.json_records import parse_json
 from engine.system.installation import PROGRAM
+from engine.system.runs_folder import options_of_run
 
 if TYPE_CHECKING:
     from lightning_modules.recommender.ranks.rank_file import UserRanks
@@ -57,7 +58,7 @@ def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
     if abs(own - logged) > _ROUNDING:
         raise OtherSettingsError(
             f"{folder}/ranks-test.npz has {name} {own:.4f} and metrics.jsonl {logged:.4f}, because the latest test had "
-            f"other settings than the run; `{PROGRAM} test --run_name {folder.resolve().name}` writes the ranks again"
+            f"other settings than the run; `{PROGRAM} test {options_of_run(folder)}` writes the ranks again"
         )
 
 

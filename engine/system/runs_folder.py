@@ -8,6 +8,8 @@ from pathlib import Path
 
 OPTION, VARIABLE = "--runs", "LOCKSTEP_RUNS"
 
+_DEFAULT = Path("runs")
+
 HELP = f"Directory of all runs. Default: the variable {VARIABLE}, else runs."
 
 
@@ -17,7 +19,13 @@ def runs_folder(environ: Mapping[str, str] | None = None) -> Path:
     Args:
         environ: environment variables; None for those of the process.
     """
-    return Path((os.environ if environ is None else environ).get(VARIABLE) or "runs")
+    return Path((os.environ if environ is None else environ).get(VARIABLE) or _DEFAULT)
+
+
+def options_of_run(folder: Path) -> str:
+    """Return the options that name a run on the command line, for messages."""
+    name = f"--run_name {folder.resolve().name}"
+    return name if folder.resolve().parent == _DEFAULT.resolve() else f"{OPTION} {folder.parent} {name}"
 
 
 @contextmanager

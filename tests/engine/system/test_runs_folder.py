@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.system.runs_folder import runs_folder, runs_of
+from engine.system.runs_folder import options_of_run, runs_folder, runs_of
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,9 @@ def test_the_variable_is_restored_after_an_error():
     with pytest.raises(KeyError), runs_of(["--runs", "b"], environ):
         raise KeyError
     assert environ == {"LOCKSTEP_RUNS": "a"}
+
+
+def test_messages_name_the_directory_of_a_run_that_is_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert options_of_run(Path("runs/a")) == options_of_run(tmp_path / "runs/a") == "--run_name a"
+    assert options_of_run(Path("out/a")) == "--runs out --run_name a"

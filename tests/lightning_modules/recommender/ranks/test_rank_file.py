@@ -68,7 +68,7 @@ def test_any_changed_byte_and_any_truncation_is_refused_or_harmless(tmp_path):
             except RankFileError as error:
                 refused += 1
                 assert len(str(error).splitlines()) == 3 and str(path) in str(error)
-                assert "python train.py test --run_name a" in str(error)
+                assert "python train.py test --runs" in str(error) and "--run_name a`" in str(error)
     assert refused > len(whole) / 11 * 1.2
 
 
@@ -106,7 +106,7 @@ def test_values_that_cannot_be_are_named(tmp_path, arrays, message):
     path.write_bytes(edited(encode(make_ranks(["a", "b"])), **arrays))
     with pytest.raises(RankFileError, match=f"found .*{message}") as error:
         read_ranks(path)
-    assert "train.py validate --run_name" in str(error.value)
+    assert "train.py validate --runs" in str(error.value) and "--run_name" in str(error.value)
 
 
 def test_neither_pickles_nor_compressed_arrays_are_read(tmp_path):
