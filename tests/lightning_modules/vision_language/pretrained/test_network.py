@@ -1,0 +1,80 @@
+"""Packed chats, black images and batches without an image, for every class."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from datamodules.multimodal.chat_dataset import ChatItem
+from datamodules.multimodal.text.packing import one_per_row, pack
+from datamodules.vision_language.pretrained.encoded_chat import collate_images
+from datamodules.vision_language.pretrained.processor import ModelProcessor
+from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.vision_language.pretrained.image_inputs import blinded
+from lightning_modules.vision_language.pretrained.loading import load_config, load_image_text_model
+from lightning_modules.vision_language.pretrained.network import ImageTextNetwork
+from lightning_modules.vision_language.pretrained.settings import PartSettings, tuned
+from tests.support.families.tiny_image_text import CLASSES, write_tiny_image_text
+
+PARTS = {"vision_tower": PartSettings("full"), "connector": PartSettings("full")}
+
+
+def build(folder, parts=None, **settings):
+    model = ModelProcessor(str(folder), folder)
+    language_model = tuned(LanguageModelSettings(**settings), str(folder))
+    precision = precision_of("32-true", has_bf16=True)
+    network = load_image_text_model(load_config(str(folder)), language_model, precision)
+    vocabulary = len(model.processor.tokenizer)
+    return model, ImageTextNetwork(network, language_model, parts or PARTS, vocabulary, precision)
+
+
+def encoded(model, colours=("red", "blue", None, "green")):
+    """Chats about images of unlike sizes; None has no image."""
+    encoder, sizes = ProcessedSampleEncoder(model), [(56, 40), (30, 70), (0, 0), (48, 48)]
+    found = []
+    for colour, size in zip(colours, sizes, strict=False):
+        question = "<image>\nwhat colour is the square?" if colour else "say red"
+        messages = [{"role": "user", "content": question}, {"role": "assistant", "content": colour or "red"}]
+        pictures = [Image.new("RGB", size, colour)] if colour else []
+        found.append(encoder.chat(ChatItem(messages, (), pictures), "a"))
+    return found
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_packed_chats_are_apart_and_black_images_are_black(name, tmp_path):
+    model, network = build(write_tiny_image_text(name, tmp_path))
+    chats = encoded(model)
+    tokens, indices = [chat for chat, _ in chats], np.arange(len(chats))
+    alone = one_per_row(tokens, indices, model.pad)
+    images = collate_images([images for _, images in chats])
+    loss, count = network.loss(network.row_states(alone, images), alone.labels)
+    if network.kind.unpacked is None:
+        packed, order = pack(tokens, indices, 2 * max(len(chat.tokens) for chat in tokens), model.pad)
+        assert len(packed.tokens) < len(chats)
+        pictures = collate_images([chats[place][1] for place in order])
+        together, terms = network.loss(network.row_states(packed, pictures), packed.labels)
+        assert terms == count and together.item() == pytest.approx(loss.item(), rel=1e-5)
+
+    loss.backward()
+    weights = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
+    assert [name for name, weight in weights.items() if weight.grad is None] == []  # DDP would wait for them
+
+    black = collate_images([images for _, images in encoded(model, ("black", "black", None, "black"))])
+    for key, expected in blinded(images, model.black).items():
+        torch.testing.assert_close(expected, black[key], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("quantize", ["none", "nf4"])
+def test_adapters_are_in_the_language_model_alone(quantize, tmp_path):
+    frozen = {"vision_tower": PartSettings(), "connector": PartSettings()}
+    _, network = build(write_tiny_image_text("qwen2_5_vl", tmp_path), frozen, trainable="lora", quantize=quantize)
+    trained = [name for name, weight in network.named_parameters() if weight.requires_grad]
+    assert trained and all(".language_model.layers." in name and ".lora_" in name for name in trained)
+    assert any("mlp" in name for name in trained) and any("self_attn" in name for name in trained)
+
+
+def test_a_language_model_of_its_own_is_refused():
+    with pytest.raises(ValueError, match="language_model.config is set, but .* has its own language model"):
+        tuned(LanguageModelSettings(config={"model_type": "qwen2"}), "models/x")
