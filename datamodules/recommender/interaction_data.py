@@ -1,0 +1,158 @@
+"""Interactions as the recommender's module reads them: catalog, item features, users, and what a model requires."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.recommender.batch import (
+    Catalog,
+    EvaluatedUsers,
+    FeaturesIdentity,
+    ItemFeatureArrays,
+    Scorer,
+    TrainingEvents,
+)
+from datamodules.recommender.dataset import RankingDataset
+from datamodules.recommender.events import Integers
+from datamodules.recommender.features.item_features import FeaturesOfItems, load_item_features, with_cold_items
+from datamodules.recommender.features.settings import ItemFeatures
+from datamodules.recommender.features.trained_items import items_of_examples
+from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.prediction_input import PredictionInput
+from datamodules.recommender.sources.interaction_source import InteractionSource
+from datamodules.recommender.split_settings import SplitSettings
+from datamodules.recommender.splits import Splits
+from datamodules.recommender.store.interaction_store import InteractionStore
+from engine.datamodule import LockstepDataModule
+
+
+class InteractionData(LockstepDataModule):
+    """Base of InteractionSequences: what RecommenderData lists, from the store of events and the settings."""
+
+    source: InteractionSource
+    split: SplitSettings
+    max_length: int
+    negatives: NegativeOptions
+    prediction_input: PredictionInput
+    item_feature_settings: ItemFeatures | None
+
+    validation_set: RankingDataset
+    test_set: RankingDataset
+
+    @cached_property
+    def events(self) -> InteractionStore:
+        """Events of all users, with the ids of users and items."""
+        return self.source.open()
+
+    @cached_property
+    def splits(self) -> Splits:
+        """Events for training, validation and test."""
+        return self.split.of(self.events)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The items, with their ids and titles in the source."""
+        return Catalog(self.events.num_items, self.max_length, self.events.item_ids, self.events.titles)
+
+    @property
+    def recommendable(self) -> Catalog:
+        """The catalog with the items that have features and no interaction."""
+        return with_cold_items(self.catalog, self._features)
+
+    @property
+    def item_features(self) -> ItemFeatureArrays | None:
+        """Features of the recommendable items; None without the option `item_features`."""
+        return None if self._features is None else self._features.arrays
+
+    @property
+    def item_features_identity(self) -> FeaturesIdentity | None:
+        """What a network with these features depends on; None without them."""
+        return None if self._features is None else self._features.identity
+
+    @cached_property
+    def _features(self) -> FeaturesOfItems | None:
+        settings = self.item_feature_settings
+        if settings is None:
+            return None
+        trained = items_of_examples(self.events, self.splits.train)
+        path = self.source.item_table(settings)
+        return load_item_features(path, settings, self.events.item_ids, trained)
+
+    @property
+    def training_events(self) -> TrainingEvents:
+        """Training part of every user."""
+        return TrainingEvents(self.events.offsets, self.events.items, self.splits.train_end)
+
+    @property
+    def optima(self) -> dict[str, Scorer]:
+        """Optimal scorers, if the rule of the data is known; otherwise empty."""
+        return self.source.optima
+
+    @property
+    def user_ids(self) -> Sequence[str]:
+        """[U] original ids of all users."""
+        return self.events.user_ids
+
+    def user(self, row: int) -> str:
+        """Return the original id of the user in a row of the store."""
+        return str(self.events.user_ids[row])
+
+    def evaluated_users(self, stage: str, rows: Integers) -> EvaluatedUsers:
+        """Return ids, history lengths and held-out items of users of an evaluation.
+
+        Args:
+            stage: `val` or `test`.
+            rows: [U] rows of the users in the store.
+        """
+        ids = self.events.user_ids
+        held_out = (self.test_set if stage == "test" else self.validation_set).held_out_of(rows)
+        return EvaluatedUsers([str(ids[row]) for row in rows.tolist()], *held_out)
+
+    @property
+    def excluded_items(self) -> NDArray[np.bool_] | None:
+        """[num_items + 1] true for items that `predict` must not recommend; None if it may recommend all."""
+        return self.prediction_input.excluded_items
+
+    def describe(self, row: int) -> dict[str, Any]:
+        """Return the fields that `predict` writes besides the recommendations of a row."""
+        return {"user": self.prediction_input.users[row]}
+
+    # -- what a model requires -----------------------------------------------------------------------------------------
+
+    def require_negatives(self, reader: str) -> None:
+        """Raise ValueError unless training batches have negatives.
+
+        Args:
+            reader: what needs them, for the message.
+        """
+        if not self.negatives.number and not self.negatives.batch_targets:
+            raise ValueError(f"{reader} needs negatives: set data.init_args.num_negatives, such as 256")
+
+    @property
+    def other_negatives(self) -> str:
+        """The options by which negatives are not uniform, for messages; "" if all are uniform."""
+        return self.negatives.described
+
+    def require_times(self, reader: str) -> None:
+        """Raise ValueError unless all events have times, the histories to predict for included.
+
+        Args:
+            reader: what reads the times, for the message.
+        """
+        if not self.events.has_times:
+            raise ValueError(
+                f"{self.source.root}: found no time column, and {reader} reads times; name the column with "
+                "data.init_args.time_column"
+            )
+        self.prediction_input.require_times(reader)
+
+    def require_request_times(self, reader: str) -> None:
+        """Raise ValueError unless all histories to predict for have the time of the request.
+
+        Args:
+            reader: what reads these times, for the message.
+        """
+        self.prediction_input.require_request_times(reader)
