@@ -2,7 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+from typing_extensions import Self
 
 from datamodules.recommender.batch import FeaturesIdentity
 from engine.checkpointing.content_rules import declare_part
@@ -81,3 +83,30 @@ def check_architecture(saved: Mapping[str, Any] | None, configured: Mapping[str,
             f"the checkpoint holds another network: {'; '.join(differences)}. Give model.init_args (for max_length "
             "data.init_args) the checkpoint's values, or train anew under another --run_name"
         )
+
+
+class ModelIdentity(NamedTuple):
+    """What a checkpoint of a recommender belongs to: the items, the architecture and the item features."""
+
+    items: dict[str, Any]
+    architecture: dict[str, Any]
+    features: FeaturesIdentity | None
+
+    @classmethod
+    def of(
+        cls, item_ids: Sequence[str], settings: Mapping[str, Any], max_length: int, features: FeaturesIdentity | None
+    ) -> Self:
+        """Return the identity of a network with these items and settings of the encoder."""
+        return cls(items_identity(item_ids), architecture_identity(settings, max_length), features)
+
+    def save(self, checkpoint: dict[str, Any]) -> None:
+        """Add the identity to a checkpoint, in place."""
+        checkpoint["items"], checkpoint["architecture"] = self.items, self.architecture
+        if self.features is not None:
+            checkpoint["item_features"] = self.features._asdict()
+
+    def check(self, checkpoint: Mapping[str, Any]) -> None:
+        """Raise ValueError if a checkpoint has another identity."""
+        check_items(checkpoint.get("items"), self.items)
+        check_architecture(checkpoint.get("architecture"), self.architecture)
+        check_item_features(checkpoint.get("item_features"), self.features)

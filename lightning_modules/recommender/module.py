@@ -1,34 +1,20 @@
 """LightningModule of the recommender family: SASRec, TiSASRec, HSTU and others, see `attention`."""
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from typing_extensions import override
 
-from datamodules.recommender.batch import RankingBatch, TrainBatch
-from datamodules.recommender.interface import RecommenderData
+from datamodules.recommender.batch import TrainBatch
 from engine.base_options import TrainingOptions, Unpack
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import ExportedModel
-from engine.hook_arguments import run_trainer
 from engine.lightning_internals import is_attached
-from engine.module import LockstepModule
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
-from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
-from lightning_modules.recommender.baselines import Popularity
-from lightning_modules.recommender.compatibility import (
-    architecture_identity,
-    check_architecture,
-    check_item_features,
-    check_items,
-    items_identity,
-)
+from lightning_modules.recommender.compatibility import ModelIdentity
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
 from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.export_files import export_files
@@ -47,7 +33,6 @@ from lightning_modules.recommender.item_rows import (
     check_strategy_of_rows,
     item_tables,
 )
-from lightning_modules.recommender.item_scores import ItemScores
 from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
 from lightning_modules.recommender.networks.hyper_connections import summarize
@@ -62,12 +47,10 @@ from lightning_modules.recommender.networks.sequence_encoder import (
     reads_times,
 )
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
-from lightning_modules.recommender.ranks.collected_ranks import write_ranks
-from lightning_modules.recommender.recommendations import Recommendations
-from lightning_modules.recommender.sample_previews import ShownUser, example, shown_user
+from lightning_modules.recommender.ranking_module import RankingModule
 
 
-class SequentialRecommender(LockstepModule[RecommenderData]):
+class SequentialRecommender(RankingModule):
     """Predicts the next item of a sequence. It is evaluated by the rank of the held-out item among all items.
 
     Args:
@@ -120,14 +103,8 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
 
     export_extra = "onnx"
 
-    encoder: SequenceEncoder
     item_features: FeatureEncoder | None
     training_vectors: TrainingVectors
-    next_item_scores: NextItemScores
-    _loaded_step: int = 0
-    """Optimizer steps of the checkpoint that was loaded last."""
-
-    preview_reservoir: PreviewReservoir[ShownUser]
 
     def __init__(
         self,
@@ -230,8 +207,6 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         if not hasattr(self, "encoder"):
             catalog = self.data.catalog
             self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self.architecture)
-            self._items = items_identity(catalog.item_ids)
-            self._architecture = architecture_identity(self.architecture, catalog.max_length)
             self.row_tables = item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
             self.item_features = feature_encoder(self.data.item_features, self.encoder)
             all_items, dropout = self.loss.name == "cross_entropy", self.item_dropout
@@ -239,7 +214,8 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
                 self.encoder, self.item_features, self.row_tables, all_items, dropout
             )
             self.next_item_scores = NextItemScores(self.encoder, self.item_features)
-            self._features_identity = self.data.item_features_identity
+            features = self.data.item_features_identity
+            self._identity = ModelIdentity.of(catalog.item_ids, self.architecture, catalog.max_length, features)
 
     @override
     def memory_saving_options(self) -> list[tuple[str, str]]:
@@ -280,79 +256,6 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]  # A connector sets it.
         self.encoder.collect_diagnostics = (self.trainer.global_step + 1) % every == 0
 
-    # -- evaluation --------------------------------------------------------------------------------------------------
-
-    @override
-    def on_validation_epoch_start(self) -> None:
-        self.encoder.collect_diagnostics = False  # on_train_batch_start sets it for each step
-        self.next_item_scores.forget()
-        trainer = run_trainer(self.trainer)
-        # A validation inside a training keeps no ranks, and fast_dev_run writes nothing.
-        collect = self.save_ranks and trainer.state.fn in ("validate", "test") and not trainer.fast_dev_run
-        self.evaluation.begin(self._stage, self.data, self.device, trainer.sanity_checking, collect)
-
-    @override
-    def validation_step(self, batch: RankingBatch, batch_idx: int) -> None:
-        scores = self.next_item_scores(batch.history, self.data.catalog.num_items)
-        self.evaluation.update(scores, batch)
-        self._keep_previews(scores, batch)
-
-    @override
-    def on_validation_epoch_end(self) -> None:
-        self.next_item_scores.forget()
-        for name, value in self.evaluation.results():
-            main = name == self.evaluation.main_metric and self._stage == "val"
-            self.log(f"{self._stage}/{name}", value.float(), prog_bar=main, batch_size=1)
-        if self.evaluation.collected:
-            self._write_ranks(self.evaluation.collected.gather())
-
-    def _write_ranks(self, gathered: NDArray[np.int64]) -> None:
-        if self.trainer.is_global_zero:
-            folder, protocol = Path(self.trainer.default_root_dir), self.evaluation.protocol
-            write_ranks(folder, gathered, self.data, self._stage, protocol, self._loaded_step)
-
-    on_test_epoch_start, test_step = on_validation_epoch_start, validation_step
-    on_test_epoch_end = on_validation_epoch_end
-
-    @property
-    def _stage(self) -> str:
-        return "test" if self.trainer.testing else "val"
-
-    def _keep_previews(self, scores: ItemScores, batch: RankingBatch) -> None:
-        if self.preview_reservoir.number:
-            users = batch.users.tolist()
-            for row in self.preview_reservoir.rows_to_keep(users):
-                self.preview_reservoir.keep(users[row], shown_user(scores, batch, row, self.remove_seen))
-
-    def sample_previews(self) -> list[Callable[[], SamplePreview]]:
-        """Return previews of users: their last items, the next item and the recommendations."""
-        return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
-
-    def _example(self, row: int, shown: ShownUser) -> SamplePreview:
-        return example(self.data.user(row), shown, self.data.catalog.title)
-
-    # -- prediction --------------------------------------------------------------------------------------------------
-
-    @override
-    def on_predict_epoch_start(self) -> None:
-        self.next_item_scores.forget()
-
-    @override
-    def predict_step(self, batch: RankingBatch, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
-        scores = self.next_item_scores(batch.history)
-        answers = self._recommendations.for_batch(scores, batch, self.remove_seen, self._popularity)
-        return [(row, {**self.data.describe(row), **answer}) for row, answer in answers]
-
-    @cached_property
-    def _recommendations(self) -> Recommendations:
-        return Recommendations(self.data.recommendable, self.top_k, self.data.excluded_items)
-
-    def _popularity(self) -> list[int]:
-        """Return the number of training events of each recommendable item, [num_items]."""
-        popularity = Popularity(*self.data.training_events, self.data.recommendable.num_items)
-        counts: list[int] = popularity.counts[1:].tolist()
-        return counts
-
     # -- exports -----------------------------------------------------------------------------------------------------
 
     def export(self, folder: Path, merge: bool) -> ExportedModel:
@@ -366,7 +269,7 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
             self.top_k,
             self.remove_seen,
             self._popularity(),
-            self._features_identity.columns if self._features_identity else None,
+            self._identity.features.columns if self._identity.features else None,
             self.data.recommendable.num_items - self.data.catalog.num_items,
         )
         return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
@@ -376,15 +279,11 @@ class SequentialRecommender(LockstepModule[RecommenderData]):
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
-        checkpoint["items"], checkpoint["architecture"] = self._items, self._architecture
-        if self._features_identity is not None:
-            checkpoint["item_features"] = self._features_identity._asdict()
+        self._identity.save(checkpoint)
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        check_items(checkpoint.get("items"), self._items)
-        check_architecture(checkpoint.get("architecture"), self._architecture)
-        check_item_features(checkpoint.get("item_features"), self._features_identity)
+        self._identity.check(checkpoint)
         self._loaded_step = int(checkpoint.get("global_step", 0))
         if is_attached(self) and self.trainer.state.fn == "fit":
             check_saved_item_optimizer(checkpoint, self.item_optimizer)

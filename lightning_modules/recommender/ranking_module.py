@@ -1,0 +1,113 @@
+"""Evaluation and prediction of a recommender: ranks of held-out items, previews of users, and recommendations."""
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from datamodules.recommender.batch import RankingBatch
+from datamodules.recommender.interface import RecommenderData
+from engine.hook_arguments import run_trainer
+from engine.module import LockstepModule
+from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
+from lightning_modules.recommender.baselines import Popularity
+from lightning_modules.recommender.evaluation import RankingEvaluation
+from lightning_modules.recommender.features.next_item_scores import NextItemScores
+from lightning_modules.recommender.item_scores import ItemScores
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.ranks.collected_ranks import write_ranks
+from lightning_modules.recommender.recommendations import Recommendations
+from lightning_modules.recommender.sample_previews import ShownUser, example, shown_user
+
+
+class RankingModule(LockstepModule[RecommenderData]):
+    """Base of SequentialRecommender, which sets its attributes: ranks all items for the histories of a batch."""
+
+    encoder: SequenceEncoder
+    evaluation: RankingEvaluation
+    next_item_scores: NextItemScores
+    preview_reservoir: PreviewReservoir[ShownUser]
+
+    remove_seen: bool
+    save_ranks: bool
+    top_k: int
+
+    _loaded_step: int = 0
+    """Optimizer steps of the checkpoint that was loaded last."""
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    @override
+    def on_validation_epoch_start(self) -> None:
+        self.encoder.collect_diagnostics = False  # on_train_batch_start sets it for each step
+        self.next_item_scores.forget()
+        trainer = run_trainer(self.trainer)
+        # A validation inside a training keeps no ranks, and fast_dev_run writes nothing.
+        collect = self.save_ranks and trainer.state.fn in ("validate", "test") and not trainer.fast_dev_run
+        self.evaluation.begin(self._stage, self.data, self.device, trainer.sanity_checking, collect)
+
+    @override
+    def validation_step(self, batch: RankingBatch, batch_idx: int) -> None:
+        scores = self.next_item_scores(batch.history, self.data.catalog.num_items)
+        self.evaluation.update(scores, batch)
+        self._keep_previews(scores, batch)
+
+    @override
+    def on_validation_epoch_end(self) -> None:
+        self.next_item_scores.forget()
+        for name, value in self.evaluation.results():
+            main = name == self.evaluation.main_metric and self._stage == "val"
+            self.log(f"{self._stage}/{name}", value.float(), prog_bar=main, batch_size=1)
+        if self.evaluation.collected:
+            self._write_ranks(self.evaluation.collected.gather())
+
+    def _write_ranks(self, gathered: NDArray[np.int64]) -> None:
+        if self.trainer.is_global_zero:
+            folder, protocol = Path(self.trainer.default_root_dir), self.evaluation.protocol
+            write_ranks(folder, gathered, self.data, self._stage, protocol, self._loaded_step)
+
+    on_test_epoch_start, test_step = on_validation_epoch_start, validation_step
+    on_test_epoch_end = on_validation_epoch_end
+
+    @property
+    def _stage(self) -> str:
+        return "test" if self.trainer.testing else "val"
+
+    def _keep_previews(self, scores: ItemScores, batch: RankingBatch) -> None:
+        if self.preview_reservoir.number:
+            users = batch.users.tolist()
+            for row in self.preview_reservoir.rows_to_keep(users):
+                self.preview_reservoir.keep(users[row], shown_user(scores, batch, row, self.remove_seen))
+
+    def sample_previews(self) -> list[Callable[[], SamplePreview]]:
+        """Return previews of users: their last items, the next item and the recommendations."""
+        return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
+
+    def _example(self, row: int, shown: ShownUser) -> SamplePreview:
+        return example(self.data.user(row), shown, self.data.catalog.title)
+
+    # -- prediction --------------------------------------------------------------------------------------------------
+
+    @override
+    def on_predict_epoch_start(self) -> None:
+        self.next_item_scores.forget()
+
+    @override
+    def predict_step(self, batch: RankingBatch, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
+        scores = self.next_item_scores(batch.history)
+        answers = self._recommendations.for_batch(scores, batch, self.remove_seen, self._popularity)
+        return [(row, {**self.data.describe(row), **answer}) for row, answer in answers]
+
+    @cached_property
+    def _recommendations(self) -> Recommendations:
+        return Recommendations(self.data.recommendable, self.top_k, self.data.excluded_items)
+
+    def _popularity(self) -> list[int]:
+        """Return the number of training events of each recommendable item, [num_items]."""
+        popularity = Popularity(*self.data.training_events, self.data.recommendable.num_items)
+        counts: list[int] = popularity.counts[1:].tolist()
+        return counts
