@@ -14,12 +14,13 @@ from typing_extensions import override
 from engine.system.installation import PROJECT, SETUP
 
 _LANGUAGE = ("transformers", "peft", "safetensors", "pyarrow", "PIL")
+_DOCUMENTS = (*_LANGUAGE, "pypdfium2", "pdfplumber", "bm25s", "reportlab")
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "recommender": ("polars", "pyarrow"),
     "language": _LANGUAGE,
-    "documents": (*_LANGUAGE, "pypdfium2", "pdfplumber", "bm25s", "reportlab"),
-    "ocr": ("rapidocr_onnxruntime",),
+    "documents": _DOCUMENTS,
+    "ocr": (*_DOCUMENTS, "rapidocr_onnxruntime"),
     "images": ("sklearn", "matplotlib", "PIL"),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "safetensors"),
     "faiss": ("faiss",),
