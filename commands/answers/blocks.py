@@ -80,6 +80,31 @@ class Pictures(NamedTuple):
     large: bool = False
 
 
+class ChartLine(NamedTuple):
+    """A curve: a value for each point, None where nothing was measured."""
+
+    name: str
+    values: Sequence[float | None]
+
+
+class ChartMark(NamedTuple):
+    """A place on a chart: a point, a vertical line at a step, or a horizontal one at a value."""
+
+    step: float | None
+    value: float | None
+
+
+class Chart(NamedTuple):
+    """Curves over steps, from 0 to 100 at least, with marks."""
+
+    key: str
+    title: str
+    lines: Sequence[ChartLine]
+    marks: Sequence[ChartMark]
+    every: int  # steps from a point to the next
+    note: str = ""
+
+
 def data_url(image: "Image", least: int = 0) -> str:
     """Return a PNG of an image as a data URL.
 

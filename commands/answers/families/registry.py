@@ -25,6 +25,7 @@ _FAMILIES = {
     "ImageClassifier": Family("image_classifier", "predict"),
     "SequentialRecommender": Family("recommender", "predict"),
     # `predict` needs a file of questions.
+    "TimelineReader": Family("temporal", "validate"),
     "VisionLanguageModel": Family("vision_language", "validate"),
 }
 """{class of a module: its family}"""

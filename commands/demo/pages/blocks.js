@@ -45,7 +45,31 @@ function picture(shown, large) {
   return element("figure", {class: large ? "large" : null}, image, element("figcaption", {}, shown.caption));
 }
 
+function chart(line) {
+  const width = 600, height = 220, points = line.lines[0].values.length;
+  const top = Math.max(100, ...line.lines.flatMap((one) => one.values), ...line.marks.map((mark) => mark.value || 0));
+  const x = (step) => 8 + (width - 16) * step / Math.max(1, (points - 1) * line.every), y = (value) => height - 8 - (height - 16) * value / top;
+  const drawing = shape("svg", {viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": line.note},
+    ...[0, 50, 100].map((value) => shape("line", {class: "rule", x1: 8, x2: width - 8, y1: y(value), y2: y(value)})));
+  line.lines.forEach((one, place) => {
+    let path = "", pen = "M";
+    one.values.forEach((value, point) => {
+      if (value !== null) path += pen + x(point * line.every).toFixed(1) + " " + y(value).toFixed(1);
+      pen = value === null ? "M" : "L";
+    });
+    drawing.append(shape("path", {class: "curve n" + place, d: path}));
+  });
+  for (const {step, value} of line.marks) {
+    if (value === null) drawing.append(shape("line", {class: "mark", x1: x(step), x2: x(step), y1: 4, y2: height - 4}));
+    else if (step === null) drawing.append(shape("line", {class: "mark", x1: 8, x2: width - 8, y1: y(value), y2: y(value)}));
+    else drawing.append(shape("circle", {class: "mark", cx: x(step), cy: y(value), r: 5}));
+  }
+  const names = line.lines.map((one, place) => element("span", {class: "name n" + place}, one.name));
+  return element("div", {}, drawing, element("p", {class: "names"}, ...names));
+}
+
 const DRAW = {
+  chart,
   text: (line) => element("p", {class: line.faint ? "said faint" : "said"}, line.text),
   note: (line) => element("p", {class: "note"}, line.text),
   bars: (line) => table("", [{name: ""}, {name: "", bar: true}, {name: "", number: true}],

@@ -29,6 +29,7 @@ class PredictRow(NamedTuple):
     record: dict[str, Any]  # the object on the line
     question: str  # with the marker of the series
     curves: Curves
+    capacities: tuple[float, ...]  # [4] of the machine, in the channels' units
 
 
 class PredictDataset(ChatSource):
@@ -75,9 +76,11 @@ class PredictDataset(ChatSource):
             raise ValueError(f"{where}: question has {PLACEHOLDER} {question.count(PLACEHOLDER)} times, expected once")
         if PLACEHOLDER not in question:
             question = insert_series_marker(question.strip(), self.position)
-        shares = self._recording(record, where).shares
+        recording = self._recording(record, where)
+        shares = recording.shares
         present = ~np.isnan(shares)
-        return PredictRow(where, record, question, (np.nan_to_num(shares).astype(np.float32), present))
+        curves = np.nan_to_num(shares).astype(np.float32), present
+        return PredictRow(where, record, question, curves, recording.capacities)
 
     def _recording(self, record: Mapping[str, Any], where: str) -> Recording:
         if ("csv" in record) == ("values" in record):

@@ -1,0 +1,164 @@
+"""Answers of a model of resource timelines: text, and the points of the curve that it names."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from typing_extensions import override
+
+from commands.answers.blocks import Block, Chart, ChartLine, ChartMark, Text
+from commands.answers.interface import MEGABYTE, Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
+from datamodules.multimodal.batch import Questions
+from datamodules.temporal.channels import KEYS, Format
+from datamodules.temporal.datamodule import ResourceTimelines
+from datamodules.temporal.dataset import TimelineQuestions
+from datamodules.temporal.recorded.predict_questions import PredictDataset
+from datamodules.temporal.synthetic.sample_builder import TimelineSample
+from datamodules.temporal.text.prompt import PLACEHOLDER
+from datamodules.temporal.text.question_text import read_answer, read_question
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.temporal.module import TimelineReader
+
+_EXAMPLES, _SEARCHED, _SHOWN_STEPS = 6, 60, 600
+
+
+def create(model: TimelineReader, data: object) -> "TemporalDemo":
+    """Return the answers of a model of timelines.
+
+    Raises:
+        ValueError: the data are series of the user, for which there is no page.
+    """
+    if not isinstance(data, ResourceTimelines):
+        raise ValueError(f"demo and chat know ResourceTimelines; the run has {type(data).__name__}: use predict")
+    return TemporalDemo(model, data)
+
+
+class TemporalDemo(Demo):
+    """Answers questions about a timeline in a CSV file.
+
+    Args:
+        model: model with its weights.
+        data: data module of the run, set up for a validation, whose samples are the examples.
+    """
+
+    def __init__(self, model: TimelineReader, data: ResourceTimelines) -> None:
+        self._model, self._data = model, data
+        self._examples = self._of_each_kind()
+        known = tuple(Choice(text, text) for text in dict.fromkeys(_question(sample) for sample in self._examples))
+        columns = f"Columns: time_ms, and some of {', '.join(KEYS)}."
+        both = (Choice("yes", "yes"), Choice("no", "no"))
+        self.fields = [
+            Field("timeline", "file", "Timeline", columns, (".csv",), max_bytes=2 * MEGABYTE),
+            Field("question", "text", "Question", "In your own words, or as one of these.", choices=known),
+            Field("blind", "choice", "Also answer without the timeline", choices=both),
+        ]
+
+    def _of_each_kind(self) -> list[TimelineSample]:
+        source = self._data.validation_set.source
+        assert isinstance(source, TimelineQuestions), "the data are set up for a validation"
+        samples = (source.sample(0, row) for row in range(min(_SEARCHED, len(source))))
+        kinds = {sample.facts.task: sample for sample in samples}
+        return list(islice(kinds.values(), _EXAMPLES))
+
+    @override
+    def examples(self) -> list[Example]:
+        return [
+            Example(
+                _question(sample),
+                {"timeline": [UploadedFile(f"example {number}.csv", _csv(sample))], "question": _question(sample)},
+            )
+            for number, sample in enumerate(self._examples, start=1)
+        ]
+
+    @override
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+        yield _chart("given", "", self._read(file, "?")[0])
+
+    @override
+    def answer(self, question: Question) -> Iterator[Block]:
+        asked = question.text("question")
+        source, capacities = self._read(question.file("timeline"), asked)
+        batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(1))]
+        batch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
+        assert isinstance(batch, Questions), "a batch keeps its type"
+        text = ""
+        features, most = self._model.features(batch.modality), self._model.max_new_tokens
+        for text in self._model.stream(batch.prompts, features, most):
+            yield Text("answer", "", text, is_answer=True)
+        yield Text("answer", "", text, is_answer=True)
+        channel, marks = self._marks(asked, text, capacities)
+        yield _chart("curve", "The timeline, and the points of the answer", source, channel, marks)
+        if question.texts.get("blind", "yes") == "yes":
+            blind = self._model.features(self._model.modality.blinded(batch.modality))
+            (without,) = self._model.generate(batch.prompts, blind, most)
+            yield Text("blind", "Without the timeline", without or "(nothing)", faint=True)
+
+    def _read(self, file: UploadedFile, question: str) -> tuple[PredictDataset, tuple[float, ...]]:
+        """Return the timeline with its question as `predict` reads them, and the capacities of the channels."""
+        with TemporaryDirectory() as folder:
+            questions, table = Path(folder, "questions.jsonl"), Path(folder, "timeline.csv")
+            table.write_bytes(file.content)
+            record = {"question": question, "csv": table.name}
+            questions.write_text(json.dumps(record) + "\n", encoding="utf-8")
+            try:
+                source = PredictDataset(questions, self._data.layout, self._data.synthesis.series_position)
+                capacities = source.rows[0].capacities
+            except ValueError as error:
+                found = str(error).replace(f"{questions}, line 1: ", "").replace(str(table), file.name)
+                raise UserInputError(found) from error
+        return source, capacities
+
+    def _marks(self, question: str, text: str, capacities: tuple[float, ...]) -> tuple[str, list[ChartMark]]:
+        """Return the channel that a question is about, and the points that its answer names, in % of the capacity."""
+        notation = self._data.synthesis.notation
+        known = read_question(question, notation)
+        if known is None:
+            return "", []
+        channel = str(known[1]["channel"])
+        slots = read_answer(text, notation, channel)
+        scale = 1.0 if notation.format == Format.TINY else 100 / capacities[KEYS.index(channel)]
+        points = [(slots.get("time"), slots.get("value"))]
+        points += zip(slots.get("times") or (), slots.get("values") or (), strict=False)
+        points += [(0, slots["start"])] if slots.get("start") is not None else []
+        return channel, [
+            ChartMark(None if step is None else float(step), None if value is None else float(value) * scale)
+            for step, value in points
+            if step is not None or value is not None
+        ]
+
+
+def _chart(
+    key: str, title: str, source: PredictDataset, channel: str = "", marks: list[ChartMark] | None = None
+) -> Chart:
+    values, present = source.rows[0].curves
+    every = -(-len(values) // _SHOWN_STEPS)
+    lines = []
+    for place, name in enumerate(KEYS):
+        if present[:, place].any():
+            cells = zip(values[::every, place].tolist(), present[::every, place].tolist(), strict=True)
+            lines.append(ChartLine(name, [round(100 * value, 2) if there else None for value, there in cells]))
+    shown = [line for line in lines if line.name == channel] or lines
+    return Chart(key, title, shown, marks or [], every, f"% of the capacity available, over {len(values):,} steps.")
+
+
+def _question(sample: TimelineSample) -> str:
+    return sample.question.replace(PLACEHOLDER, "").strip()
+
+
+def _csv(sample: TimelineSample) -> bytes:
+    """Return the timeline of a sample as a file that `predict` reads."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["time_ms", *KEYS])
+    for step, (values, present) in enumerate(zip(sample.values.tolist(), sample.present.tolist(), strict=True)):
+        cells = [
+            f"{value * capacity:.4f}" if there else ""
+            for value, there, capacity in zip(values, present, sample.capacities, strict=True)
+        ]
+        writer.writerow([step * sample.step_ms, *cells])
+    return text.getvalue().encode()
