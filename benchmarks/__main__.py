@@ -35,6 +35,7 @@ BENCHMARKS = {
     "vision_language": Benchmark("packing; tokens per second beside Hugging Face's Trainer and Accelerate", 8,
                                  ("--only", "packing", "--only", "trainers", "--repeats", "3")),
     "document_qa": Benchmark("ingestion and retrieval of documents", 6, ("--pages", "1000")),
+    "qlora": Benchmark("LoRA beside weights in bf16, NF4 and int8: tokens per second, memory, its prediction", 8),
     "gpu": Benchmark("tokens per second, MFU, memory bandwidth, number formats, torch.compile, launches on a GPU", 8,
                      ("--optional",)),
     "packages": Benchmark("SASRec of RecBole and of RecTools beside ours", 7, ("--installed",)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
+from engine.system.host_memory import release_free_memory
 from lightning_modules.multimodal.language.activation_checkpointing import recompute_activations
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
@@ -51,6 +52,8 @@ def freeze_and_add_adapters(
     elif settings.trainable == "lora":
         chosen = _with_adapters(network, settings.lora)
     set_dtypes(chosen, precision)
+    if settings.quantize != "none":
+        release_free_memory()  # the C library would keep that of the weights that were replaced
     if settings.activation_checkpointing:
         recompute_activations(network)
     return chosen

@@ -1,0 +1,1 @@
+"""LoRA beside frozen weights in bf16, NF4 and int8: tokens per second, memory and its prediction."""

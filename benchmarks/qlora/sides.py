@@ -1,0 +1,109 @@
+"""Sides of the benchmark: a language model of a shape, with LoRA beside weights of one format."""
+
+import time
+from contextlib import ExitStack
+from statistics import median
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.order import in_order
+from benchmarks.side import SideProcess
+
+FORMATS = {"bf16": "none", "nf4": "nf4", "int8": "int8"}
+_VOCABULARY = 151_936
+_SHAPE = {
+    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14,
+    "num_key_value_heads": 2, "tie_word_embeddings": True,
+}  # fmt: skip
+_GIB = 2**30
+
+
+def measure(layers: int, tokens: int, repeats: int) -> dict[str, Any]:
+    """Return seconds and memory of each side, in alternating turns, after one turn to warm up."""
+    with ExitStack() as stack:
+        connections, sides = {}, {}
+        for name, quantize in FORMATS.items():
+            process = SideProcess(name, _side, quantize, layers, tokens)
+            connections[name] = stack.enter_context(_Running(process))
+            sides[name] = connections[name].recv() | {"seconds": [], "cpu_seconds": [], "step": 0}
+        for turn in range(repeats + 1):
+            for name in in_order(FORMATS, turn):
+                connections[name].send("step")
+                seconds, cpu, memory = connections[name].recv()
+                if turn:
+                    sides[name]["seconds"].append(seconds)
+                    sides[name]["cpu_seconds"].append(cpu)
+                    sides[name]["step"] = max(sides[name]["step"], memory)
+    return {"name": "qlora", "layers": layers, "tokens": tokens, "sides": sides}
+
+
+def table(result: dict[str, Any]) -> Table:
+    """Return the measurements as a table."""
+    layers, tokens = result["layers"], result["tokens"]
+    sheet = Table(
+        box=box.SIMPLE_HEAD, title=f"LoRA, {layers} layers of Qwen2.5-0.5B's shape, {tokens} tokens a step, on the CPU"
+    )
+    for column in ("frozen weights", "tokens/s", "CPU s a step", "model GiB", "step's peak GiB", "predicted", "error"):
+        sheet.add_column(column, justify="left" if column == "frozen weights" else "right")
+    for name, side in result["sides"].items():
+        seconds, predicted = side["seconds"], side["predicted"]
+        rates = [tokens / median(seconds), tokens / max(seconds), tokens / min(seconds)]
+        sheet.add_row(
+            name, "{:.1f} ({:.1f} - {:.1f})".format(*rates), f"{median(side['cpu_seconds']):.1f}",
+            f"{side['model'] / _GIB:.2f}", f"{side['step'] / _GIB:.2f}", f"{predicted / _GIB:.2f}",
+            f"{predicted / side['step'] - 1:+.0%}",
+        )  # fmt: skip
+    return sheet
+
+
+class _Running:
+    """Ends a side when the measurement is over."""
+
+    def __init__(self, side: SideProcess) -> None:
+        self.side = side
+
+    def __enter__(self) -> Any:
+        return self.side.__enter__().connection
+
+    def __exit__(self, *error: object) -> None:
+        self.side.connection.close()  # the side's next `recv` ends it
+        self.side.process.join(20)
+
+
+def _side(connection: Any, quantize: str, layers: int, tokens: int) -> None:
+    import warnings
+
+    import torch
+
+    from lightning_modules.multimodal.language.config import LanguageModelSettings
+    from lightning_modules.multimodal.language.language_model import LanguageModel
+    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
+    from lightning_modules.multimodal.language.precision import precision_of
+
+    warnings.simplefilter("ignore")
+    settings: Any = {"trainable": "lora", "quantize": quantize, "activation_checkpointing": True}
+    chosen = LanguageModelSettings(config={**_SHAPE, "num_hidden_layers": layers}, **settings)
+    precision = precision_of("bf16-mixed", has_bf16=True)
+    predicted = estimate_memory(chosen, _VOCABULARY, precision, tokens).total  # its imports are not the model's memory
+    before = forget_peak()
+    model = LanguageModel(chosen, _VOCABULARY, precision)
+    optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad])
+    connection.send("ready")
+    connection.send({"model": forget_peak() - before, "predicted": predicted})
+    row = torch.randint(_VOCABULARY, (1, tokens), generator=torch.Generator().manual_seed(1))
+    positions = torch.arange(tokens).unsqueeze(0)
+    while True:
+        try:
+            connection.recv()
+        except EOFError:
+            return
+        forget_peak()
+        began, cpu = time.perf_counter(), time.process_time()
+        total, number = model.loss(model.hidden_states(model.embed(row), positions), row)
+        (total / number).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        connection.send((time.perf_counter() - began, time.process_time() - cpu, peak() - before))
