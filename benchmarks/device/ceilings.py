@@ -6,11 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.device.clock import take_turns
+from benchmarks.device.measures.clock import take_turns
+from benchmarks.device.measures.peaks import peak
+from benchmarks.device.measures.reference import (
+    SIXTEEN_BITS,
+    VALUE_BOUNDS,
+    Format,
+    formats,
+    products_in,
+    relative_error,
+)
+from benchmarks.device.measures.traffic import Copy
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
-from benchmarks.device.peaks import peak
-from benchmarks.device.reference import SIXTEEN_BITS, VALUE_BOUNDS, Format, formats, products_in, relative_error
-from benchmarks.device.traffic import Copy
 
 _COPIED, _EDGE = 4 << 30, 8192
 _TINY_COPIED, _TINY_EDGE = 1 << 20, 64

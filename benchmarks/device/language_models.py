@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from benchmarks.device.measures.reference import Format, Outcome, Side, compared
 from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, WHOLE_ROWS, rate_rows
-from benchmarks.device.reference import Format, Outcome, Side, compared
 from benchmarks.device.training_step import TrainingStep
 from datamodules.multimodal.batch import Counts, Rows
 from lightning_modules.multimodal.flops import language_model_flops, products

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from benchmarks.device.clock import memory_of, take_turns
+from benchmarks.device.measures.clock import memory_of, take_turns
+from benchmarks.device.measures.peaks import peak
+from benchmarks.device.measures.reference import Side
 from benchmarks.device.part import Row, Setting
-from benchmarks.device.peaks import peak
-from benchmarks.device.reference import Side
 
 HEADINGS = ("times the first", "TFLOP/s", "MFU", "GB above weights and AdamW")
 

@@ -11,11 +11,11 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from benchmarks.device.busy import busy
-from benchmarks.device.clock import take_turns
 from benchmarks.device.histories import REALISTIC, TINY, Sizes, full_batch
+from benchmarks.device.measures.busy import busy
+from benchmarks.device.measures.clock import take_turns
+from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
-from benchmarks.device.reference import Format, Outcome, Side, compared, formats
 from benchmarks.device.training_step import CapturedStep, TrainingStep
 from benchmarks.recommender.naive_time_attention import with_naive_attention
 from benchmarks.recommender.plain_sasrec import PlainSASRec

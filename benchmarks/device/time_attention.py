@@ -11,11 +11,11 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from benchmarks.device.clock import Work, memory_of, take_turns
 from benchmarks.device.histories import REALISTIC, TINY, full_batch
+from benchmarks.device.measures.clock import Work, memory_of, take_turns
+from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, compared, formats, products_in
+from benchmarks.device.measures.traffic import Copy, bytes_of
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
-from benchmarks.device.reference import Format, Outcome, Side, autocast, compared, formats, products_in
-from benchmarks.device.traffic import Copy, bytes_of
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
 

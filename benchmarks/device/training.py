@@ -13,10 +13,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from benchmarks.device.measures.peaks import peak
+from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, compared
 from benchmarks.device.part import Check, Row, Setting, Sheet
-from benchmarks.device.peaks import peak
 from benchmarks.device.rates import WHOLE_ROWS
-from benchmarks.device.reference import Format, Outcome, Side, autocast, compared
 from benchmarks.engine.turns import Body, Turn, take_turns
 from benchmarks.vision_language.models import LARGE, TINY, Layout, Sizes, amounts_of_turns, built
 from benchmarks.vision_language.plain_llava import PlainLlava

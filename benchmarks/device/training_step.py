@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from benchmarks.device.reference import Format, Outcome, Side, autocast, products_in
+from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, products_in
 
 _BEFORE_CAPTURE = 3  # steps in which libraries and the optimizer allocate what must exist before the capture
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats
 from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, rate_rows
-from benchmarks.device.reference import Format, Outcome, Side, compared, formats
 from benchmarks.device.training_step import TrainingStep
 from lightning_modules.image_classifier.networks.vit import VisionTransformer
 from lightning_modules.multimodal.flops import attention, products

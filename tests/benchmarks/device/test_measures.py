@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from benchmarks.device.busy import covered
-from benchmarks.device.clock import take_turns
+from benchmarks.device.measures.busy import covered
+from benchmarks.device.measures.clock import take_turns
+from benchmarks.device.measures.peaks import peak
+from benchmarks.device.measures.reference import Outcome, Side, compared, relative_error
+from benchmarks.device.measures.traffic import Copy, bytes_of
 from benchmarks.device.part import Check, Setting
-from benchmarks.device.peaks import peak
-from benchmarks.device.reference import Outcome, Side, compared, relative_error
-from benchmarks.device.traffic import Copy, bytes_of
 
 
 def test_an_operation_counts_what_it_reads_and_writes():

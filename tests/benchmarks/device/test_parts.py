@@ -9,8 +9,8 @@ import torch
 
 from benchmarks import gpu
 from benchmarks.device import rates, recommender, time_attention, vision_transformer
+from benchmarks.device.measures.reference import Outcome
 from benchmarks.device.part import NEEDS_CUDA, Setting, Sheet
-from benchmarks.device.reference import Outcome
 
 TINY = Setting("cpu", tiny=True, repeats=2, compiled=False, peak_tflops=1.0)
 

@@ -2,8 +2,8 @@
 
 import torch
 
+from benchmarks.device.measures.reference import Format
 from benchmarks.device.part import Setting
-from benchmarks.device.reference import Format
 from callbacks.performance.peak_flops import peak_flops
 
 _PRECISION = {"bf16": "bf16-mixed", "fp16": "16-mixed"}
