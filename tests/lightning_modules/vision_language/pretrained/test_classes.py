@@ -180,3 +180,40 @@ def test_it_trains_as_a_plain_loop_and_resumes_and_is_exported(name, directory, 
     run = lockstep("predict", name="through")
     lockstep("export", "--output", str(tmp_path / "whole"), name="through")
     assert answers(tmp_path / "whole", chats) == predicted(run)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")  # peft uses it
+def test_adapters_beside_four_bits_resume_and_are_exported(directory, chats, lockstep, tmp_path):
+    """Adapters load in peft over the original model, or merged; black images and packed rows are options as ever."""
+    from peft import PeftModel
+
+    folder = directory("qwen2_5_vl")
+    parts = {"vision_tower": {"trainable": "none"}, "connector": {"trainable": "none"}}
+    settings = options(folder, chats, language_model={"trainable": "lora", "quantize": "nf4"}, **parts)
+    settings += ["--data.init_args.row_tokens", "64"]
+    through = lockstep("fit", *settings, "--trainer.max_steps", "4", name="adapters")
+    lockstep("fit", *settings, "--trainer.max_steps", "2", name="halves")
+    resumed = lockstep("fit", *settings, "--trainer.max_steps", "4", "--ckpt_path", "last", name="halves")
+    assert resumed.series("train/loss") == through.series("train/loss")
+
+    run = lockstep("predict", name="adapters")
+    lockstep("export", "--merge", "--output", str(tmp_path / "whole"), name="adapters")
+    assert answers(tmp_path / "whole", chats) == predicted(run)
+    lockstep("export", "--output", str(tmp_path / "adapters"), name="adapters")
+    model = PeftModel.from_pretrained(load(folder)[0], tmp_path / "adapters")
+    assert any("lora_B" in name and weight.any() for name, weight in model.named_parameters())
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one(directory, chats, launch):
+    """Each rank computes a micro-batch of two chats; some have no image, on one rank alone."""
+    settings = [
+        *options(directory("llava"), chats),
+        "--trainer.max_steps",
+        "3",
+        "--data.init_args.micro_batch_size",
+        "2",
+    ]
+    one = launch("fit", *settings, name="one").series("train/loss")
+    two = launch("fit", *settings, name="two", processes=2).series("train/loss")
+    assert list(two.values()) == pytest.approx(list(one.values()), abs=1e-5)
