@@ -1,5 +1,6 @@
 """The temporal configs run with smaller sizes; an ablation changes only the settings that it names."""
 
+import json
 import math
 
 import pytest
@@ -38,13 +39,17 @@ def test_runs(lockstep, path, qwen2):
     assert {file.name for file in (run.folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
 
 
-def test_the_quickstart_of_series_runs(lockstep):
-    """Two steps, validated and saved; every kind of question has its metric."""
+@pytest.mark.slow
+def test_the_quickstart_of_series_runs(lockstep, tmp_path):
+    """Two steps, validated and saved; every kind of question has its metric. It answers questions of the user."""
     small = [*TINY_SERIES_MODEL, "--data.init_args.num_samples", "16", "--data.init_args.validation_size", "24"]
     run = lockstep("fit", *small, "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1", name="a")
     assert sorted(run.series("train/loss")) == [1, 2] and 0 <= run.series("val/accuracy")[2] <= 1
     for kind, chance in {"trend": 1 / 3, "season": 1 / 4, "outlier": 1 / 4, "lag": 1 / 3, "comparison": 1 / 2}.items():
         assert run.series(f"val/baseline/chance/{kind}/right")[2] == pytest.approx(chance)
+    (tmp_path / "asked.csv").write_text('question,series,options\n"Which, a or b?","[[1,2],[3]]",a|b\n')
+    run = lockstep("predict", *small, "--data.init_args.questions", "asked.csv", name="a")
+    assert json.loads((run.folder / "predictions-asked.jsonl").read_text())["answer"] in ("a", "b")
 
 
 @pytest.mark.slow

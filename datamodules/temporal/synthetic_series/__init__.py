@@ -1,1 +1,1 @@
-"""Generates series of general kinds with questions about them. Imports series."""
+"""Generates series of general kinds with questions about them. Imports series and user_series."""

@@ -5,14 +5,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from typing_extensions import override
 
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
-from datamodules.temporal.series.question import SeriesQuestion
+from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
 from datamodules.temporal.synthetic_series.exam import KINDS, draw
+from datamodules.temporal.user_series.datamodule import QuestionList, read_questions
 from engine.base_options import Unpack
 from engine.determinism.stateless_rng import hash_bits
 from engine.export.artifacts import GENERATED, DatasetCard
@@ -122,6 +124,7 @@ class SyntheticSeries(SeriesDataModule):
         fresh_samples: draw new questions in every epoch instead of repeating the same ones.
         validation_size: questions of a validation.
         test_size: questions of a test.
+        questions: file of series and questions that `predict` answers, see SeriesQuestions.
         **batches: see SeriesDataModule, MultimodalDataModule and LockstepDataModule.
     """
 
@@ -132,6 +135,7 @@ class SyntheticSeries(SeriesDataModule):
         fresh_samples: bool = True,
         validation_size: int = 300,
         test_size: int = 1000,
+        questions: str | None = None,
         **batches: Unpack[SeriesOptions],
     ) -> None:
         super().__init__(**batches)
@@ -139,6 +143,7 @@ class SyntheticSeries(SeriesDataModule):
         check_numbers("data.init_args.", sizes, at_least=1)
         self.exam, self.fresh_samples = exam or ExamSettings(), fresh_samples
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
+        self.questions_file = questions
         self.kind_names = tuple(self.exam.shares)
 
     @override
@@ -150,6 +155,11 @@ class SyntheticSeries(SeriesDataModule):
         )
         return DatasetCard("Lockstep's synthetic series", content, GENERATED)
 
+    @property
+    @override
+    def predict_input(self) -> str | None:
+        return self.questions_file
+
     @override
     def setup(self, stage: str) -> None:
         if stage == "fit":
@@ -159,7 +169,10 @@ class SyntheticSeries(SeriesDataModule):
         if stage == "test":
             self.test_set = self.questions(self.chats(self._generated(Split.TEST)))
         if stage == "predict":
-            raise ValueError("predict answers questions of your own: set data.class_path SeriesQuestions")
+            if self.questions_file is None:
+                raise ValueError("predict needs data.init_args.questions, a file of series and questions")
+            found = read_questions(Path(self.questions_file), SeriesLimits(), answers=False)
+            self.predict_set = self.questions(self.chats(QuestionList(found)), in_order=True)
 
     @override
     def trained_steps(self) -> int:

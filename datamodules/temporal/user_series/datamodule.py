@@ -39,6 +39,22 @@ class QuestionList:
         return f"{index} ({self.all[index].where})"
 
 
+def read_questions(path: Path, limits: SeriesLimits, answers: bool) -> list[SeriesQuestion]:
+    """Read the questions of a file.
+
+    Args:
+        path: the file, see `file_formats`.
+        limits: largest sizes.
+        answers: whether each question needs a reference answer.
+
+    Raises:
+        ValueError: the file or a record is invalid; the message names file and line.
+        OSError: a file cannot be read.
+    """
+    parser = RecordParser(path.parent, limits, answers)
+    return [parser.parse(where, record) for where, record in read_records(path, limits.row_bytes)]
+
+
 class SeriesQuestions(SeriesDataModule):
     """Series and questions of the user, from JSONL, JSON, CSV or Parquet files.
 
@@ -87,9 +103,7 @@ class SeriesQuestions(SeriesDataModule):
         if stage == "predict":
             if self.questions_file is None:
                 raise ValueError("predict needs data.init_args.questions, a file of series and questions")
-            path = Path(self.questions_file)
-            parser = RecordParser(path.parent, self.limits, answers=False)
-            found = [parser.parse(where, record) for where, record in read_records(path, self.limits.row_bytes)]
+            found = read_questions(Path(self.questions_file), self.limits, answers=False)
             self.predict_set = self.questions(self.chats(QuestionList(found)), in_order=True)
             self.kind_names = kinds_of(found)
 
@@ -117,9 +131,7 @@ class SeriesQuestions(SeriesDataModule):
         found: dict[str, list[SeriesQuestion]] = {}
         for split, files in split_files(Path(self.path)).items():
             for file in files:
-                parser = RecordParser(file.parent, self.limits, answers=True)
-                for where, record in read_records(file, self.limits.row_bytes):
-                    question = parser.parse(where, record)
+                for question in read_questions(file, self.limits, answers=True):
                     found.setdefault(split_of(question) if split == "all" else split, []).append(question)
         return found
 

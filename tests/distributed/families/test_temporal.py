@@ -54,6 +54,7 @@ def test_two_processes_answer_in_the_order_of_the_questions(lockstep, team, tmp_
     assert pair.survivors == []
 
 
+@pytest.mark.slow
 def test_one_and_two_processes_answer_the_users_series_the_same(lockstep, team, tmp_path):
     """Options, numbers and texts in batches of which the second process has other shares; the same metrics."""
     options = [*write_series_folder(tmp_path / "series", train=15), "--trainer.max_steps", "1"]

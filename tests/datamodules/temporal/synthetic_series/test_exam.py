@@ -9,7 +9,7 @@ from datamodules.temporal.series.normalization import normalize
 from datamodules.temporal.synthetic_series.datamodule import ExamSettings, GeneratedQuestions, Split, SyntheticSeries
 from datamodules.temporal.synthetic_series.exam import KINDS
 
-NUMBER = 400
+NUMBER = 240
 
 
 @pytest.fixture(scope="module", params=list(KINDS))

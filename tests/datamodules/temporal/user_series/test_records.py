@@ -68,7 +68,7 @@ def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
         ({"series": {"values": [1], "unlit": "K"}}, "series: found the key unlit, expected some of name, unit"),
         ({"series": {"values": [1, 2], "times": [1]}}, "series.times: found 1 stamps, expected one for each"),
         ({"series": {"values": [1, 2], "times": [2, 1]}}, "series.times: stamp 2 is 1, after 2"),
-        ({"series": {"values": [1, 2], "times": ["x", "y"]}}, r"times\[0\]: found 'x', expected a date and time"),
+        ({"series": {"values": [1, 2], "times": ["x", "y"]}}, r"series.times\[0\]: found 'x', expected a date"),
         ({"series": "absent.csv"}, "series.file: found 'absent.csv', expected the path of a .csv file that exists"),
         ({"options": ["a"]}, "options: found .*, expected a list of 2 or more"),
         ({"options": ["a", "a"]}, "options: found .*, expected options that differ"),
