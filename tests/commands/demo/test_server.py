@@ -167,7 +167,8 @@ def test_a_used_port_names_a_free_one():
     assert not is_loopback("0.0.0.0") and not is_loopback("example")
 
 
-def test_listening_beyond_this_machine_is_a_warning(messages, monkeypatch):
+def test_listening_beyond_this_machine_is_a_warning(messages, monkeypatch, caplog):
+    caplog.set_level("INFO", logger="lockstep")
     monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
     serve(Echo, nullcontext, "run", "0.0.0.0", 0, None)
     assert any("WARNING: 0.0.0.0 is reached from other machines" in line and "--auth" in line for line in messages)
@@ -187,6 +188,7 @@ serve(Echo, nullcontext, "run", "127.0.0.1", 0, None)
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_with_code_0():
     process = subprocess.Popen(
         [sys.executable, "-c", SERVED], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True
