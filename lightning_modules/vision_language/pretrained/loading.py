@@ -1,7 +1,9 @@
 """Loads a pretrained image-text model of transformers: its config, then its weights."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.system.hf_hub import hub_unreachable_reason
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.pretrained import few, read_pretrained, require_local_files
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 _SECTION = "model.init_args"
+_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 
 
 def load_config(path: str) -> "PretrainedConfig":
@@ -25,6 +28,23 @@ def load_config(path: str) -> "PretrainedConfig":
     config = read_pretrained(_SECTION, AutoConfig, path)
     class_of(path, config)
     return config
+
+
+def download(path: str) -> Path:
+    """Return the directory with the files of a model and its processor, downloaded if the path is a name on the hub.
+
+    Raises:
+        ValueError: the hub cannot be reached, and the files are not in its cache.
+    """
+    local = Path(path).expanduser()
+    if local.is_dir():
+        return local
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(path, allow_patterns=_FILES, local_files_only=bool(hub_unreachable_reason())))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{_SECTION}.path: {path} cannot be downloaded: {str(error).splitlines()[0]}") from error
 
 
 def load_image_text_model(

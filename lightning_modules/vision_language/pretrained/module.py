@@ -19,7 +19,6 @@ from engine.strategies.fsdp import is_fsdp
 from lightning_modules.multimodal.checkpoints.base_model_id import (
     base_identity,
     check_base,
-    folder_of,
     weights_identity,
 )
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, load_stage, read_stage
@@ -33,7 +32,7 @@ from lightning_modules.multimodal.parameter_groups import parameter_groups, para
 from lightning_modules.vision_language.pretrained.classes import class_of
 from lightning_modules.vision_language.pretrained.export import export_image_text
 from lightning_modules.vision_language.pretrained.image_inputs import BlackImages
-from lightning_modules.vision_language.pretrained.loading import load_config, load_image_text_model
+from lightning_modules.vision_language.pretrained.loading import download, load_config, load_image_text_model
 from lightning_modules.vision_language.pretrained.network import ImageInputs, ImageTextNetwork
 from lightning_modules.vision_language.pretrained.settings import PartSettings, tuned
 
@@ -106,7 +105,7 @@ class PretrainedVisionLanguageModel(EvaluatedModule[ProcessedChatData]):
     def processor_source(self) -> ProcessorSource:
         """The processor that the data use."""
         unpacked = class_of(self.path, self.config).unpacked
-        return ProcessorSource(self.path, folder_of(self.path), self.image_settings, unpacked)
+        return ProcessorSource(self.path, download(self.path), self.image_settings, unpacked)
 
     @override
     def configure_model(self) -> None:
