@@ -47,7 +47,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         persistent_workers: keep the workers from epoch to epoch. If false, each epoch and each evaluation starts new
             ones, which takes time and frees the memory that they hold between evaluations.
         prefetch_factor: micro-batches that each worker loads ahead; null for 2. Larger values smooth variable loading
-            times and use more memory. It requires workers.
+            times and use more memory. It has no effect without workers.
         pin_memory: on GPUs, put batches into page-locked memory, from which copies are faster. Without GPUs nothing is
             pinned.
         on_bad_sample: policy for a sample that cannot be used (its file is corrupt, its row malformed). `stop` ends the
@@ -95,11 +95,6 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         not_negative = {"worker_timeout": worker_timeout, "max_bad_samples": max_bad_samples}
         check_numbers("data.init_args.", not_negative, at_least=0)
         self.num_workers, self.worker_start, self.worker_timeout = num_workers, worker_start, worker_timeout
-        if prefetch_factor is not None and num_workers == 0:
-            raise ValueError(
-                f"data.init_args.prefetch_factor is {prefetch_factor}, but data.init_args.num_workers is 0: workers "
-                "load batches ahead; set num_workers to at least 1 or auto, or prefetch_factor to null"
-            )
         self.prefetch_factor = PREFETCH_FACTOR if prefetch_factor is None else prefetch_factor
         self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
         self.on_bad_sample, self.max_bad_samples = on_bad_sample, max_bad_samples

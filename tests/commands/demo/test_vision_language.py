@@ -20,7 +20,7 @@ SCENES = [
     "--model.init_args.language_model.config", json.dumps(LANGUAGE_MODEL),
     "--model.init_args.vision_tower.config", json.dumps(TOWER), "--model.init_args.max_new_tokens", "8",
     "--data.init_args.num_samples", "64", "--data.init_args.validation_size", "8", "--data.init_args.test_size", "3",
-    "--trainer.max_epochs", "1", "--data.init_args.num_workers", "0", "--data.init_args.prefetch_factor", "null",
+    "--trainer.max_epochs", "1", "--data.init_args.num_workers", "0",
 ]  # fmt: skip
 
 

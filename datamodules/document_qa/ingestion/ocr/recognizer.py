@@ -1,9 +1,6 @@
-"""The interface of the programs that recognise text, and the choice of one."""
+"""Declares the interface of programs that recognise text."""
 
-from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
-
-from engine.system.extras import require_extras
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,34 +29,3 @@ class Recognizer(Protocol):
             RecognitionError: the program has failed, or takes too long.
         """
         ...
-
-
-def require_recognizer(kind: Ocr) -> None:
-    """Check that a program is installed, without loading its models.
-
-    Raises:
-        ValueError: it is not installed, with the command that installs it.
-    """
-    if kind == "rapidocr":
-        require_extras({"ocr": "data.init_args.ingestion.ocr rapidocr"})
-    elif kind == "tesseract":
-        recognizer(kind)
-
-
-@cache
-def recognizer(kind: Ocr) -> Recognizer:
-    """Return a program for this process; loading its models takes a second.
-
-    Raises:
-        ImportError: the package of rapidocr is not installed.
-        ValueError: tesseract is not installed; or `kind` is `none`.
-    """
-    if kind == "rapidocr":
-        from datamodules.document_qa.ingestion.ocr.rapidocr import RapidOcr
-
-        return RapidOcr()
-    if kind == "tesseract":
-        from datamodules.document_qa.ingestion.ocr.tesseract import Tesseract
-
-        return Tesseract()
-    raise ValueError(f"there is no program for ingestion.ocr {kind}")

@@ -1,0 +1,35 @@
+"""Chooses the program that recognises text."""
+
+from functools import cache
+
+from datamodules.document_qa.ingestion.ocr.rapidocr import RapidOcr
+from datamodules.document_qa.ingestion.ocr.recognizer import Ocr, Recognizer
+from datamodules.document_qa.ingestion.ocr.tesseract import Tesseract
+from engine.system.extras import require_extras
+
+
+def require_recognizer(kind: Ocr) -> None:
+    """Check that a program is installed, without loading its models.
+
+    Raises:
+        ValueError: it is not installed, with the command that installs it.
+    """
+    if kind == "rapidocr":
+        require_extras({"ocr": "data.init_args.ingestion.ocr rapidocr"})
+    elif kind == "tesseract":
+        recognizer(kind)
+
+
+@cache
+def recognizer(kind: Ocr) -> Recognizer:
+    """Return a program for this process; loading its models takes a second.
+
+    Raises:
+        ImportError: the package of rapidocr is not installed.
+        ValueError: tesseract is not installed; or `kind` is `none`.
+    """
+    if kind == "rapidocr":
+        return RapidOcr()
+    if kind == "tesseract":
+        return Tesseract()
+    raise ValueError(f"there is no program for ingestion.ocr {kind}")
