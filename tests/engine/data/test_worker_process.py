@@ -122,7 +122,10 @@ def test_invalid_settings_are_refused(settings, message):
         Data(OneByOne(), **settings)
 
 
-@pytest.mark.parametrize(("workers", "given", "used"), [(0, {}, None), (0, {"prefetch_factor": 2}, None), (2, {}, 2), (2, {"prefetch_factor": 5}, 5)])
+@pytest.mark.parametrize(
+    ("workers", "given", "used"),
+    [(0, {}, None), (0, {"prefetch_factor": 2}, None), (2, {}, 2), (2, {"prefetch_factor": 5}, 5)],
+)
 def test_workers_load_as_many_batches_ahead_as_set(workers, given, used):
     data = Data(OneByOne(), num_workers=workers, **given)
     loader = data.val_dataloader()
