@@ -73,7 +73,8 @@ class VisionLanguageDataModule(MultimodalDataModule):
     @property
     def processor_source(self) -> ProcessorSource | None:
         """Processor that the trainer's module asks for; None if its parts define how images become views."""
-        assert self.trainer is not None  # setup runs under a trainer
+        if self.trainer is None:  # scripts set the data up without a trainer
+            return None
         return getattr(self.trainer.lightning_module, "processor_source", None)
 
     @cached_property

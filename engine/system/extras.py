@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from engine.system.installation import PROJECT, SETUP
 
-_LANGUAGE = ("transformers", "peft", "safetensors", "pyarrow", "PIL")
+_LANGUAGE = ("transformers", "peft", "safetensors", "pyarrow", "PIL", "num2words")
 _DOCUMENTS = (*_LANGUAGE, "pypdfium2", "pdfplumber", "bm25s", "reportlab")
 
 MODULES: Mapping[str, tuple[str, ...]] = {

@@ -85,7 +85,7 @@ const SHARES = /(data_wait|mfu|real_tokens|real_positions)$/;
 
 const EVENT_NAMES = {run_started: "started", run_resumed: "resumed", run_ended: "ended", run_failed: "failed",
   run_preempted: "told to stop", run_requeued: "requeued", run_restarted: "restarted", checkpoint_saved: "checkpoint saved",
-  evaluated: "evaluation"};
+  checkpoint_kept: "checkpoint kept", evaluated: "evaluation"};
 
 function eventName(happening) {
   return happening.event === null ? happening.level : EVENT_NAMES[happening.event] || happening.event.replaceAll("_", " ");

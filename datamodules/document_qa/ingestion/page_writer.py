@@ -48,12 +48,13 @@ class PageWriter:
         """Add a warning if pages have images and no text."""
         if self._without_text:
             pages = f"{self._without_text:,} of {self.pages:,} pages"
-            self.note(
+            text = (
                 f"{pages} have no text, so no words of them are found or read: set data.init_args.ingestion.ocr to "
                 "rapidocr or tesseract"
                 if self.settings.ocr == "none"
                 else f"{self.settings.ocr} found no text on {pages}"
             )
+            self.notes.insert(0, text)  # only the first notes are logged
 
     def add(self, picture: "Image", chunks: Iterable[Chunk]) -> None:
         """Write the next page, with its chunks in reading order; `page` of the chunks is filled in.

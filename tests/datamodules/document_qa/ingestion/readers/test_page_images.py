@@ -134,7 +134,8 @@ def test_other_files_are_named_and_pages_stay(folder, caplog):
     with caplog.at_level(logging.WARNING):
         documents = ingest([folder], folder.parent / "cache", SETTINGS).documents
     assert len(documents["scans"].pages) == 2
-    assert "scans, 'Thumbs.db' is not a page image and is skipped" in caplog.text and "2 more warnings" in caplog.text
+    assert "scans, 2 of 2 pages have no text" in caplog.text, "not among those that are only counted"
+    assert "scans, 'Thumbs.db' is not a page image and is skipped" in caplog.text and "3 more warnings" in caplog.text
 
 
 def test_a_page_that_is_added_later_or_repaired_is_noticed(folder):
