@@ -81,14 +81,14 @@ class PlainChats(torch.utils.data.Dataset[PlainChat]):
     def __getitem__(self, place: int) -> PlainChat:
         index = int(self.batches[place // self.batch_size][place % self.batch_size])
         item = self.examples.source.item(0, index)
-        chat = self.examples.encoder.chat(item.messages, item.counts)
+        chat, _ = self.examples.encoder.chat(item, self.examples.source.name(index))
         tokens = torch.from_numpy(chat.tokens)
         labels = tokens.masked_fill(~torch.from_numpy(chat.supervised), IGNORE)
         return PlainChat(tokens, labels, torch.from_numpy(item.modality.pixels))
 
     def collate(self, chats: list[PlainChat]) -> dict[str, Tensor]:
         """Collate with padding on the right."""
-        pad = self.examples.encoder.tokenizer.pad
+        pad = self.examples.encoder.pad
         return {
             "tokens": pad_sequence([chat.tokens for chat in chats], batch_first=True, padding_value=pad),
             "labels": pad_sequence([chat.labels for chat in chats], batch_first=True, padding_value=IGNORE),

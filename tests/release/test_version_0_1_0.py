@@ -41,10 +41,10 @@ def test_a_run_goes_on_as_if_it_had_not_been_interrupted(lockstep, old_run):
     further = ["--config", str(old_run / "config.yaml"), "--ckpt_path", "last", "--trainer.max_steps", "12"]
     further += ["--trainer.check_val_every_n_epoch", "null"]  # which that version did not write into config.yaml
     run = lockstep("fit", *further, name="old")
-    for metric in ("train/loss", "train/gradient_norm", "val/ndcg@10"):
+    for metric, difference in {"train/loss": 0.005, "train/gradient_norm": 0.15, "val/ndcg@10": 0.05}.items():
         expected = {line["step"]: line[metric] for line in lines(RUN / "uninterrupted.jsonl") if metric in line}
         assert len(expected) >= 4
-        assert run.series(metric) == pytest.approx(expected, rel=0.02), metric
+        assert run.series(metric) == pytest.approx(expected, rel=difference), metric
 
 
 def test_a_report_shows_it(old_run, tmp_path):
