@@ -170,10 +170,17 @@ class ChatSession:
 
 def parse_command(line: str) -> ChatCommand | None:
     """Return the command of a line; None if it is a question."""
-    if not line.startswith("/") or line.startswith("//") or Path(line).exists():  # a path may begin with a slash
+    if not line.startswith("/") or line.startswith("//") or _is_path(line):
         return None
     name, _, value = line[1:].partition(" ")
     return ChatCommand(name, value.strip())
+
+
+def _is_path(line: str) -> bool:
+    try:
+        return Path(line).exists()  # a path may begin with a slash
+    except OSError:  # too long for a name, or not permitted
+        return False
 
 
 def _file(path: Path, field: Field) -> UploadedFile:

@@ -52,8 +52,9 @@ def read_login(auth: str | None, environ: Mapping[str, str] = os.environ) -> Log
 def is_loopback(host: str) -> bool:
     """Return whether an address is reached from this machine only."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return all(ipaddress.ip_address(str(entry[4][0])).is_loopback for entry in found)
+    except (OSError, ValueError):
         return False
 
 
@@ -100,12 +101,27 @@ def guards(host: str, login: Login | None) -> list[Middleware]:
     A server that only this machine reaches also checks the name in the request: a page of another site whose name
     resolves to 127.0.0.1 (DNS rebinding) could otherwise read it.
     """
-    found = []
+    found = [Middleware(SameSite)]
     if is_loopback(host):
         found.append(Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", host]))
     if login is not None:
         found.append(Middleware(RequireLogin, login=login))
     return found
+
+
+class SameSite:
+    """Refuses questions and files that a page of another site sends, which browsers mark (W3C Fetch Metadata)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 403 to a POST of another site."""
+        site = dict(scope.get("headers", ())).get(b"sec-fetch-site", b"none")
+        if scope.get("method") == "POST" and site not in (b"same-origin", b"none"):
+            await PlainTextResponse("the request is of another site", 403)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 class RequireLogin:

@@ -7,7 +7,7 @@ from typing import Any
 from commands.answers.interface import Field, Picked, Question, Turn, UploadedFile, UserInputError
 
 LONGEST_TEXT = 4000
-"""Characters of a text or of a turn."""
+"""Characters of a text or question."""
 
 MOST_TURNS = 20
 
@@ -63,4 +63,6 @@ def _picked(item: Any, label: str) -> Picked:
 
 def _turn(turn: Any) -> Turn:
     question, answer = turn
-    return Turn(_text(question, "conversation"), _text(answer, "conversation"))
+    if not isinstance(answer, str):
+        raise TypeError("conversation: the answer is no text")
+    return Turn(_text(question, "conversation"), answer)  # the model's; the size of the body is limited

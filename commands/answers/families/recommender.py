@@ -16,7 +16,7 @@ from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.reading.predict_histories import Histories
-from engine.timestamp import EXPECTED_TIME, to_seconds
+from engine.timestamp import to_seconds
 from lightning_modules.recommender.item_scores import ItemScores
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.recommender.networks.sequence_encoder import reads_times
@@ -202,7 +202,7 @@ class RecommenderDemo(Demo):
 def _seconds(text: str, what: str) -> int:
     seconds = to_seconds(text)
     if seconds is None:
-        raise UserInputError(f"{what}: found {text!r}, expected {EXPECTED_TIME}")
+        raise UserInputError(f"{what}: found {text!r}, expected an ISO 8601 date, such as 2020-01-31T18:00")
     return int(seconds)
 
 

@@ -83,7 +83,12 @@ class TemporalDemo(Demo):
     def answer(self, question: Question) -> Iterator[Block]:
         asked = question.text("question")
         source, capacities = self._read(question.file("timeline"), asked)
-        batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(1))]
+        try:
+            batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(1))]
+        except ValueError as error:
+            raise UserInputError(str(error)) from error
+        if batch.skipped:
+            raise UserInputError("the question cannot be used: it contains a special token of the model")
         batch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         assert isinstance(batch, Questions), "a batch keeps its type"
         text = ""

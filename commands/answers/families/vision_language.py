@@ -127,6 +127,8 @@ class VisionLanguageDemo(Demo):
             items.append(ChatItem(marked, counts, concat_views(views, layout)))
         source = _Given(self._processor, items)
         batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(len(items)))]
+        if batch.skipped:
+            raise ValueError("the question cannot be used: it contains a special token of the model, or is too long")
         moved: Questions = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         return moved
 

@@ -43,6 +43,7 @@ function fileField(field) {
   }
   async function send(file) {
     const mine = ++upload, blocks = new Blocks(shown, false);
+    if (field.most === 1) given = []; // the file before it is no longer shown
     if (file.size > field.max_bytes) {
       blocks.error(file.name + ": the file is larger than " + Math.floor(field.max_bytes / 2 ** 20) + " MB, the most that is accepted");
       return;

@@ -56,19 +56,25 @@ class CrossEncoder(Retriever):
         """Return the score of each page."""
         if not pages:
             return []
+        room = self._length - self._tokenizer.num_special_tokens_to_add(pair=True)
+        stride = min(_STRIDE, room // 4)
+        # The tokenizer fails on a question that leaves no room for a page's windows; its end is cut off.
+        places = self._tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        if len(places) > room - 2 * stride:
+            question = question[: places[room - 2 * stride - 1][1]]
         windows = self._tokenizer(
-            [question] * len(pages), pages, truncation="only_second", max_length=self._length, stride=_STRIDE,
+            [question] * len(pages), pages, truncation="only_second", max_length=self._length, stride=stride,
             return_overflowing_tokens=True, padding=True, return_tensors="pt",
         )  # fmt: skip
-        places = windows.pop("overflow_to_sample_mapping").tolist()
+        owners = windows.pop("overflow_to_sample_mapping").tolist()
         logits: list[float] = []
         with torch.inference_mode():
-            for start in range(0, len(places), _BATCH):
+            for start in range(0, len(owners), _BATCH):
                 part = {name: value[start : start + _BATCH] for name, value in windows.items()}
                 logits += self._model(**part).logits[:, 0].float().tolist()
         best = [-torch.inf] * len(pages)
-        for place, logit in zip(places, logits, strict=True):
-            best[place] = max(best[place], logit)
+        for owner, logit in zip(owners, logits, strict=True):
+            best[owner] = max(best[owner], logit)
         return best
 
     @property

@@ -16,11 +16,15 @@ _CHINESE = (
 
 _CHINESE_WORD = re.compile("|".join(sorted(_CHINESE, key=len, reverse=True)))
 
+# Chinese and Japanese are written without spaces around names.
+_CJK = "\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"
+_W = rf"[^\W{_CJK}]"
+
 _IDENTIFIER = re.compile(
     # `-s` and `--ckpt_path`; not the second half of `cross-section`.
-    r"(?<![\w-])--?[^\W\d_][\w-]*"
-    # `max_steps`, `__all__`, `login.defs`, `data/raw`, `x86-64`
-    r"|\w+(?:[_.\-/]\w+)+|\w*_\w*"
+    rf"(?<!{_W})(?<!-)--?[^\W\d_{_CJK}](?:{_W}|-)*"
+    # `max_steps`, `__all__`, `login.defs`, `data/raw`, `x86-64`; from the start of a word only, which takes linear time
+    rf"|(?<!{_W}){_W}+(?:[_.\-/]{_W}+)+|(?<!{_W}){_W}*_{_W}*"
 )
 _NUMBER = re.compile(r"[\d.,\-/]+")
 

@@ -87,5 +87,6 @@ def test_a_wrong_line_is_a_message_and_the_chat_goes_on(tmp_path, monkeypatch, l
 def test_commands_and_questions_are_told_apart(tmp_path):
     (tmp_path / "a.png").touch()
     assert parse_command("/save x y") == ChatCommand("save", "x y")
+    assert parse_command("/history " + "x" * 300) == ChatCommand("history", "x" * 300), "too long for a path"
     assert parse_command("what is this?") is None and parse_command(str(tmp_path / "a.png")) is None
     assert all(f"/{name}" in said(tmp_path, "/help") for name in ("picture", "blind", "history", "save", "new"))

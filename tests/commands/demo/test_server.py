@@ -156,6 +156,13 @@ def test_a_page_of_another_site_cannot_read_it():
     assert served.client(Echo(), host="0.0.0.0").get("/", headers={"Host": "box"}).status_code == 200
 
 
+def test_a_page_of_another_site_cannot_ask():
+    page = served.client(Echo())
+    for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+        body = {"values": {}, "turns": []}
+        assert page.post("/ask", json=body, headers={"Sec-Fetch-Site": site}).status_code == code
+
+
 def test_a_used_port_names_a_free_one():
     with listen("127.0.0.1", 0) as used:
         port = used.getsockname()[1]
@@ -163,7 +170,7 @@ def test_a_used_port_names_a_free_one():
             listen("127.0.0.1", port)
     with pytest.raises(ValueError, match="--host no such host"):
         listen("no such host", 0)
-    assert is_loopback("127.0.0.1") and is_loopback("localhost") and is_loopback("::1")
+    assert is_loopback("127.1") and is_loopback("127.0.0.1") and is_loopback("localhost") and is_loopback("::1")
     assert not is_loopback("0.0.0.0") and not is_loopback("example")
 
 

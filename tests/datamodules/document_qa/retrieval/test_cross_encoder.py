@@ -91,6 +91,14 @@ def test_the_order_is_that_of_a_plain_loop(tmp_path, candidates):
     assert "_model" not in vars(again) and again.rank(Manual(), QUESTION) == expected + searched[candidates:]
 
 
+@pytest.mark.parametrize("words", [20, 25, 29, 40])
+def test_a_long_question_leaves_room_for_pages(tmp_path, words):
+    retriever = CrossEncoder(Bm25(), write_model(tmp_path), 4)
+    assert sorted(retriever.rank(Manual(), QUESTION._replace(question="what " * words))) == sorted(
+        Bm25().rank(Manual(), QUESTION)
+    )
+
+
 def test_pages_that_a_question_mentions_stay_first(tmp_path):
     settings = RetrieverSettings("page_mention_bm25", 3, reranker=str(write_model(tmp_path)))
     ranked = make_retriever(settings).rank(Manual(), QUESTION._replace(question="What is on page 2?"))

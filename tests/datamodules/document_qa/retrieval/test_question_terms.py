@@ -45,6 +45,7 @@ def test_subjects_and_function_words(text, subject, function):
 def test_names_with_punctuation_are_terms():
     text = "Set --max_steps=3, -O or max_steps in a/b.yaml: a cross-section of 1.5 mm (3-4), see e.g. page_3"
     assert identifiers(text) == ["--max_steps", "-o", "max_steps", "a/b.yaml", "cross-section", "e.g", "page_3"]
+    assert identifiers("参数max_steps的默认值是多少? 如何用--ckpt_path恢复训练") == ["max_steps", "--ckpt_path"]
 
 
 SHELL = [
