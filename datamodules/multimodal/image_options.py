@@ -29,10 +29,18 @@ class ImageOptions:
         self._previews: dict[Hashable, bytes] = {}
 
     def layout(self, trainer: Trainer | None) -> ImageLayout:
-        """Return the layout that the vision tower and the projector of the trainer's module impose on a view."""
+        """Return the layout that the vision tower and the projector of the trainer's module impose on a view.
+
+        Raises:
+            ValueError: the module has no such parts.
+        """
         assert trainer is not None  # setup runs under a trainer
-        layout = trainer.lightning_module.image_layout
-        assert isinstance(layout, ImageLayout)
+        layout = getattr(trainer.lightning_module, "image_layout", None)
+        if not isinstance(layout, ImageLayout):
+            raise ValueError(
+                "data.class_path: these data make views for a vision tower, which "
+                f"{type(trainer.lightning_module).__name__} has not; use ImageChats"
+            )
         return layout
 
     def preview(self, key: Hashable, load: Callable[[], Sequence["Image"]]) -> bytes | None:

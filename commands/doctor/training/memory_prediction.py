@@ -50,6 +50,9 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
         f"{settings.path} ({kind}) takes about {_gib(found.total)} GiB: {words}, activations of {tokens:,} tokens "
         f"{_gib(found.activations)}; " + _fits(found.total)
     )
+    rows = given.get("micro_batch_size") or given.get("batch_size") or given.get("batch_size_per_device") or 1
+    if rows > 1:
+        text += f"; a micro-batch has up to {rows} rows, each with such activations"
     if found.loading > 2 * found.weights:
         text += f"; {_gib(found.loading)} GiB of the host while it is loaded"
     if is_on_gpu(config.trainer.accelerator):

@@ -2,8 +2,8 @@
 
 An answer to a question with options is one of the options, chosen by likelihood. The reference of an open question is a
 number with or without a unit (`21.5 °C`), or a text. A number is right within a relative tolerance of the reference,
-with the same unit; a reference of 0 takes the tolerance as an absolute one. A text is right if it is the same but for
-case, spaces and a full stop at the end.
+with the unit of the reference if it has one; a reference of 0 takes the tolerance as an absolute one. A text is right
+if it is the same but for case, spaces and a full stop at the end.
 """
 
 import re
@@ -80,7 +80,8 @@ def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
     if form == Form.NUMBER:
         true, found = read_quantity(reference, whole=True), read_quantity(answer, whole=False)
         assert true is not None, "see form_of"
-        if found is None or found.unit.casefold() != true.unit.casefold():
+        # The word after a number is no unit in "21.5 on average", so one that is not expected is ignored.
+        if found is None or (true.unit and found.unit.casefold() != true.unit.casefold()):
             return False
         # A margin of a few rounding errors, so that an error of exactly the tolerance is within it.
         return abs(found.value - true.value) <= tolerance * (abs(true.value) or 1.0) * (1 + 1e-9)

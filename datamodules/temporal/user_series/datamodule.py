@@ -146,7 +146,8 @@ class SeriesQuestions(SeriesDataModule):
         # On a resume within an epoch, the remaining samples must be the same.
         digest = hashlib.sha256()
         for question in self._splits.get("train", []):
-            digest.update(
-                f"{question.question}\0{question.answer}\0{[s.values.sum() for s in question.series]}".encode()
-            )
+            series = [(each.name, each.unit, each.step, len(each.values)) for each in question.series]
+            digest.update(repr((question.question, question.answer, question.options, series)).encode())
+            for each in question.series:
+                digest.update(each.values.tobytes())
         return {**super()._order_identity(), "questions": digest.hexdigest()[:12]}

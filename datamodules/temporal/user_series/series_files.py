@@ -21,8 +21,8 @@ from datamodules.temporal.series.resampling import resample
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from datamodules.temporal.user_series.record_fields import measurements, stamps
 
-TIMES = {"time": 1.0, "timestamp": 1.0, "date": 1.0, "datetime": 1.0, "time_s": 1.0, "time_ms": 0.001}
-"""Names of a column of stamps, and the seconds of a unit of its numbers."""
+TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s": 1.0, "time_ms": 0.001}
+"""Names of a column of stamps, and the seconds of a unit of its numbers; None: a number is no date (20240501)."""
 
 _CHANNEL = re.compile(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]")
 _ROWS_A_STEP = 100
@@ -105,9 +105,15 @@ class SeriesFiles:
     def _times(self, path: Path, table: _Table, place: int) -> NDArray[np.float64]:
         cells, name = table.cells[place], table.columns[place]
         numeric = _is_number(cells[0])
+        unit = TIMES[name.lower()]
+        if numeric and unit is None:
+            raise ValueError(
+                f"{path}, line {table.lines[1]}, {name}: found {cells[0][:60]!r}, expected a date such as 2024-05-01; "
+                "a column of seconds is named time"
+            )
         column = [_number(path, table, place, row) if numeric else cell for row, cell in enumerate(cells)]
         try:
-            return stamps(name, column, TIMES[name.lower()])
+            return stamps(name, column, unit or 1.0)
         except ValueError as error:
             row = re.match(r".*?\[(\d+)\]", str(error))
             line = table.lines[1 + int(row[1])] if row else table.lines[1]

@@ -1,6 +1,8 @@
 """Assigns records to training, validation and test: by file, or by a hash of the record."""
 
 import hashlib
+import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,16 +11,21 @@ import numpy as np
 from datamodules.temporal.series.question import SeriesQuestion
 from datamodules.temporal.user_series.file_formats import SUFFIXES
 
+log = logging.getLogger("lockstep")
+
 SPLITS = ("train", "validation", "test")
 _NAMES = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+_PART = re.compile(r"-\d+-of-\d+$")
+"""End of the names that the Hugging Face Hub gives to parts: train-00000-of-00002.parquet"""
 _SHARES = {"validation": 0.1, "test": 0.1}
 
 
 def split_files(path: Path) -> dict[str, list[Path]]:
     """Return the files of each split; of a single file, under the key `all`.
 
-    A folder has a file or a folder for each split, named `train`, `validation` (or `valid`, `val`, `dev`) and `test`.
-    Without any such name, all its files together are split by hash.
+    A folder has a file, files named as on the Hugging Face Hub (`train-00000-of-00002.parquet`), or a folder for each
+    split, named `train`, `validation` (or `valid`, `val`, `dev`) and `test`. Other files are logged. Without any such
+    name, all its files together are split by hash.
 
     Raises:
         ValueError: the path does not exist, or the folder has no file of a known format.
@@ -29,11 +36,14 @@ def split_files(path: Path) -> dict[str, list[Path]]:
         raise ValueError(f"{path}: not found, expected a file of series and questions, or a folder of such files")
     found: dict[str, list[Path]] = {}
     for split, names in _NAMES.items():
-        entries = [entry for entry in sorted(path.iterdir()) if entry.stem.lower() in names]
+        entries = [entry for entry in sorted(path.iterdir()) if _PART.sub("", entry.stem.lower()) in names]
         files = [file for entry in entries for file in ([entry] if entry.is_file() else _files(entry))]
         if known := [file for file in files if file.suffix.lower() in SUFFIXES]:
             found[split] = known
     if found:
+        used = {file for files in found.values() for file in files}
+        for file in (file for file in _files(path) if file not in used):
+            log.warning("%s is of no split and is not read: its name is none of train, validation and test", file)
         return found
     if files := _files(path):
         return {"all": files}

@@ -48,7 +48,7 @@ def load_language_model(
     if settings.path is not None:
         require_local_files(_SECTION, settings.path)
     config = model_config(settings, vocabulary)
-    _require_whole_weights(config, settings.path)
+    require_whole_weights_on_disk("language_model", config, settings.path)
     if settings.trainable == "none":
         switch_off_dropout(config)
     _require_attention(config, settings.attention)
@@ -84,13 +84,13 @@ def model_config(settings: LanguageModelSettings, vocabulary: int) -> "Pretraine
     return config_of(_SECTION, given, "qwen2, qwen3 or llama", vocab_size=vocabulary)
 
 
-def _require_whole_weights(config: "PretrainedConfig", path: str | None) -> None:
+def require_whole_weights_on_disk(section: str, config: "PretrainedConfig", path: str | None) -> None:
     """Raise ValueError if the files hold quantized weights, of which others would be made."""
     quantized = getattr(config, "quantization_config", None)
     if quantized is not None:
         given = quantized if isinstance(quantized, dict) else quantized.to_dict()
         raise ValueError(
-            f"language_model.path: {path} holds weights quantized by {given.get('quant_method')}, expected them in "
+            f"{section}.path: {path} holds weights quantized by {given.get('quant_method')}, expected them in "
             "16 or 32 bits. Use the directory that they were made from, and language_model.quantize nf4 or int8"
         )
 

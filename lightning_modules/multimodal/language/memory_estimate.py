@@ -94,7 +94,9 @@ def _activations(config: Any, settings: LanguageModelSettings, precision: Precis
     Norms keep their input in fp32. Attention keeps queries, keys, values and its output; the gated feed-forward network
     three states of its width. A trained or adapted linear layer keeps its input.
     """
-    width, inner, byte = config.hidden_size, config.intermediate_size, _width(precision)
+    width, byte = config.hidden_size, _width(precision)
+    given = (getattr(config, key, None) for key in ("intermediate_size", "ffn_dim", "n_inner"))
+    inner = next((size for size in given if size), 4 * width)  # as GPT-2 has it
     heads = config.num_attention_heads
     keys = (getattr(config, "num_key_value_heads", None) or heads) * (
         getattr(config, "head_dim", None) or width // heads

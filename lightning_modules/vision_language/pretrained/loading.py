@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.system.hf_hub import hub_unreachable_reason
 from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.loading import require_whole_weights_on_disk
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.pretrained import few, read_pretrained, require_local_files
 from lightning_modules.vision_language.pretrained.classes import class_of
@@ -48,20 +49,22 @@ def download(path: str) -> Path:
 
 
 def load_image_text_model(
-    config: "PretrainedConfig", settings: LanguageModelSettings, precision: Precision
+    config: "PretrainedConfig", settings: LanguageModelSettings, precision: Precision, parts_train: bool
 ) -> "PreTrainedModel":
     """Load the weights, in training mode, in the format of trainable ones if any part other than adapters trains.
 
     Raises:
-        ValueError: weights are missing or not in safetensors.
+        ValueError: weights are missing, quantized or not in safetensors.
     """
     from transformers import AutoModelForImageTextToText
 
     assert settings.path is not None
+    require_whole_weights_on_disk(_SECTION, config, settings.path)
+    frozen = settings.trainable in ("none", "lora") and not parts_train
     options: dict[str, Any] = {
         "config": config,
         "attn_implementation": settings.attention,
-        "dtype": precision.frozen if settings.trainable in ("none", "lora") else precision.trained,
+        "dtype": precision.frozen if frozen else precision.trained,
         "use_safetensors": True,
         "output_loading_info": True,
     }

@@ -21,7 +21,7 @@ from lightning_modules.multimodal.checkpoints.base_model_id import (
     check_base,
     weights_identity,
 )
-from lightning_modules.multimodal.checkpoints.stage_init import Origin, load_stage, read_stage
+from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
 from lightning_modules.multimodal.evaluation.evaluated_module import EvaluatedModule
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
@@ -51,7 +51,8 @@ class PretrainedVisionLanguageModel(EvaluatedModule[ProcessedChatData]):
         language_model: what trains of its language model, and how; without `path` and `config`.
         vision_tower: what trains of its vision tower.
         connector: what trains between vision tower and language model.
-        image_processor: settings of its image processor that differ from its files, such as {max_pixels: 501760}.
+        image_processor: settings of its image processor that differ from its files, such as
+            {size: {shortest_edge: 3136, longest_edge: 501760}}.
         blind: train and evaluate on black images, as a baseline.
         max_new_tokens: maximum length of an answer that an evaluation generates.
         learning_rates: peak rates of the parts (vision_tower, connector, language_model) whose rate differs from
@@ -87,6 +88,7 @@ class PretrainedVisionLanguageModel(EvaluatedModule[ProcessedChatData]):
         self.image_settings = image_processor or {}
         self.blind, self.max_new_tokens = blind, check_max_new_tokens(max_new_tokens)
         self.learning_rates, self.init_from = learning_rates or {}, init_from
+        self.base_was_trained = False
 
     @override
     def memory_saving_options(self) -> list[tuple[str, str]]:
@@ -117,7 +119,8 @@ class PretrainedVisionLanguageModel(EvaluatedModule[ProcessedChatData]):
                 "(model.init_args.language_model.trainable lora) with a copy of the frozen weights on each GPU"
             )
         settings, precision = self.language_model_settings, self.model_precision
-        network = load_image_text_model(self.config, settings, precision)
+        parts_train = any(part.trainable != "none" for part in self.part_settings.values())
+        network = load_image_text_model(self.config, settings, precision, parts_train)
         vocabulary = len(self.data.model_processor.processor.tokenizer)
         device = self.trainer.strategy.root_device
         self.language_model = ImageTextNetwork(network, settings, self.part_settings, vocabulary, precision, device)
@@ -224,10 +227,21 @@ class PretrainedVisionLanguageModel(EvaluatedModule[ProcessedChatData]):
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_base(checkpoint.get("base"), self.base)
+        if self.trainer.state.fn is None:  # an export
+            self.base_was_trained = base_was_trained(self, checkpoint)
         super().on_load_checkpoint(checkpoint)
 
     @override
     def export(self, folder: Path, merge: bool) -> ExportedModel:
-        """Write the model in its own class with its processor, or its adapters alone."""
+        """Write the model in its own class with its processor, or its adapters alone.
+
+        Raises:
+            ValueError: adapters would be exported without the weights that they were trained with.
+        """
+        if self.base_was_trained and not merge and self.language_model_settings.trainable == "lora":
+            raise ValueError(
+                f"an earlier stage trained weights of {self.path}, so the adapters of this run do not fit its files: "
+                "export the whole model with --merge"
+            )
         trained = [name for name, part in self.part_settings.items() if part.trainable != "none"]
         return export_image_text(self.language_model, self.data.model_processor, folder, merge, trained)

@@ -41,6 +41,12 @@ def test_a_quantized_model_is_predicted(predict):
     assert "optimizer 0.30" in predict(quantize="nf4").found
     assert "optimizer 0.00" in predict(quantize="nf4", offload=True).found
     assert "activations of 512 tokens" in predict(data={"row_tokens": 512}).found
+    assert "a micro-batch has up to 4 rows" in predict(data={"micro_batch_size": 4, "batch_size": 8}).found
+
+
+def test_models_with_other_names_of_their_sizes_are_predicted(predict, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "opt", "architectures": ["OPTForCausalLM"]}))
+    assert "takes about" in predict().found
 
 
 def test_what_fits_follows_from_the_settings(predict):

@@ -19,6 +19,7 @@ def question(answer, options=(), kind=""):
         ("20 °C", "20 K", False),
         ("20 °C", "20", False),
         ("20", "20", True),
+        ("20", "It is 20 on average", True),
         ("-1,200.5 kW", "-1200.5 kW", True),
         ("1e3", "1000", True),
         ("0", "0.04", True),

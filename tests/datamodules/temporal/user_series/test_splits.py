@@ -22,6 +22,19 @@ def test_files_by_name(tmp_path):
         split_files(tmp_path / "absent")
 
 
+def test_parts_of_the_hub_are_no_mixture_and_other_files_are_logged(tmp_path, caplog):
+    for name in (
+        "train-00000-of-00002.parquet",
+        "train-00001-of-00002.parquet",
+        "test-00000-of-00001.parquet",
+        "x.csv",
+    ):
+        (tmp_path / name).touch()
+    found = split_files(tmp_path)
+    assert {split: len(files) for split, files in found.items()} == {"train": 2, "test": 1}
+    assert "x.csv is of no split and is not read" in caplog.text
+
+
 def test_shares_of_a_hash_split():
     splits = [split_of(question(str(key))) for key in range(3000)]
     assert 0.78 < splits.count("train") / 3000 < 0.82

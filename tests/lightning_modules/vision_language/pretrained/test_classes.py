@@ -205,6 +205,22 @@ def test_adapters_beside_four_bits_resume_and_are_exported(directory, chats, loc
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")  # peft uses it
+def test_adapters_over_weights_of_an_earlier_stage_are_exported_merged_only(directory, chats, lockstep, tmp_path):
+    frozen = {"trainable": "none"}
+    first = options(directory("llava"), chats, vision_tower=frozen, language_model=frozen)
+    lockstep("fit", *first, "--trainer.max_steps", "1", name="first")
+    parts = {"vision_tower": frozen, "connector": frozen, "language_model": {"trainable": "lora"}}
+    second = options(directory("llava"), chats, init_from="first", **parts)
+    lockstep("fit", *second, "--trainer.max_steps", "2", name="second")
+    run = lockstep("predict", name="second")
+    with pytest.raises(ValueError, match="an earlier stage trained weights of .*: export the whole model with --merge"):
+        lockstep("export", "--output", str(tmp_path / "adapters"), name="second")
+    lockstep("export", "--merge", "--output", str(tmp_path / "whole"), name="second")
+    assert answers(tmp_path / "whole", chats) == predicted(run)
+
+
+@pytest.mark.slow
 def test_two_processes_train_as_one(directory, chats, launch):
     """Each rank computes a micro-batch of two chats; some have no image, on one rank alone."""
     settings = [
