@@ -25,7 +25,7 @@ def build(folder, parts=None, **settings):
     model = ModelProcessor(str(folder), folder)
     language_model = tuned(LanguageModelSettings(**settings), str(folder))
     precision = precision_of("32-true", has_bf16=True)
-    network = load_image_text_model(load_config(str(folder)), language_model, precision)
+    network = load_image_text_model(load_config(str(folder)), language_model, precision, parts_train=False)
     vocabulary = len(model.processor.tokenizer)
     return model, ImageTextNetwork(network, language_model, parts or PARTS, vocabulary, precision)
 
