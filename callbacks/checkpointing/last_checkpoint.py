@@ -18,8 +18,8 @@ class LastCheckpoint(RotatingCheckpoint):
     Args:
         every_n_steps: optimizer steps between saves; it is also saved at the end of every epoch.
         keep: number of files to keep: last.ckpt and, in case it gets corrupt, last-1.ckpt, last-2.ckpt, ...
-        keep_every_n_steps: optimizer steps between checkpoints that stay for ever, as step-1000.ckpt, step-2000.ckpt,
-            ...; null for none.
+        keep_every_n_steps: optimizer steps between checkpoints that are kept indefinitely, as step-1000.ckpt,
+            step-2000.ckpt, ...; null for none.
     """
 
     def __init__(self, every_n_steps: int = 500, keep: int = 2, keep_every_n_steps: int | None = None) -> None:

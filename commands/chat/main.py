@@ -42,7 +42,7 @@ def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console |
 
 
 def _handled(session: ChatSession, line: str, console: Console) -> bool:
-    """Answer a line; return whether the chat goes on."""
+    """Answer a line; return whether the chat continues."""
     command = parse_command(line)
     if len(line) > _LONGEST_LINE:
         raise UserInputError(f"found {len(line):,} characters, expected at most {_LONGEST_LINE:,}")

@@ -126,7 +126,7 @@ class RecommenderDemo(Demo):
                 for change, place in changes[:_REASONS]
             ]
             columns = ["event", *(["time"] if self._reads_times else []), "score lost without it"]
-            note = f"Of the last {number} events, each is left out once; the score with all of them is {values[0]:.4g}."
+            note = f"Of the last {number} events, each is removed once; the score with all of them is {values[0]:.4g}."
             yield Table("reasons", f"Why {title}: the events that matter most", columns, rows, note)
         similarity = cosine_similarity(scores.weight.float(), scores.weight[best - 1 : best].float()).cpu()
         similarity[best - 1] = -torch.inf

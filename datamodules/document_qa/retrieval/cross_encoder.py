@@ -58,7 +58,7 @@ class CrossEncoder(Retriever):
             return []
         room = self._length - self._tokenizer.num_special_tokens_to_add(pair=True)
         stride = min(_STRIDE, room // 4)
-        # The tokenizer fails on a question that leaves no room for a page's windows; its end is cut off.
+        # The tokenizer fails on a question that leaves no room for a page's windows; the question is truncated.
         places = self._tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
         if len(places) > room - 2 * stride:
             question = question[: places[room - 2 * stride - 1][1]]

@@ -152,7 +152,7 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
             yield prompt if question.options else prompt._replace(continuations=())
 
     def _chunks_to_ablate(self, sample: DocumentSample, context: Context) -> list[int]:
-        """Return the indices of the chunks to leave out, in the order of the context."""
+        """Return the indices of the chunks to skip, in the order of the context."""
         most, chunks = self.sample_builder.context_builder.settings.evidence_chunks, context.chunks
         rank = {page: place for place, page in enumerate(sample.ranked)}
         best = sorted(range(len(chunks)), key=lambda place: (rank.get(chunks[place].page, len(rank)), place))

@@ -72,7 +72,7 @@ def load_item_features(
     report = f"{path}: features of {found:,} of {len(item_ids):,} items of the data"
     if row:
         report += f", and of {len(row):,} items without an interaction"
-        report += "" if settings.cold_items else f", which {KEY}.cold_items false leaves out"
+        report += "" if settings.cold_items else f", which {KEY}.cold_items false skips"
     return FeaturesOfItems(arrays, cold, _identity(table, settings, of_data, trained), report)
 
 

@@ -153,7 +153,7 @@ def _write_events(
             of_times.write(time.tobytes())
             starts = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
             users, counts = first[starts], np.diff(starts, append=len(first))
-            if firsts[-1].size and users[0] == firsts[-1][-1]:  # the user of the previous block goes on
+            if firsts[-1].size and users[0] == firsts[-1][-1]:  # the previous block ends with the same user
                 lengths[-1][-1] += counts[0]
                 users, counts = users[1:], counts[1:]
             if users.size:

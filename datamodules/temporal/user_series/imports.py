@@ -1,4 +1,4 @@
-"""Converts records of other projects to the schema of `records`, told apart by their keys.
+"""Converts records of other projects to the schema of `records`, distinguished by their keys.
 
 ChatTS (NetManAIOps/ChatTS): `input` with `<ts><ts/>` at each series, `timeseries`, `output`. Its published training
 files hold series that are encoded already: `[Value Offset: o|Value Scaling: s]` before the place, and a 1.0 after each

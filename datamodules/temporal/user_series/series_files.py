@@ -1,8 +1,8 @@
 """Reads series from a table: a column of stamps, and a column for each channel, `name (unit)`.
 
-The column of stamps is the first one of `time`, `timestamp`, `date`, `datetime`, `time_s` (seconds, or a date and time
-in ISO 8601) and `time_ms` (milliseconds). Without it, the rows are steps of unknown length. The rule of
-`series.resampling` makes irregular stamps regular; an empty cell is a gap.
+The column of stamps is the first one of `time`, `timestamp`, `time_s` (seconds, or dates and times in ISO 8601),
+`time_ms` (milliseconds), `date` and `datetime` (dates and times alone). Without it, the rows are steps of unknown
+length. The rule of `series.resampling` makes irregular stamps regular; an empty cell is a gap.
 """
 
 import csv

@@ -1,8 +1,8 @@
 """Encodes chats with the chat template of a pretrained model, with a loss mask for the turns of the assistant.
 
 The chat is rendered again up to each answer, as for generation, and the answer begins where that text ends. So the
-model learns exactly what it has to generate, including a space before the first word, which the generation marks of
-LLaVA's template leave out. A template that rewrites earlier turns does not render a chat that begins with its own
+model learns exactly what it has to generate, including a space before the first word, which is outside the generation
+marks of LLaVA's template. A template that rewrites earlier turns does not render a chat that begins with its own
 prompt; then its generation marks are used, and without marks it is refused.
 
 An answer ends with its end-of-turn token, which is supervised. A template without one (LLaVA 1.5) gets the tokenizer's

@@ -22,7 +22,7 @@ class LoraSettings:
             default for the architecture.
         bias: which biases train with the adapters.
         use_rslora: scale adapters by alpha / sqrt(rank), as rsLoRA does (arXiv 2312.03732), instead of alpha / rank.
-        use_dora: train the magnitudes of a weight's columns apart from their directions, as DoRA does
+        use_dora: train the magnitudes of a weight's columns separately from their directions, as DoRA does
             (arXiv 2402.09353).
     """
 

@@ -62,7 +62,7 @@ class FeatureEncoder(nn.Module):
         """Return the vectors [N + 1, C] float32 of all items for evaluation; row 0 is zero.
 
         Args:
-            own: [V + 1, C] items' own vectors; those that were not trained are left out.
+            own: [V + 1, C] items' own vectors; those that were not trained are skipped.
             num_items: N; None: all items with features.
         """
         number = len(self.trained) if num_items is None else num_items + 1

@@ -32,7 +32,7 @@ class NextItemScores:
 
         Args:
             history: the histories.
-            num_items: N, to leave out items that occur in no interaction; None: all recommendable items.
+            num_items: N, to skip items that occur in no interaction; None: all recommendable items.
         """
         if self.features is None:
             return ItemScores(encode_last_position(self.encoder, history), self.encoder.output_weight)

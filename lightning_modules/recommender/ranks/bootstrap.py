@@ -18,7 +18,7 @@ SEED = 0
 LEVEL = 0.95
 """Coverage of the intervals."""
 
-_CHUNK = 1 << 22  # numbers drawn at once, which bounds the memory and does not affect the result
+_CHUNK = 1 << 22  # numbers drawn at once, which bounds the memory; sums depend on it in their last bits alone
 
 
 class Interval(NamedTuple):

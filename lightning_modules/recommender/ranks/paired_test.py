@@ -19,7 +19,7 @@ SIGNIFICANT = 0.05
 _ROUNDING = 1e-9
 """Relative difference of two sums of equal numbers in another order, with a margin."""
 
-_CHUNK = 1 << 22  # numbers drawn at once, which bounds the memory and does not affect the result
+_CHUNK = 1 << 22  # numbers drawn at once, which bounds the memory; sums depend on it in their last bits alone
 
 
 class Difference(NamedTuple):

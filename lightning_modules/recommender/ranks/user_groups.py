@@ -18,7 +18,7 @@ class UserGroup(NamedTuple):
 def user_groups(ranks: UserRanks) -> list[UserGroup]:
     """Return all users, the quartiles by history length, and head, middle and tail by held-out item.
 
-    Users with equally long histories are in one quartile, and a group without users is left out. The names of the last
+    Users with equally long histories are in one quartile, and a group without users is skipped. The names of the last
     three groups have the number of training events of the held-out items; see `item_groups`.
     """
     groups = [UserGroup("all users", ranks.rank)]

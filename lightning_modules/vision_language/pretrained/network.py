@@ -91,7 +91,7 @@ class ImageTextNetwork(LanguageModel):
         return {"attention_mask": real.long(), "token_type_ids": self._token_types(is_image, labels != IGNORE)}
 
     def _token_types(self, is_image: Tensor, is_answer: Tensor) -> Tensor:
-        """Return the kinds of tokens: PaliGemma tells answers from questions, Gemma 3 images from texts."""
+        """Return the kinds of tokens: PaliGemma distinguishes answers from questions, Gemma 3 images from texts."""
         return (is_answer if self.causal_lm.config.model_type == "paligemma" else is_image).long()
 
     @torch.no_grad()

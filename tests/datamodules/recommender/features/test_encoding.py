@@ -86,7 +86,7 @@ def test_items_of_the_data_and_cold_items(tmp_path):
     assert with_cold_items(catalog._replace(titles=None), features).titles is None
     assert with_cold_items(catalog, None) is catalog
     without = load(tmp_path, settings=ItemFeatures(categories=["genre"], numbers=["price"], cold_items=False))
-    assert without.cold_ids == [] and "cold_items false leaves out" in without.report
+    assert without.cold_ids == [] and "cold_items false skips" in without.report
     assert without.identity == features.identity
     np.testing.assert_array_equal(without.arrays.dense, features.arrays.dense[:5])
 

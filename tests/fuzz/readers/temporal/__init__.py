@@ -1,0 +1,1 @@
+"""Readers of the temporal family's input that are fuzzed."""
