@@ -40,7 +40,7 @@ class Tally:
         """Return the row of the table."""
         counts = [self.counts.total(), *(self.counts[kind] for kind in Kind)]
         return (
-            f"{self.name:12}"
+            f"{self.name:22}"
             + "".join(f"{number:>11,}" for number in counts)
             + f"{self.slowest:>13.2f}{self.peak:>11.0f}"
         )
@@ -49,7 +49,7 @@ class Tally:
 def header() -> str:
     """Return the header of the table."""
     *counts, slowest, peak = COLUMNS
-    return f"{'reader':12}" + "".join(f"{name:>11}" for name in counts) + f"{slowest:>13}{peak:>11}"
+    return f"{'reader':22}" + "".join(f"{name:>11}" for name in counts) + f"{slowest:>13}{peak:>11}"
 
 
 def inputs(name: str, number: int, seed: int) -> Iterator[Input]:
