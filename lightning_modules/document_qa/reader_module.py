@@ -18,7 +18,7 @@ from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
 from lightning_modules.document_qa.answering.evaluation import DocumentEvaluation
 from lightning_modules.document_qa.answering.length_buckets import PromptBucket
 from lightning_modules.document_qa.losses import Loss
-from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
+from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.export.llava import export_llava
@@ -26,6 +26,7 @@ from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import Criterion, cross_entropy
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 
 PREDICTIONS = "predictions.jsonl"
@@ -50,7 +51,7 @@ class DocumentReader(MultimodalModule[DocumentData]):
             every chunk of its context.
         blind: train and evaluate on black images, as a baseline.
         max_new_tokens: maximum length of an answer that an evaluation generates.
-        training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector and
+        training: see LanguageModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector and
             language_model.
     """
 
@@ -70,7 +71,7 @@ class DocumentReader(MultimodalModule[DocumentData]):
         predict_evidence: bool = True,
         blind: bool = False,
         max_new_tokens: int = 64,
-        **training: Unpack[MultimodalOptions],
+        **training: Unpack[LanguageModuleOptions],
     ) -> None:
         super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
         if not 0 <= smoothing < 1:

@@ -23,11 +23,12 @@ from engine.optim.global_loss_mean import LossSum
 from lightning_modules.document_qa.answering.length_buckets import bucket_rows, row_lengths
 from lightning_modules.document_qa.contrastive import ProjectionHead, Temperature, info_nce
 from lightning_modules.document_qa.ranking_evaluation import RankingEvaluation
-from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
+from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 
 
@@ -44,7 +45,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
             and computes them again in the backward pass (GradCache, Gao et al., 2021), so the global batch, and with
             it the number of negatives, may exceed the memory of a device. null: all in one pass.
         blind: train and evaluate on black images, as a baseline.
-        training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector,
+        training: see LanguageModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector,
             language_model and head.
     """
 
@@ -67,7 +68,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
         symmetric: bool = False,
         encode_at_once: int | None = None,
         blind: bool = False,
-        **training: Unpack[MultimodalOptions],
+        **training: Unpack[LanguageModuleOptions],
     ) -> None:
         super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
         for name, value in (("size", size), ("encode_at_once", encode_at_once)):

@@ -5,75 +5,47 @@
 A family chooses two components, a ModalityFeatures and an Evaluator, and overrides little else.
 """
 
-import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, Prompts, Rows
 from datamodules.multimodal.interface import ComposedDataT
-from engine.base_options import TrainingOptions, Unpack
+from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
-from engine.number_check import check_numbers
-from engine.optim.global_loss_mean import LossSum
-from engine.strategies.fsdp import has_sharded_weights, is_fsdp
-from lightning_modules.multimodal.checkpoints.base_model_id import (
-    base_identity,
-    check_base,
-    folder_of,
-    weights_identity,
-)
-from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
+from engine.strategies.fsdp import has_sharded_weights
+from lightning_modules.multimodal.checkpoints.base_model_id import folder_of
+from lightning_modules.multimodal.checkpoints.stage_init import Origin
 from lightning_modules.multimodal.connector.merge_embeddings import Features, merge_features_into_embeddings
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.evaluation.evaluated_module import EvaluatedModule
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator
 from lightning_modules.multimodal.export.parts import export_parts
 from lightning_modules.multimodal.flops import LanguageModelFlops, chat_amounts, language_model_flops, trains
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
-from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 from lightning_modules.multimodal.language.tokenizer_check import require_own_tokens
+from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
 from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatures
-from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
-
-log = logging.getLogger("lockstep")
 
 
-class MultimodalOptions(TrainingOptions, total=False):
-    """Options that every family passes on to MultimodalModule, which describes them."""
-
-    learning_rates: dict[str, float] | None
-    init_from: str | None
-
-
-class MultimodalModule(EvaluatedModule[ComposedDataT]):
+class MultimodalModule(LanguageModule[ComposedDataT]):
     """A language model that reads features of another modality, and learns what the assistant answers in chats.
 
     Args:
         modality: computes the features.
         language_model: the language model that reads the features.
         projector: maps the encoder's features to the language model's embeddings.
-        learning_rates: peak rates of the parts (the encoder's name, projector, language_model) whose rate differs from
-            `learning_rate`.
-        init_from: source of the initial weights of a fit: a checkpoint, a run (its name or folder: its best checkpoint,
-            else its last) or a config (its newest run). Only weights are read. A resumed fit does not need it.
-        training: see LockstepModule.
+        training: see LanguageModule and LockstepModule.
     """
-
-    extra = "language"
-    terms_per_sample = 32  # tokens of an answer
 
     encoder: nn.Module
     projector: Projector
-    language_model: LanguageModel
     places: nn.Embedding | None
 
     def __init__(
@@ -81,42 +53,21 @@ class MultimodalModule(EvaluatedModule[ComposedDataT]):
         modality: ModalityFeatures[Any],
         language_model: LanguageModelSettings,
         projector: ProjectorSettings | None = None,
-        learning_rates: dict[str, float] | None = None,
-        init_from: str | None = None,
-        **training: Unpack[TrainingOptions],
+        **training: Unpack[LanguageModuleOptions],
     ) -> None:
-        super().__init__(**training)
-        check_numbers("model.init_args.learning_rates.", learning_rates or {}, at_least=0)
+        super().__init__(language_model, **training)
         self.modality = modality
-        self.language_model_settings = language_model
         self.projector_settings = projector or ProjectorSettings()
-        self.learning_rates = learning_rates or {}
-        self.language_model_settings.check()
         self.projector_settings.check()
-        self.init_from = init_from
         self.optional_weights = modality.optional_weights
-        self.base_was_trained = False
 
     @abstractmethod
     def build_evaluation(self) -> Evaluator[Any]:
         """Return the component that evaluates this module."""
 
-    @override
-    def memory_saving_options(self) -> list[tuple[str, str]]:
-        if self.language_model_settings.activation_checkpointing:
-            return []
-        return [("--model.init_args.language_model.activation_checkpointing true", "a third more time")]
-
     # -- building ----------------------------------------------------------------------------------------------------
 
     @override
-    def configure_model(self) -> None:
-        if hasattr(self, "encoder"):  # Lightning calls this hook for each of fit, validate and test
-            return
-        self.build()
-        if self.init_from is not None and self.trainer.state.fn == "fit" and self.trainer.ckpt_path is None:
-            self._load_stage(Path(self.init_from))
-
     def build(self) -> None:
         """Build the networks. A family with further networks extends it.
 
@@ -137,51 +88,15 @@ class MultimodalModule(EvaluatedModule[ComposedDataT]):
         self.evaluation = self.build_evaluation()
         self.places = self.modality.build_places(self.data, self.language_model.hidden_size)
 
-    def _load_stage(self, path: Path) -> None:
-        checkpoint = read_stage(path)
-        self.frozen_weights.record(self)  # weights that an earlier stage trained must be saved, even if frozen here
-        load_stage(self, path, checkpoint, self._origins(checkpoint), self.optional_weights)
-
-    def _origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
-        saved, settings = checkpoint.get("base") or {}, self.language_model_settings
-        lora = ("lora",) if saved.get("lora") and self.base["lora"] else ()
-        weights = partial(weights_identity, settings.path)
-        language_model = Origin(saved, self.base, ("architecture", "tokenizer", *lora), weights)
-        return {"language_model": language_model, **self.modality.origins(checkpoint)}
+    @override
+    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
+        return {**super().origins(checkpoint), **self.modality.origins(checkpoint)}
 
     @property
-    def model_precision(self) -> Precision:
-        """Number formats of pretrained weights and of the computations with them."""
-        has_bf16 = device_has_bf16(self.trainer.strategy.root_device)
-        return precision_of(self.trainer.precision, has_bf16, is_fsdp(self.trainer.strategy))
-
-    @property
+    @override
     def parts(self) -> dict[str, nn.Module]:
-        """The networks by their names in `learning_rates`; together they hold all trainable weights."""
         projector = nn.ModuleList([self.projector] if self.places is None else [self.projector, self.places])
         return {self.modality.encoder_part: self.encoder, "projector": projector, "language_model": self.language_model}
-
-    @override
-    def optimizer_groups(self) -> list[dict[str, Any]]:
-        rates = {part: self.learning_rates.get(part, self.learning_rate) for part in self.parts}
-        unknown = self.learning_rates.keys() - self.parts.keys()
-        if unknown:
-            raise ValueError(f"model.learning_rates names {sorted(unknown)}; the parts are {list(self.parts)}")
-        return parameter_groups(self.parts, rates, self.weight_decay, module=self)
-
-    @override
-    def hidden_matrices(self) -> set[Tensor]:
-        return super().hidden_matrices() - {self.language_model.causal_lm.get_output_embeddings().weight}
-
-    @override
-    def on_fit_start(self) -> None:
-        super().on_fit_start()
-        log.info("%s", parameter_table(self.parts, self._configured))
-
-    @property
-    def sharded(self) -> bool:
-        """Whether ranks share the weights, so that all must run the same number of forward passes."""
-        return has_sharded_weights(self.trainer.strategy)
 
     # -- forward passes ----------------------------------------------------------------------------------------------
 
@@ -190,6 +105,7 @@ class MultimodalModule(EvaluatedModule[ComposedDataT]):
         """Networks of the features, as the strategy wraps them."""
         return FeatureNetworks(self.encoder, self.projector, self.places)
 
+    @override
     def features(self, modality: Any) -> Features:
         """Return the features that replace the placeholders of the samples' chats."""
         return self.modality.compute(self.feature_networks, modality)
@@ -199,12 +115,12 @@ class MultimodalModule(EvaluatedModule[ComposedDataT]):
         embeddings = self.language_model.embed(chats.tokens)
         return merge_features_into_embeddings(embeddings, chats, *features, self.data.tokenizer.placeholder)
 
+    @override
     def states(self, rows: Rows, features: Features) -> Tensor:
-        """Return the language model's hidden states [R, L, C] of chats and their features."""
         return self.language_model.hidden_states(self.embed(rows, features), rows.positions)
 
+    @override
     def generate(self, prompts: Prompts, features: Features, max_new_tokens: int) -> list[str]:
-        """Return the most likely answer to each prompt, at most `max_new_tokens` long."""
         embeddings, end = self.embed(prompts, features), [self.data.tokenizer.end_of_turn]
         answers = self.language_model.generate(embeddings, prompts.mask, max_new_tokens, end, self.sharded)
         return [self.data.tokenizer.decode(answer) for answer in answers]
@@ -214,20 +130,6 @@ class MultimodalModule(EvaluatedModule[ComposedDataT]):
         cache = PrefixCache(self.language_model, self.embed(prompts, features), prompts.mask)
         for tokens in cache.stream(0, max_new_tokens, [self.data.tokenizer.end_of_turn]):
             yield self.data.tokenizer.decode(tokens)
-
-    # -- training ----------------------------------------------------------------------------------------------------
-
-    @override
-    def training_loss(self, batch: Any) -> LossSum:
-        """Return the loss of a micro-batch, a sequence of Examples of similar length."""
-        losses = [self.part_loss(part) for part in batch]
-        total, count = (torch.stack(values).sum() for values in zip(*losses, strict=True))
-        return LossSum(total, count)
-
-    def part_loss(self, part: Examples) -> tuple[Tensor, Tensor]:
-        """Return the sum of the loss terms of a part of a micro-batch, and their number."""
-        states = self.states(part.rows, self.features(part.modality))
-        return self.language_model.loss(states, part.rows.labels)
 
     @override
     def throughput_counts(self, batch: Any) -> dict[str, float]:
@@ -247,22 +149,19 @@ class MultimodalModule(EvaluatedModule[ComposedDataT]):
 
     # -- checkpoints and exports -------------------------------------------------------------------------------------
 
-    @cached_property
-    def base(self) -> dict[str, Any]:
-        """Identity of the language model, as stored in checkpoints."""
-        return base_identity(self.language_model_settings, self.data.tokenizer.identity)
+    @property
+    @override
+    def tokenizer_identity(self) -> str:
+        return self.data.tokenizer.identity
 
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
-        checkpoint.update({"base": self.base, **self.modality.identity()})
+        checkpoint.update(self.modality.identity())
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.modality.check_identity(checkpoint)
-        check_base(checkpoint.get("base"), self.base)
-        if self.trainer.state.fn is None:  # an export
-            self.base_was_trained = base_was_trained(self, checkpoint)
         super().on_load_checkpoint(checkpoint)
 
     @override

@@ -10,11 +10,12 @@ from engine.base_options import Unpack
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, optional
 from engine.number_check import check_number, check_numbers
-from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
+from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.temporal.encoder import Pooling
 from lightning_modules.temporal.series_evaluation import SeriesEvaluation
 from lightning_modules.temporal.series_features import SeriesFeatures
@@ -42,7 +43,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
             the backward pass: less memory, more time.
         blind: train and evaluate without the series, as a baseline.
         max_new_tokens: maximum length of an answer that an evaluation generates.
-        training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are encoder, projector and
+        training: see LanguageModule and LockstepModule; the parts in `learning_rates` are encoder, projector and
             language_model.
     """
 
@@ -58,7 +59,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
         encoder_activation_checkpointing: bool = False,
         blind: bool = False,
         max_new_tokens: int = 64,
-        **training: Unpack[MultimodalOptions],
+        **training: Unpack[LanguageModuleOptions],
     ) -> None:
         sizes = {"encoder_size": encoder_size, "feature_size": feature_size}
         sizes |= {f"kernel_sizes[{place}]": size for place, size in enumerate(kernel_sizes)}

@@ -9,13 +9,14 @@ from datamodules.multimodal.batch import ImageLayout
 from datamodules.vision_language.interface import VisionLanguageData
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
-from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
+from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.export.llava import export_llava
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 
 
@@ -28,7 +29,7 @@ class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
         projector: maps the tower's features to the language model's embeddings.
         blind: train and evaluate on black images, as a baseline.
         max_new_tokens: maximum length of an answer that an evaluation generates.
-        training: see MultimodalModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector and
+        training: see LanguageModule and LockstepModule; the parts in `learning_rates` are vision_tower, projector and
             language_model.
     """
 
@@ -41,7 +42,7 @@ class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
         projector: ProjectorSettings | None = None,
         blind: bool = False,
         max_new_tokens: int = 64,
-        **training: Unpack[MultimodalOptions],
+        **training: Unpack[LanguageModuleOptions],
     ) -> None:
         super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
         self.max_new_tokens = check_max_new_tokens(max_new_tokens)

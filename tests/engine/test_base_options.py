@@ -12,10 +12,11 @@ from datamodules.vision_language.datamodule import TileOptions, VisionLanguageDa
 from engine.base_options import LoadingOptions, TrainingOptions
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
-from lightning_modules.multimodal.base import MultimodalModule, MultimodalOptions
+from lightning_modules.multimodal.base import MultimodalModule
+from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
 
 COMPONENTS = {"modality", "language_model", "projector"}
-"""Parameters of MultimodalModule that a family gives itself."""
+"""Parameters of LanguageModule and MultimodalModule that a family gives itself."""
 
 
 def parameters(cls: type, end: type) -> dict[str, object]:
@@ -34,7 +35,8 @@ def parameters(cls: type, end: type) -> dict[str, object]:
     ("options", "cls", "end"),
     [
         (TrainingOptions, LockstepModule, LockstepModule),
-        (MultimodalOptions, MultimodalModule, LockstepModule),
+        (LanguageModuleOptions, LanguageModule, LockstepModule),
+        (LanguageModuleOptions, MultimodalModule, LockstepModule),
         (LoadingOptions, LockstepDataModule, LockstepDataModule),
         (ChatOptions, MultimodalDataModule, LockstepDataModule),
         (TileOptions, VisionLanguageDataModule, LockstepDataModule),

@@ -1,4 +1,4 @@
-"""Interface between a MultimodalModule and its evaluation."""
+"""Interface between a LanguageModule and its evaluation."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -11,7 +11,7 @@ Line = tuple[int, dict[str, Any]]
 
 
 class Evaluator(Generic[ModuleT]):
-    """Evaluates a module: a component of a MultimodalModule. The module passes itself to each call."""
+    """Evaluates a module: a component of a LanguageModule. The module passes itself to each call."""
 
     main_metric: str
     """Metric that the progress bar shows after a validation."""

@@ -24,7 +24,7 @@ class Blinding(Protocol):
 
 
 class GenerativeModel(Protocol):
-    """What a GenerativeEvaluation needs of the module. MultimodalModule provides it."""
+    """What a GenerativeEvaluation needs of the module. LanguageModule provides it."""
 
     language_model: LanguageModel
     preview_reservoir: PreviewReservoir[Any]
@@ -39,13 +39,13 @@ class GenerativeModel(Protocol):
         """The modality that the model reads."""
 
     def features(self, modality: Any) -> Any:
-        """See MultimodalModule."""
+        """See LanguageModule."""
 
     def states(self, rows: Rows, features: Any) -> Tensor:
-        """See MultimodalModule."""
+        """See LanguageModule."""
 
     def generate(self, prompts: Prompts, features: Any, max_new_tokens: int) -> list[str]:
-        """See MultimodalModule."""
+        """See LanguageModule."""
 
 
 class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):

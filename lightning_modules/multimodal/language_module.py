@@ -1,0 +1,230 @@
+"""Base of the modules that train a language model on chats, composed from parts or pretrained as a whole."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from datamodules.multimodal.batch import Examples, Prompts, Rows
+from engine.base_options import TrainingOptions, Unpack
+from engine.interface import DataT
+from engine.module import LockstepModule
+from engine.number_check import check_numbers
+from engine.optim.global_loss_mean import LossSum
+from engine.strategies.fsdp import has_sharded_weights, is_fsdp
+from engine.telemetry.sample_previews import SamplePreview
+from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity
+from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
+from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
+from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
+
+log = logging.getLogger("lockstep")
+
+
+class LanguageModuleOptions(TrainingOptions, total=False):
+    """Options that every family passes on to LanguageModule, which describes them."""
+
+    learning_rates: dict[str, float] | None
+    init_from: str | None
+
+
+class LanguageModule(LockstepModule[DataT]):
+    """A language model that learns what the assistant answers in chats, and that an Evaluator evaluates.
+
+    A subclass builds its networks and says how it reads a chat.
+
+    Args:
+        language_model: the language model.
+        learning_rates: peak rates of the parts (vision_tower or encoder, projector or connector, language_model) whose
+            rate differs from `learning_rate`.
+        init_from: source of the initial weights of a fit: a checkpoint, a run (its name or folder: its best checkpoint,
+            else its last) or a config (its newest run). Only weights are read. A resumed fit does not need it.
+        training: see LockstepModule.
+    """
+
+    extra = "language"
+    terms_per_sample = 32  # tokens of an answer
+
+    language_model: LanguageModel
+    evaluation: Evaluator[Any]
+    """Set in `build`, as the language model."""
+
+    optional_weights: tuple[str, ...] = ()
+    """Name prefixes of weights that the checkpoint of an earlier stage may lack."""
+
+    def __init__(
+        self,
+        language_model: LanguageModelSettings,
+        learning_rates: dict[str, float] | None = None,
+        init_from: str | None = None,
+        **training: Unpack[TrainingOptions],
+    ) -> None:
+        super().__init__(**training)
+        check_numbers("model.init_args.learning_rates.", learning_rates or {}, at_least=0)
+        language_model.check()
+        self.language_model_settings = language_model
+        self.learning_rates = learning_rates or {}
+        self.init_from = init_from
+        self.base_was_trained = False
+
+    @override
+    def memory_saving_options(self) -> list[tuple[str, str]]:
+        if self.language_model_settings.activation_checkpointing:
+            return []
+        return [("--model.init_args.language_model.activation_checkpointing true", "a third more time")]
+
+    # -- building ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build the networks and the evaluation."""
+
+    @override
+    def configure_model(self) -> None:
+        if hasattr(self, "language_model"):  # Lightning calls this hook for each of fit, validate and test
+            return
+        self.build()
+        if self.init_from is not None and self.trainer.state.fn == "fit" and self.trainer.ckpt_path is None:
+            self._load_stage(Path(self.init_from))
+
+    def _load_stage(self, path: Path) -> None:
+        checkpoint = read_stage(path)
+        self.frozen_weights.record(self)  # weights that an earlier stage trained must be saved, even if frozen here
+        load_stage(self, path, checkpoint, self.origins(checkpoint), self.optional_weights)
+
+    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
+        """Return what the parts, and those of a checkpoint, were built from, by the prefix of their weights' names."""
+        saved = checkpoint.get("base") or {}
+        lora = ("lora",) if saved.get("lora") and self.base["lora"] else ()
+        weights = partial(weights_identity, self.language_model_settings.path)
+        return {"language_model": Origin(saved, self.base, ("architecture", "tokenizer", *lora), weights)}
+
+    @property
+    def model_precision(self) -> Precision:
+        """Number formats of pretrained weights and of the computations with them."""
+        has_bf16 = device_has_bf16(self.trainer.strategy.root_device)
+        return precision_of(self.trainer.precision, has_bf16, is_fsdp(self.trainer.strategy))
+
+    @property
+    def sharded(self) -> bool:
+        """Whether ranks share the weights, so that all must run the same number of forward passes."""
+        return has_sharded_weights(self.trainer.strategy)
+
+    # -- optimizer ---------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def parts(self) -> Mapping[str, nn.Module]:
+        """The networks by their names in `learning_rates`; together they hold all trainable weights."""
+
+    @override
+    def optimizer_groups(self) -> list[dict[str, Any]]:
+        parts = self.parts
+        unknown = self.learning_rates.keys() - parts.keys()
+        if unknown:
+            raise ValueError(f"model.learning_rates names {sorted(unknown)}; the parts are {list(parts)}")
+        rates = {part: self.learning_rates.get(part, self.learning_rate) for part in parts}
+        return parameter_groups(parts, rates, self.weight_decay, module=self)
+
+    @override
+    def hidden_matrices(self) -> set[Tensor]:
+        return super().hidden_matrices() - {self.language_model.causal_lm.get_output_embeddings().weight}
+
+    @override
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        log.info("%s", parameter_table(self.parts, self._configured))
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def features(self, modality: Any) -> Any:
+        """Return what the language model reads of the samples' other modality."""
+
+    @abstractmethod
+    def states(self, rows: Rows, features: Any) -> Tensor:
+        """Return the language model's hidden states [R, L, C] of chats and their features."""
+
+    @abstractmethod
+    def generate(self, prompts: Prompts, features: Any, max_new_tokens: int) -> list[str]:
+        """Return the most likely answer to each prompt, at most `max_new_tokens` long."""
+
+    @override
+    def training_loss(self, batch: Any) -> LossSum:
+        """Return the loss of a micro-batch, a sequence of Examples of similar length."""
+        losses = [self.part_loss(part) for part in batch]
+        total, count = (torch.stack(values).sum() for values in zip(*losses, strict=True))
+        return LossSum(total, count)
+
+    def part_loss(self, part: Examples) -> tuple[Tensor, Tensor]:
+        """Return the sum of the loss terms of a part of a micro-batch, and their number."""
+        states = self.states(part.rows, self.features(part.modality))
+        return self.language_model.loss(states, part.rows.labels)
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    @override
+    def on_validation_epoch_start(self) -> None:
+        self.evaluation.begin()
+
+    @override
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.evaluation.update(self, batch)
+
+    @override
+    def on_validation_epoch_end(self) -> None:
+        self._log_metrics("val")
+
+    @override
+    def sample_previews(self) -> list[Callable[[], SamplePreview]]:
+        return self.evaluation.previews(self)
+
+    on_test_epoch_start, test_step = on_validation_epoch_start, validation_step
+
+    @override
+    def on_test_epoch_end(self) -> None:
+        self._log_metrics("test")
+        self.evaluation.report(self)
+
+    def _log_metrics(self, stage: str) -> None:
+        for name, value in self.evaluation.finish(self).items():
+            metric = torch.tensor(value, dtype=torch.float32, device=self.device)
+            main = stage == "val" and name == self.evaluation.main_metric
+            self.log(f"{stage}/{name}", metric, prog_bar=main, batch_size=1)
+
+    @override
+    def predict_step(self, batch: Any, batch_idx: int) -> list[Line]:
+        return self.evaluation.predict(self, batch)
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def tokenizer_identity(self) -> str:
+        """Identity of the tokenizer, or of the processor that has it."""
+
+    @cached_property
+    def base(self) -> dict[str, Any]:
+        """Identity of the language model, as stored in checkpoints."""
+        return base_identity(self.language_model_settings, self.tokenizer_identity)
+
+    @override
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["base"] = self.base
+
+    @override
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        check_base(checkpoint.get("base"), self.base)
+        if self.trainer.state.fn is None:  # an export
+            self.base_was_trained = base_was_trained(self, checkpoint)
+        super().on_load_checkpoint(checkpoint)
