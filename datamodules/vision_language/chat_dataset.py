@@ -3,24 +3,17 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.images.decoding import decode, image_size
 from datamodules.multimodal.images.tiling import Fit, Views, collate_views, concat_views, make_views, tile_grid
-from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_file import ImageChat
-from engine.data.errors import BadSampleError
 from engine.data.samplers import Blocks
-from engine.determinism.stateless_rng import hash_permutation
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-_CHOICE = 0xC401  # key of the hash that selects evaluation samples; the same in every run
 
 
 class ImageProcessor(NamedTuple):
@@ -140,71 +133,3 @@ class TrainDataset(ImageChatDataset):
     def blocks(self, epoch: int) -> Blocks | None:
         """Return the blocks of samples that are cheap to read together, see BatchedDataset."""
         return self.chats.blocks(epoch)
-
-
-class EvaluationDataset(ImageChatDataset):
-    """Chats for evaluation. All are read once at the start, and their texts are kept in memory.
-
-    Args:
-        chats: the chats, of which epoch 0 is used.
-        processor: processor of the images.
-        size: maximum number of samples, selected among all of them and the same in every run; None for all.
-    """
-
-    def __init__(self, chats: Chats, processor: ChatImages, size: int | None = None) -> None:
-        super().__init__(processor)
-        self.chats = chats
-        self._selected = select_samples(len(chats), len(chats) if size is None else size)
-        # In the order of the files, which is fastest, and before workers are forked.
-        self._texts = [self._read_texts(int(index)) for index in self._selected]
-
-    @override
-    def __len__(self) -> int:
-        return len(self._selected)
-
-    @override
-    def name(self, index: int, epoch: int = 0) -> str:
-        return f"{index} ({self.chats.name(0, int(self._selected[index]))})"
-
-    def messages(self, index: int) -> list[Message]:
-        """Return the texts of a sample; empty if it cannot be read."""
-        return self._texts[index][0]
-
-    def length(self, index: int) -> int:
-        """Estimate the number of tokens of a sample's prompt."""
-        return self._texts[index][1]
-
-    def decode_images(self, index: int) -> list["Image"]:
-        """Decode the images of a sample, at their original size."""
-        return self.processor.decode_images(self._read(int(self._selected[index])))
-
-    @override
-    def item(self, epoch: int, index: int) -> ChatItem:
-        return self.processor.item(self._read(int(self._selected[index])))
-
-    def _read(self, index: int) -> ImageChat:
-        return self.chats.read(0, index)
-
-    def _read_texts(self, index: int) -> tuple[list[Message], int]:
-        try:
-            chat = self._read(index)
-        except BadSampleError:
-            return [], 0  # `item` raises the error again when the sample is drawn
-        return chat.messages, self.processor.length(chat)
-
-
-def select_samples(samples: int, size: int) -> NDArray[np.int64]:
-    """Select the samples of an evaluation, as many short runs because neighbours are read together.
-
-    Args:
-        samples: number of samples.
-        size: maximum number of selected samples.
-
-    Returns:
-        int64 [min(size, samples)], ascending.
-    """
-    if size >= samples:
-        return np.arange(samples)
-    stretch = int(np.clip(size // 16, 1, 16))
-    places = hash_permutation(-(-samples // stretch), _CHOICE)[np.arange(samples) // stretch]
-    return np.sort(np.argsort(places, kind="stable")[:size])

@@ -6,7 +6,16 @@ from datamodules.multimodal.images.tiling import MARKER
 from datamodules.multimodal.text.chat_encoder import Message
 from engine.data.samplers import Blocks
 
-__all__ = ["MARKER", "ChatFile", "ImageChat"]
+__all__ = ["MARKER", "ChatFile", "ImageChat", "Reference"]
+
+
+class Reference(NamedTuple):
+    """What is accepted as the answer to a question of a table."""
+
+    kind: str  # kind of the question; empty if the table has no kinds
+    accepted: tuple[str, ...]  # answers, any of which is right; of a question with options, the letter
+    letters: str = ""  # letters of the options, as "ABCD"; empty for an open question
+    options: tuple[str, ...] = ()  # their texts; empty if they are in the text of the question
 
 
 class ImageChat(NamedTuple):
@@ -15,6 +24,7 @@ class ImageChat(NamedTuple):
     name: str  # file and row, for messages
     messages: list[Message]  # with one MARKER per image in the texts of the user, in order
     images: list[bytes]  # encoded, as in their files
+    reference: Reference | None = None  # of a row of a table of questions
 
     def with_system(self, message: str | None) -> "ImageChat":
         """Return the chat with this system message, unless it has one."""

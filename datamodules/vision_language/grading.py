@@ -1,9 +1,19 @@
-"""Grades a free-form answer: exact match and token F1."""
+"""Grades an answer: exact match, token F1, ANLS, and the letter of an option."""
 
 import re
 from collections import Counter
 
+from datamodules.multimodal.text.text_similarity import anls
+from datamodules.vision_language.chat_file import Reference
+
 OUTCOMES = ("exact", "token_f1")
+"""Names of the outcomes of `grade`."""
+
+ANLS = "anls"
+"""Name of the outcome of questions with several accepted answers (Biten et al., "Scene Text VQA", 2019)."""
+
+# The letter of an option: alone, in brackets, or before a mark. "A cat" begins with an article.
+_LETTER = r"(?:the )?(?:correct )?(?:answer|option)?(?: is)?:?\s*\(?([%s])(?:$|[\s]*[.:),])"
 
 # In scripts without spaces between words, each character is a token.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -22,6 +32,41 @@ def grade(right: str, text: str) -> dict[str, tuple[float, float]]:
     """
     exact = float(_plain(right) == _plain(text))
     return {"exact": (exact, 1.0), "token_f1": (_token_f1(right, text, exact), 1.0)}
+
+
+def grade_reference(reference: Reference, text: str) -> dict[str, tuple[float, float]]:
+    """Return {outcome: (points reached, points possible)} of an answer to a question of a table.
+
+    With options, `exact` is whether the answer chooses the right one, by its letter or by its text. Otherwise each
+    outcome is the best over all accepted answers, and several accepted answers have `anls` as well.
+
+    Args:
+        reference: what is accepted.
+        text: the answer.
+    """
+    if reference.letters:
+        grades = {"exact": (float(chosen_letter(reference, text) == reference.accepted[0]), 1.0)}
+    else:
+        each = [grade(right, text) for right in reference.accepted]
+        grades = {name: max(points[name] for points in each) for name in OUTCOMES}
+        if len(each) > 1:
+            grades[ANLS] = max(anls(right, text) for right in reference.accepted), 1.0
+    return grades | ({f"{reference.kind}/exact": grades["exact"]} if reference.kind else {})
+
+
+def chosen_letter(reference: Reference, text: str) -> str:
+    """Return the letter of the option that an answer chooses; empty if it chooses none.
+
+    Args:
+        reference: a reference with letters.
+        text: the answer: an option's text, its letter alone or before a mark, as `B`, `(B)`, `B. two`, or a sentence
+            such as `The answer is B.`
+    """
+    options = [_plain(option) for option in reference.options]
+    if options.count(_plain(text)) == 1:
+        return reference.letters[options.index(_plain(text))]
+    found = re.match(_LETTER % reference.letters, text.strip(), re.IGNORECASE)
+    return found[1].upper() if found else ""
 
 
 def _plain(text: str) -> str:

@@ -14,10 +14,10 @@ from typing_extensions import override
 from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.chat_encoder import Message
-from datamodules.vision_language.chat_dataset import ChatImages, EvaluationDataset, ImageProcessor, TrainDataset
+from datamodules.vision_language.chat_dataset import ChatImages, ImageProcessor, TrainDataset
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.datamodule import TileOptions, VisionLanguageDataModule
-from datamodules.vision_language.grading import OUTCOMES, grade
+from datamodules.vision_language.evaluation_dataset import EvaluationDataset
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
 from datamodules.vision_language.pretrained.native_images import NativeImages
@@ -42,8 +42,8 @@ _TEXTS = 1000
 class ImageChats(VisionLanguageDataModule):
     """Chats about images in files, mixed according to their weights.
 
-    An answer is graded by its words (see `grading`). In a chat with several turns the model answers the last turn,
-    after the reference answers to the turns before it.
+    An answer is graded by its words, or by the option that it chooses (see `grading`). In a chat with several turns the
+    model answers the last turn, after the reference answers to the turns before it.
 
     Args:
         train: files for training.
@@ -65,8 +65,6 @@ class ImageChats(VisionLanguageDataModule):
         root: folder that `prepare` writes to.
         **batches: see VisionLanguageDataModule, MultimodalDataModule and LockstepDataModule.
     """
-
-    outcomes = OUTCOMES
 
     def __init__(
         self,
@@ -108,6 +106,16 @@ class ImageChats(VisionLanguageDataModule):
         self.validation_share, self.validation_size, self.test_size = validation_share, validation_size, test_size
         self.questions_file, self.system = questions, system
         self.max_pixels, self.fit, self.root = max_pixels, fit, root
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:  # type: ignore[override]  # known once the files are read
+        """Names of the outcomes of a grade."""
+        return self._evaluation_source.outcomes
+
+    @property
+    def kinds(self) -> tuple[str, ...]:  # type: ignore[override]  # known once the files are read
+        """Kinds of the evaluated questions."""
+        return self._evaluation_source.kinds
 
     @override
     def description(self) -> DatasetCard:
@@ -232,9 +240,12 @@ class ImageChats(VisionLanguageDataModule):
         return self._evaluation_source.messages(sample)
 
     @override
+    def kind(self, sample: int) -> str:
+        return self._evaluation_source.kind(sample)
+
+    @override
     def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
-        right = self.right_answer(sample)
-        return grade(right, text) if right else {}
+        return self._evaluation_source.grade(sample, text)
 
     @override
     def images(self, sample: int) -> list["Image"]:

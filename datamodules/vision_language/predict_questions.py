@@ -13,6 +13,7 @@ from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDatase
 from datamodules.vision_language.chat_file import ImageChat
 from datamodules.vision_language.files.chat_formats import insert_image_markers, parse_content
 from datamodules.vision_language.files.image_folder import ImageFolder
+from datamodules.vision_language.grading import OUTCOMES
 from engine.data.errors import BadSampleError
 
 _FIELDS = {"question", "image", "images", "id"}
@@ -47,6 +48,17 @@ class PredictDataset(ImageChatDataset):
         super().__init__(processor)
         self.path, self.system = path, system
         self.rows = [self._parse_row(where, record) for where, record in read_questions(path, _FIELDS)]
+
+    outcomes = OUTCOMES
+    kinds: tuple[str, ...] = ()
+
+    def kind(self, index: int) -> str:
+        """Return the kind of a question: none."""
+        return ""
+
+    def grade(self, index: int, text: str) -> dict[str, tuple[float, float]]:
+        """Return no grades, as a question has no reference."""
+        return {}
 
     @override
     def __len__(self) -> int:

@@ -9,20 +9,28 @@ from typing import Literal
 
 from datamodules.vision_language.chat_file import ChatFile
 from datamodules.vision_language.files.json_chats import JsonChats
-from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
+from datamodules.vision_language.files.parquet_chats import ParquetChats, chat_columns
+from datamodules.vision_language.files.parquet_rows import parquet_files, prepare_rows
+from datamodules.vision_language.files.question_tables import (
+    TEXT_DELIMITERS,
+    QuestionParquet,
+    QuestionText,
+    question_columns,
+)
 from datamodules.vision_language.shards.index import ShardIndex
 from datamodules.vision_language.shards.random_access import TarChats
 from datamodules.vision_language.shards.shard import Shard
 from datamodules.vision_language.shards.url_expansion import is_remote, shard_names
 
-Form = Literal["llava", "jsonl", "parquet", "tar"]
-FileFormat = Literal["auto", "llava", "jsonl", "parquet", "tar"]
+Form = Literal["llava", "jsonl", "parquet", "tar", "questions"]
+FileFormat = Literal["auto", "llava", "jsonl", "parquet", "tar", "questions"]
 
 SHARDS = "shards"
 """Name of the folder with the index of tar shards, below the folder that `prepare` writes to."""
 
 _SUFFIXES: dict[str, Form] = {
-    ".json": "llava", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".tar": "tar"
+    ".json": "llava", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".tar": "tar",
+    **dict.fromkeys(TEXT_DELIMITERS, "questions"),
 }  # fmt: skip
 
 
@@ -33,8 +41,9 @@ class SourceSettings:
     Args:
         path: a file; for Parquet also a folder or a pattern such as data/train-*.parquet; for tar shards also a range
             such as data/train-{000..099}.tar.
-        format: `llava` (a JSON list of records), `jsonl` (one record per line), `parquet` or `tar` (WebDataset shards);
-            `auto` uses the suffix of the path, and assumes Parquet files in a folder.
+        format: `llava` (a JSON list of records), `jsonl` (one record per line), `parquet`, `tar` (WebDataset shards) or
+            `questions` (Parquet, TSV or CSV with a question in each row, as benchmarks have it); `auto` uses the suffix
+            of the path, and assumes Parquet files of chats in a folder.
         images: base folder of the paths of images; null for the folder of the file.
         weight: how often each sample is drawn in an epoch; with 0.25 each epoch draws another quarter of the samples.
         first: use the first samples only, up to this number; null for all.
@@ -77,9 +86,18 @@ class SourceSettings:
         found = _SUFFIXES.get(path.suffix.lower()) or ("parquet" if path.is_dir() else None)
         if found is None:
             raise ValueError(
-                f"{self.path}: cannot detect the format from the suffix; set format to llava, jsonl, parquet or tar"
+                f"{self.path}: cannot detect the format from the suffix; set format to llava, jsonl, parquet, tar or "
+                "questions"
             )
         return found
+
+    @property
+    def _is_text_table(self) -> bool:
+        return Path(self.path).suffix.lower() in TEXT_DELIMITERS
+
+    @property
+    def _is_parquet(self) -> bool:
+        return self.form == "parquet" or (self.form == "questions" and not self._is_text_table)
 
     def open(self, root: str | Path) -> ChatFile:
         """Open the chats of the source.
@@ -95,6 +113,10 @@ class SourceSettings:
             return ParquetChats(self.path, root, self.images)
         if self.form == "tar":
             return TarChats(self.shards(root))
+        if self.form == "questions":
+            if self._is_text_table:
+                return QuestionText(self.path, self.images)
+            return QuestionParquet(self.path, root, self.images)
         return JsonChats(self.path, lines=self.form == "jsonl", images=self.images)
 
     def files(self) -> set[str]:
@@ -105,13 +127,14 @@ class SourceSettings:
         """
         if self.form == "tar":
             return {name if is_remote(name) else os.path.realpath(name) for name in shard_names(self.path)}
-        return set(map(os.path.realpath, parquet_files(self.path) if self.form == "parquet" else [self.path]))
+        return set(map(os.path.realpath, parquet_files(self.path) if self._is_parquet else [self.path]))
 
     def prepare(self, root: str | Path) -> list[Path]:
         """Write to `root` what `open` needs besides the source, and return the paths that were written now."""
         if self.form == "tar":
             self.index(root)
-        return prepare_parquet(self.path, root) if self.form == "parquet" else []
+        columns = chat_columns if self.form == "parquet" else question_columns
+        return prepare_rows(self.path, root, columns) if self._is_parquet else []
 
     def shards(self, root: str | Path) -> list[Shard]:
         """Return the tar shards with their index entries. Raises the errors of `shard_names` and `ShardIndex`."""

@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from datamodules.document_qa.grading.text_similarity import exact_match
 from datamodules.document_qa.grading.units import Unit, normal_form, parse_unit
+from datamodules.multimodal.text.text_similarity import exact_match
 
 _DIGITS = (
     r"\d{1,3}(?:[,' \u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])"  # 1,234.5 and 1 234,5

@@ -1,182 +1,62 @@
 """Reads chats with images in Parquet files, in the formats of minimind-v, The Cauldron and FineVision."""
 
-import logging
 from collections.abc import Sequence
-from glob import glob
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
-from datamodules.multimodal.json_records import describe_names
-from datamodules.multimodal.parquet_footer_check import FooterCheck
-from datamodules.vision_language.chat_file import MARKER, ChatFile, ImageChat
-from datamodules.vision_language.files.chat_formats import first_filled, insert_image_markers, parse_messages
-from datamodules.vision_language.files.image_folder import ImageFolder
+from datamodules.vision_language.chat_file import MARKER, ImageChat
+from datamodules.vision_language.files.chat_formats import (
+    CHAT_FIELDS,
+    IMAGE_FIELDS,
+    first_filled,
+    insert_image_markers,
+    parse_messages,
+)
 from datamodules.vision_language.files.parquet_columns import find_columns
-from datamodules.vision_language.files.parquet_rewrite import (
-    is_rewritten,
-    rewritten_folder,
-    rewritten_path,
-    too_large,
-    write_small_groups,
-)
-from datamodules.vision_language.files.parquet_row_groups import (
-    CACHE_BYTES,
-    RowGroups,
-    file_identity,
-    read_footer,
-    read_outline,
-)
-from engine.data.errors import BadSampleError
-from engine.data.samplers import Blocks
-
-log = logging.getLogger("lockstep")
-
-WINDOW = CACHE_BYTES // 3
-"""Bytes of the row groups that are shuffled together.
-
-Two windows are in the cache while one ends and the next begins.
-"""
-
-_IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp"})
-"""Endings of images, which a row may name by path."""
+from datamodules.vision_language.files.parquet_rows import ParquetRows, prepare_rows
 
 _BLANK = 8  # maximum edge of minimind-v's placeholder image, in pixels
 
 
-class ParquetChats(ChatFile):
-    """A ChatFile of one Parquet file, of all files in a folder, or of the files that match a pattern.
+class ParquetChats(ParquetRows):
+    """A ChatFile of Parquet files with chats.
 
     Args:
-        path: a file, a folder (searched recursively), or a pattern such as ``data/train-*.parquet``.
+        path: a file, a folder, or a pattern; see ParquetRows.
         root: folder where `prepare` writes files whose row groups are too large.
         images: base folder of images that are named by path instead of being in the file.
 
     Raises:
-        ValueError: a file is not Parquet, lacks a required column, or must be prepared first.
-        OSError: a file or folder is missing or cannot be read.
+        ValueError, OSError: see ParquetRows.
     """
 
     def __init__(self, path: str | Path, root: str | Path, images: str | Path | None = None) -> None:
-        self.paths = parquet_files(path, root)
-        _warn_about_others(Path(path), self.paths, root)
-        self._chats, self._image_columns = find_columns(self.paths)
-        columns = [*self._chats, *self._image_columns]
-        files, outlines = [], []
-        for source in self.paths:
-            found = read_outline(read_footer(source), columns)
-            if too_large(found):
-                source = rewritten_path(source, root, columns)
-                found = read_outline(read_footer(source), columns)
-            files.append(source)
-            outlines.append(found)
-        prepared = frozenset(file for file, source in zip(files, self.paths, strict=True) if file != source)
-        self._rows = RowGroups(files, columns, outlines, prepared)
-        self._images = ImageFolder(self.paths[0].parent if images is None else images)
-        # Row groups that are shuffled together must fit the cache, or each sample would read a row group. The order
-        # of the samples depends on the files only, not on the cache.
-        self.identity = " ".join(map(file_identity, self.paths))
-        self.blocks: Blocks | None = Blocks(self._rows.starts, self._rows.sizes, WINDOW)
+        super().__init__(path, root, images, chat_columns)
 
     @override
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @override
-    def name(self, row: int) -> str:
-        file, number = self._rows.locate(row)
-        return f"{self.paths[file]}, row {number}"
-
-    @override
-    def read(self, row: int) -> ImageChat:
-        name = self.name(row)
-        try:
-            fields = self._rows.row(row)
-        except UnicodeDecodeError as error:
-            raise BadSampleError(f"{name}: a text is not UTF-8: {error}") from error
-        except BadSampleError:
-            raise
-        except (ValueError, OverflowError) as error:  # a time or a number that Python does not have
-            raise BadSampleError(f"{name}: a value cannot be read: {error}") from error
-        column = first_filled(self._image_columns, fields)
+    def convert(self, name: str, fields: dict[str, Any]) -> ImageChat:
+        column = first_filled(IMAGE_FIELDS, fields)
         found = [] if column is None or fields[column] is None else fields[column]
-        images = [self._bytes(name, column, image) for image in (found if isinstance(found, list) else [found])]
-        chat = first_filled(self._chats, fields)
+        images = [self.image(name, column or "", image) for image in (found if isinstance(found, list) else [found])]
+        chat = first_filled(CHAT_FIELDS, fields)
         assert chat is not None  # find_columns requires one in each file
         messages = parse_messages(name, fields[chat])
         if len(images) == 1 and not any(MARKER in message["content"] for message in messages) and _blank(images[0]):
             images = []
         return ImageChat(name, insert_image_markers(name, messages, len(images)), images)
 
-    def _bytes(self, name: str, column: str | None, image: Any) -> bytes:
-        if isinstance(image, dict):
-            image = image.get("path") if image.get("bytes") is None else image["bytes"]
-        if image is None or image == b"":
-            raise BadSampleError(f"{name}: an image in the column {column} is empty")
-        return image if isinstance(image, bytes) else self._images.read(name, image)
-
-
-def parquet_files(path: str | Path, root: str | Path | None = None) -> list[Path]:
-    """Return the file, the files below the folder, or the files that match the pattern, sorted by name.
-
-    Hidden files and folders are ignored, and files that `prepare` has written, which may lie below the folder.
-
-    Args:
-        path: a file, a folder, or a pattern.
-        root: folder that `prepare` writes to; None: files that it has written are not ignored.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
-    path = Path(path)
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        found = (file for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
-    else:
-        names = glob(str(path), recursive=True)
-        found = (Path(name) for name in names if Path(name).is_file() and not Path(name).name.startswith("."))
-    files = sorted(file for file in found if root is None or not is_rewritten(file, root))
-    if not files:
-        problem = "a folder without .parquet files" if path.is_dir() else "not a file, a folder or a matching pattern"
-        raise FileNotFoundError(f"{path}: {problem}")
-    return files
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
-def _warn_about_others(folder: Path, files: Sequence[Path], root: str | Path) -> None:
-    """Name the files of a folder that are not read; images may be named by rows, and are many."""
-    if not folder.is_dir():
-        return
-    visible = (path for path in folder.rglob("*") if path.suffix.lower() not in _IMAGES)
-    found = {path for path in visible if not _is_hidden(path.relative_to(folder)) and path.is_file()}
-    own = rewritten_folder(root).resolve()
-    if others := sorted(str(path.relative_to(folder)) for path in found - set(files) if path.resolve().parent != own):
-        log.warning(
-            "%s: %d files are not read, as they do not end in .parquet: %s", folder, len(others), describe_names(others)
-        )
-
 
 def prepare_parquet(path: str | Path, root: str | Path) -> list[Path]:
-    """Check the footers, rewrite each file whose row groups are too large, and return the paths that were written now.
+    """Rewrite files of chats whose row groups are too large, see `prepare_rows`."""
+    return prepare_rows(path, root, chat_columns)
 
-    The call may be repeated, interrupted, and made by several processes at once.
 
-    Raises:
-        ValueError, OSError: the errors of ParquetChats; or the disk rejected a file.
-    """
-    files = parquet_files(path, root)
-    with FooterCheck() as footers:
-        for file in files:
-            footers.check(file)
-    columns = [column for kind in find_columns(files) for column in kind]
-    large = [file for file in files if too_large(read_outline(read_footer(file), columns))]
-    return [written for file in large if (written := write_small_groups(file, root, columns)) is not None]
+def chat_columns(paths: Sequence[Path]) -> list[str]:
+    """Return the columns of chats and images. Raises the errors of `find_columns`."""
+    return [column for kind in find_columns(paths) for column in kind]
 
 
 def _blank(image: bytes) -> bool:

@@ -29,7 +29,7 @@ def find_columns(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
         if not chats:
             raise ValueError(
                 f"{path}: expected chats in one of the columns {', '.join(CHAT_FIELDS)} and images in one of "
-                f"{', '.join(IMAGE_FIELDS)}; found {', '.join(schema.names)}"
+                f"{', '.join(IMAGE_FIELDS)}; found {', '.join(schema.names)}{_hint(schema.names)}"
             )
         _check_types(path, schema, chats, images)
         names[path] = set(schema.names)
@@ -40,6 +40,10 @@ def find_columns(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
         if missing:
             raise ValueError(f"{path}: lacks the column {', '.join(sorted(missing))} that {owner} has")
     return [field for field in CHAT_FIELDS if field in owners], [field for field in IMAGE_FIELDS if field in owners]
+
+
+def _hint(names: Sequence[str]) -> str:
+    return ". For a table of questions, set format to questions" if "question" in names else ""
 
 
 def _needed(fields: Sequence[str], footer: "FileMetaData", schema: "Schema") -> list[str]:

@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.vision_language.chat_dataset import ImageProcessor, TrainDataset, select_samples
+from datamodules.vision_language.chat_dataset import ImageProcessor, TrainDataset
 from datamodules.vision_language.chat_file import ImageChat
+from datamodules.vision_language.evaluation_dataset import select_samples
 from datamodules.vision_language.files import parquet_rewrite
 from datamodules.vision_language.grading import grade
 from datamodules.vision_language.image_chats import ImageChats

@@ -218,7 +218,7 @@ def test_other_rows_of_a_file_are_another_part(tmp_path):
         (SourceSettings("a.json", weight=0), "train\\[1\\].weight of a.json must be above 0 and at most 1000, got 0"),
         (SourceSettings("a.json", weight=float("nan")), "weight of a.json"),
         (SourceSettings("a.json", first=0), "train\\[1\\].first of a.json must be at least 1, or null"),
-        (SourceSettings("a.csv"), "a.csv: cannot detect the format from the suffix"),
+        (SourceSettings("a.xlsx"), "a.xlsx: cannot detect the format from the suffix"),
     ],
 )
 def test_settings_that_cannot_be_used(source, messages):

@@ -10,11 +10,12 @@ import pyarrow.parquet
 import pytest
 
 from datamodules.multimodal.parquet_footer_check import FooterCheck
-from datamodules.vision_language.files import parquet_chats, parquet_rewrite, parquet_row_groups
+from datamodules.vision_language.files import parquet_rewrite, parquet_row_groups, parquet_rows
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
-from datamodules.vision_language.files.parquet_chats import ParquetChats, parquet_files, prepare_parquet
+from datamodules.vision_language.files.parquet_chats import ParquetChats, prepare_parquet
 from datamodules.vision_language.files.parquet_columns import find_columns
 from datamodules.vision_language.files.parquet_row_groups import read_footer
+from datamodules.vision_language.files.parquet_rows import parquet_files
 from engine.data.errors import BadSampleError
 from engine.io.atomic_file import temp_path
 from tests.conftest import REPOSITORY
@@ -416,7 +417,7 @@ def test_sizes_are_those_of_what_is_kept(tmp_path, kept):
     chats = ParquetChats(path, tmp_path)
     footer = read_footer(path)
     assert sum(footer.row_group(0).column(leaf).total_uncompressed_size for leaf in range(2)) < kept.used / 10
-    assert chats.blocks.sizes[0] == kept.used and chats.blocks.window == parquet_chats.WINDOW
+    assert chats.blocks.sizes[0] == kept.used and chats.blocks.window == parquet_rows.WINDOW
 
 
 def noise():

@@ -7,7 +7,7 @@ import pyarrow
 import pytest
 
 from benchmarks.vision_language.many_rows import write_many_rows
-from datamodules.vision_language.files import parquet_chats, parquet_row_groups
+from datamodules.vision_language.files import parquet_row_groups, parquet_rows
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
 from datamodules.vision_language.files.parquet_rewrite import _copy
 from datamodules.vision_language.files.parquet_row_groups import read_footer
@@ -27,7 +27,7 @@ def large(tmp_path_factory):
 @pytest.fixture
 def small_memory(monkeypatch):
     """A process with a small cache; the ratio of window and cache is unchanged."""
-    monkeypatch.setattr(parquet_chats, "WINDOW", WINDOW)
+    monkeypatch.setattr(parquet_rows, "WINDOW", WINDOW)
     kept = SizedLRUCache(3 * WINDOW, lambda table: table.nbytes)
     monkeypatch.setattr(parquet_row_groups, "tables", kept)
     return kept

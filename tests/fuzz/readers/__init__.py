@@ -19,6 +19,7 @@ MODULES = {
     "chats": "chats",
     "chats_parquet": "chats",
     "shards": "chats",
+    "question_tables": "question_tables",
     "series": "temporal.series",
     "series_csv": "temporal.series",
     "series_tables": "temporal.series",

@@ -108,10 +108,10 @@ class ParquetChats(Chats):
     """The Parquet of minimind-v and of FineVision."""
 
     def read(self, path: Path) -> Any:
-        from datamodules.vision_language.files import parquet_chats
+        from datamodules.vision_language.files import parquet_rows
 
         with pytest.MonkeyPatch.context() as patch:  # a process for all inputs, as for the files of a folder
-            patch.setattr(parquet_chats, "FooterCheck", lambda: contextlib.nullcontext(_footers()))
+            patch.setattr(parquet_rows, "FooterCheck", lambda: contextlib.nullcontext(_footers()))
             return super().read(path)
 
     def seeds(self) -> Sequence[Input]:

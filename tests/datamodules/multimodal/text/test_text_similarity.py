@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.document_qa.grading.text_similarity import (
+from datamodules.multimodal.text.text_similarity import (
     anls,
     character_f1,
     edit_distance,

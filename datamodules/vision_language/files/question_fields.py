@@ -1,0 +1,156 @@
+"""Converts a row of a table of questions to a chat, with what is accepted as its answer.
+
+==========================================  ==========================================================
+fields                                      read from
+==========================================  ==========================================================
+``A``, ``B``, ... and ``hint``              MMBench
+``choices``, ``answer`` an index, ``hint``  ScienceQA
+``answer`` a letter of options in the text  MMStar
+``answers``                                 DocVQA, TextVQA, InfographicVQA
+==========================================  ==========================================================
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from datamodules.multimodal.json_records import describe_value
+from datamodules.multimodal.text.chat_encoder import Message
+from datamodules.vision_language.chat_file import MARKER, Reference
+from engine.data.errors import BadSampleError
+
+LETTERS = "ABCDEFGHIJ"
+"""Letters of options, and columns with one option each."""
+
+IMAGE_FIELDS = ("image", "images")
+OPTION_FIELDS = ("options", "choices")
+ANSWER_FIELDS = ("answer", "answers")
+KIND_FIELDS = ("kind", "category", "question_types")
+FIELDS = ("question", "hint", *OPTION_FIELDS, *LETTERS, *ANSWER_FIELDS, *KIND_FIELDS, *IMAGE_FIELDS)
+"""Columns that are read, if they exist; `question` is required."""
+
+INSTRUCTION = "Answer with the option's letter from the given choices directly."
+"""Last line of a question with options, as in LLaVA's training data and evaluations (Liu et al., 2024)."""
+
+_LISTED = r"(?:^|[\s(])%s[.:)]"  # an option in the text of a question, as A. or (A)
+_LONGEST = 100_000  # characters of a text
+
+
+class Question(NamedTuple):
+    """A row without its images."""
+
+    messages: list[Message]  # of the user and of the assistant
+    reference: Reference
+
+
+def parse_question(name: str, fields: Mapping[str, Any]) -> Question:
+    """Convert the fields of a row.
+
+    Args:
+        name: file and row, for errors.
+        fields: values by column; null, NaN, and the texts "" and "nan" are missing values.
+
+    Raises:
+        BadSampleError: there is no question or no answer, or the answer is none of the options.
+    """
+    found = {field: value for field, value in fields.items() if not _is_missing(value)}
+    if "question" not in found:
+        raise BadSampleError(f"{name}: found no question")
+    question = _text(name, "question", found["question"])
+    lettered = [found.get(letter) for letter in LETTERS]
+    if options := _options(name, found):
+        letters = LETTERS[: len(options)]
+        answer = letters[_chosen(name, options, _answer(name, found), has_letters=lettered[0] is not None)]
+        lines = [f"{letter}. {option}" for letter, option in zip(letters, options, strict=True)]
+    else:
+        lines, accepted = [], _accepted(name, found)
+        answer, letters = accepted[0], _letters_of(question, accepted[0])
+    texts = [_text(name, "hint", found["hint"])] if "hint" in found else []
+    texts += [question, *lines, *([INSTRUCTION] if letters else [])]
+    messages = [Message(role="user", content="\n".join(texts)), Message(role="assistant", content=answer)]
+    if MARKER in answer:
+        raise BadSampleError(f"{name}: the answer contains {MARKER}, which belongs in a question")
+    reference = Reference(_kind(name, found), (answer,) if letters else tuple(accepted), letters, tuple(options))
+    return Question(messages, reference)
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or value == [] or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
+
+
+def _text(name: str, field: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or len(str(value)) > _LONGEST:
+        raise BadSampleError(f"{name}: {field}: found {describe_value(value)}, expected a text")
+    return str(value).strip()
+
+
+def _options(name: str, found: Mapping[str, Any]) -> list[str]:
+    """Return the options of a list or of the columns A, B, ...; none for an open question."""
+    field = next((field for field in OPTION_FIELDS if field in found), None)
+    if field is None:
+        columns = [letter for letter in LETTERS if letter in found]
+        if columns and columns != list(LETTERS[: len(columns)]):
+            raise BadSampleError(f"{name}: found the options {', '.join(columns)}, expected A, B, ... without a gap")
+        options = [_text(name, letter, found[letter]) for letter in columns]
+    elif isinstance(found[field], list):
+        options = [_text(name, field, option) for option in found[field]]
+    else:
+        raise BadSampleError(f"{name}: {field}: found {describe_value(found[field])}, expected a list of texts")
+    if options and not 2 <= len(options) <= len(LETTERS):
+        raise BadSampleError(f"{name}: found {len(options)} options, expected 2 to {len(LETTERS)}")
+    return options
+
+
+def _answer(name: str, found: Mapping[str, Any]) -> Any:
+    field = next((field for field in ANSWER_FIELDS if field in found), None)
+    if field is None:
+        raise BadSampleError(f"{name}: found no answer, expected one in {' or '.join(ANSWER_FIELDS)}")
+    return found[field]
+
+
+def _chosen(name: str, options: list[str], answer: Any, has_letters: bool) -> int:
+    """Return the place of the answer: its index, its letter, or its text.
+
+    A text that is both a letter and an option is the option, unless the columns are letters.
+    """
+    if isinstance(answer, int) and not isinstance(answer, bool):
+        if 0 <= answer < len(options):
+            return answer
+    elif isinstance(answer, str):
+        text = answer.strip()
+        letter = LETTERS.find(text.upper()) if len(text) == 1 else -1
+        places = [letter if 0 <= letter < len(options) else -1, options.index(text) if text in options else -1]
+        chosen = [place for place in (places if has_letters else reversed(places)) if place >= 0]
+        if chosen:
+            return chosen[0]
+    expected = f"a letter of {LETTERS[: len(options)]}, an option or an index from 0"
+    raise BadSampleError(f"{name}: answer: found {describe_value(answer)}, expected {expected}")
+
+
+def _accepted(name: str, found: Mapping[str, Any]) -> list[str]:
+    """Return the accepted answers to an open question, in their order and each once."""
+    answer = _answer(name, found)
+    texts = [_text(name, "answer", text) for text in (answer if isinstance(answer, list) else [answer])]
+    if not all(texts):
+        raise BadSampleError(f"{name}: found an empty answer, expected a text")
+    return list(dict.fromkeys(texts))
+
+
+def _letters_of(question: str, answer: str) -> str:
+    """Return the letters of the options that stand in the text of a question; none if the answer is no such letter."""
+    letters = ""
+    while len(letters) < len(LETTERS) and re.search(_LISTED % LETTERS[len(letters)], question):
+        letters += LETTERS[len(letters)]
+    return letters if len(letters) > 1 and len(answer) == 1 and answer in letters else ""
+
+
+def _kind(name: str, found: Mapping[str, Any]) -> str:
+    """Return the kind of a question, as a part of a metric's name: without slashes, on one line."""
+    field = next((field for field in KIND_FIELDS if field in found), None)
+    if field is None:
+        return ""
+    value = found[field][0] if isinstance(found[field], list) else found[field]
+    return re.sub(r"[\s/]+", "_", _text(name, field, value))[:64]

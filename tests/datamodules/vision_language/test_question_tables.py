@@ -1,0 +1,201 @@
+"""Tables of questions: rows as public benchmarks publish them, letters and references, tests from the command line."""
+
+import base64
+import csv
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import yaml
+
+from datamodules.vision_language.chat_file import Reference
+from datamodules.vision_language.files.question_fields import INSTRUCTION, parse_question
+from datamodules.vision_language.files.question_tables import QuestionParquet, QuestionText
+from datamodules.vision_language.grading import chosen_letter, grade_reference
+from datamodules.vision_language.source_config import SourceSettings
+from engine.data.errors import BadSampleError
+from tests.support.data_files.vision_language_files import png
+from tests.support.families.coloured_squares import write_config
+
+RED, BLUE = png((250, 0, 0), 64), png((0, 0, 250), 64)
+METRICS = (
+    "test/exact",
+    "test/kind_0/exact",
+    "test/kind_1/exact",
+    "test/baseline/blind/kind_0/exact",
+    "test/kind_1/loss",
+)
+MMBENCH = ("index", "question", "hint", "A", "B", "C", "D", "answer", "category", "image", "split")
+
+
+def write_tsv(path, header, rows, delimiter="\t"):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=delimiter).writerows([header, *rows])
+    return path
+
+
+def write_parquet(path, rows, **options):
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, **options)
+    return path
+
+
+def texts(chat):
+    return [(message["role"], message["content"]) for message in chat.messages]
+
+
+def test_rows_of_mmbench(tmp_path):
+    """A row of the circular evaluation names the row that has its image."""
+    encoded = base64.b64encode(RED).decode()
+    rows = [
+        ["241", 'Which "colour"?\nLook.', "Hint: é", "red", "blue", "nan", "", "A", "colour/hue", encoded, "dev"],
+        ["1000241", "Which?", "nan", "blue", "red", "", "", "B", "position", "241", "dev"],
+    ]
+    table = QuestionText(write_tsv(tmp_path / "mmbench.tsv", MMBENCH, rows))
+    first, second = table.read(0), table.read(1)
+    prompt = f'<image>\nHint: é\nWhich "colour"?\nLook.\nA. red\nB. blue\n{INSTRUCTION}'
+    assert texts(first) == [("user", prompt), ("assistant", "A")]
+    assert first.reference == Reference("colour_hue", ("A",), "AB", ("red", "blue"))
+    assert texts(second)[1] == ("assistant", "B") and second.images == first.images == [RED]
+    assert [table.name(0), table.name(1)] == [f"{table.path}, line 2", f"{table.path}, line 4"]
+
+
+def test_rows_of_a_csv_file_with_paths(tmp_path):
+    (tmp_path / "red.png").write_bytes(RED)
+    header = ("question", "options", "answer", "image")
+    rows = [["Which?", "red|blue", "blue", "red.png"], ["Which?", '["a|b", "c"]', "B", ""], [""] * 4]
+    table = QuestionText(write_tsv(tmp_path / "own.csv", header, rows, ","))
+    assert [chat.reference.options for chat in map(table.read, range(2))] == [("red", "blue"), ("a|b", "c")]
+    assert table.read(0).images == [RED] and texts(table.read(1))[1] == ("assistant", "B") and len(table) == 2
+
+
+def test_rows_of_mmstar_scienceqa_and_docvqa(tmp_path):
+    image = {"bytes": BLUE, "path": None}
+    tables = {
+        "mmstar": {
+            "index": 7, "question": "Which?\nOptions: A: red, B: blue", "image": BLUE, "answer": "B",
+            "category": "coarse perception", "l2_category": "hue",
+        },
+        "scienceqa": {
+            "image": image, "question": "Which?", "choices": ["red", "blue"], "answer": 1, "hint": "",
+            "category": "Colours",
+        },
+        "docvqa": {
+            "questionId": "1", "question": "Date?", "question_types": ["form", "table"], "image": image,
+            "answers": ["May 5", "5 May", "May 5"],
+        },
+    }  # fmt: skip
+    found = {}
+    for name, row in tables.items():
+        found[name] = QuestionParquet(write_parquet(tmp_path / f"{name}.parquet", [row]), tmp_path).read(0)
+        assert found[name].images == [BLUE]
+    assert found["mmstar"].reference == Reference("coarse_perception", ("B",), "AB")
+    assert texts(found["mmstar"])[0][1].endswith(f"A: red, B: blue\n{INSTRUCTION}")
+    assert found["scienceqa"].reference == Reference("Colours", ("B",), "AB", ("red", "blue"))
+    assert found["docvqa"].reference == Reference("form", ("May 5", "5 May"))
+    assert texts(found["docvqa"]) == [("user", "<image>\nDate?"), ("assistant", "May 5")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"question": "nan", "answer": "x"}, "found no question"),
+        ({"question": "Q"}, "found no answer, expected one in answer or answers"),
+        ({"question": "Q", "A": "x", "C": "y", "answer": "A"}, "found the options A, C, expected A, B"),
+        ({"question": "Q", "choices": ["x"], "answer": 0}, "found 1 options, expected 2 to 10"),
+        ({"question": "Q", "choices": ["x", "y"], "answer": 2}, "found 2, expected a letter of AB, an option or"),
+        ({"question": "Q", "choices": ["x", "y"], "answer": True}, "found True, expected a letter"),
+        ({"question": "Q", "choices": ["x", "y"], "answer": "z"}, "found .z., expected a letter"),
+        ({"question": "Q", "choices": "x", "answer": "x"}, "expected a list of texts"),
+        ({"question": "Q", "answers": ["x", " "]}, "an empty answer"),
+        ({"question": "Q", "answer": "<image>"}, "the answer contains <image>"),
+    ],
+)
+def test_a_wrong_row_is_named(fields, message):
+    with pytest.raises(BadSampleError, match=f"a.tsv, line 3: .*{message}"):
+        parse_question("a.tsv, line 3", fields)
+
+
+def test_an_option_that_is_a_letter(tmp_path):
+    asked = {"question": "Which letter?", "answer": "A"}
+    assert parse_question("row", asked | {"choices": ["B", "A"]}).reference.accepted == ("B",)
+    assert parse_question("row", asked | {"A": "B", "B": "A"}).reference.accepted == ("A",)
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("B", "B"), ("b.", "B"), (" (B) two cats", "B"), ("B: two cats", "B"), ("two cats.", "B"), ("Two  Cats", "B"),
+        ("The answer is B.", "B"), ("Answer: C", "C"), ("A cat", ""), ("D", ""), ("", ""), ("Because", ""),
+    ],
+)  # fmt: skip
+def test_letters_of_answers(text, letter):
+    assert chosen_letter(Reference("", ("B",), "ABC", ("one cat", "two cats", "three cats")), text) == letter
+
+
+def test_the_best_of_several_references_counts():
+    dates = Reference("form", ("5 May 1990", "May 5"))
+    assert grade_reference(dates, "may 5.") == {
+        "exact": (1.0, 1.0), "token_f1": (1.0, 1.0), "anls": (pytest.approx(5 / 6), 1.0), "form/exact": (1.0, 1.0)
+    }  # fmt: skip
+    near = grade_reference(dates, "May 6")
+    assert near["exact"] == (0.0, 1.0) and near["anls"] == (0.8, 1.0) and near["token_f1"] == (0.5, 1.0)
+    assert grade_reference(Reference("", ("x",)), "x") == {"exact": (1.0, 1.0), "token_f1": (1.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "found no rows"),
+        (b"image\tanswer\nx\ty\n", "line 1: found the columns image, answer, expected question"),
+        (b"question\tanswer\nQ\n", "line 2: found 1 cells, expected 2"),
+        (b'question\tanswer\n"Q\tx\n', "line 2: found no cells"),
+        (b"question\tanswer\nQ\t\xff\n", "line 2: .*not UTF-8"),
+        (b"\x1f\x8b\x08\x00", "gzip"),
+    ],
+)
+def test_a_broken_table_is_refused(tmp_path, content, message):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"a.tsv.*{message}"):
+        QuestionText(path)
+
+
+def test_a_wrong_image_is_named(tmp_path):
+    path = write_tsv(
+        tmp_path / "a.tsv", ("question", "answer", "image"), [["Q", "x", cell] for cell in ("7", "no", "a.png")]
+    )
+    table = QuestionText(path)
+    for row, message in enumerate(("no row has the index 7", "expected base64 or a path", "a.png")):
+        with pytest.raises(BadSampleError, match=f"line {row + 2}: .*{message}"):
+            table.read(row)
+
+
+def test_other_parquet_files_are_refused(tmp_path):
+    write_parquet(tmp_path / "a.parquet", [{"question": "Q", "answer": "x"}])
+    write_parquet(tmp_path / "b.parquet", [{"question": "Q", "answers": ["x"]}])
+    with pytest.raises(ValueError, match="b.parquet: found the columns question, answers, expected those of"):
+        QuestionParquet(tmp_path, tmp_path)
+    with pytest.raises(ValueError, match=r"a.parquet: expected chats .* set format to questions"):
+        SourceSettings(str(tmp_path / "a.parquet")).open(tmp_path)
+
+
+def test_train_and_test_on_tables(lockstep, tmp_path):
+    """Metrics by kind, with the images and with black ones."""
+    colours = {"red": RED, "blue": BLUE}
+    rows = []
+    for number in range(40):
+        options = ["red", "blue"] if number % 4 < 2 else ["blue", "red"]
+        right = "red" if number % 2 else "blue"
+        letter = "AB"[options.index(right)]
+        image = base64.b64encode(colours[right]).decode()
+        rows.append([number, "Which?", "", *options, "", "", letter, f"kind {number % 2}", image, "dev"])
+    path = write_tsv(tmp_path / "mmbench.tsv", MMBENCH, rows)
+    source = {"path": str(path)}
+    data = {"batch_size": 20, "train": [source], "validation": [source], "test": [source]}
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump({"data": {"class_path": "ImageChats", "init_args": data}}))
+    arguments = [*write_config(tmp_path), "--config", str(tmp_path / "data.yaml")]
+    lockstep("fit", *arguments, "--trainer.max_steps", "2", name="a")
+    run = lockstep("test", name="a")
+    metrics = {name: next(iter(run.series(name).values())) for name in METRICS}
+    assert metrics["test/exact"] == pytest.approx((metrics["test/kind_0/exact"] + metrics["test/kind_1/exact"]) / 2)
+    assert not run.series("test/anls") and not run.series("test/token_f1")  # all questions have options
