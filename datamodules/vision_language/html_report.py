@@ -78,7 +78,7 @@ def write_prediction_report(
     """
     content = {
         "about": dict(about),
-        "figures": [row._asdict() for row in metrics],  # key that the page reads
+        "metrics": [row._asdict() for row in metrics],
         "records": [question.as_record() for question in answered],
     }
     scripts = [ANSWERS, PAGES / "prediction_report.js"]

@@ -3,7 +3,7 @@
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const CONFIDENCES = [[0, "any"], [0.5, "at least 50 %"], [0.8, "at least 80 %"], [0.95, "at least 95 %"], [-0.5, "below 50 %"], [-0.8, "below 80 %"]];
 
-function figureCell(cell, share) {
+function metricCell(cell, share) {
   if (!cell) return "–";
   const write = (value) => share ? percent(value) : number(value);
   if (cell.low === null) return write(cell.value);
@@ -64,10 +64,10 @@ function documentReport() {
   const records = content.records, sources = counted(records.map((record) => record.task));
   const texts = records.map((record) => [record.id, record.document, record.question, record.truth, record.answer, ...(record.options || []), record.why].filter(Boolean).join("\n").toLowerCase());
   about(content.title);
-  if (content.figures.length) page.append(element("h2", {}, "Metrics"),
-    element("p", {class: "note"}, "By where the evidence lies, with 95 % intervals. Question only is the same model without the document: what a figure is worth is its distance from the baselines."),
+  if (content.metrics.length) page.append(element("h2", {}, "Metrics"),
+    element("p", {class: "note"}, "By where the evidence lies, with 95 % intervals. Question only is the same model without the document: what a metric is worth is its distance from the baselines."),
     table(null, [{name: ""}, ...content.sources.map((name) => ({name, number: true}))],
-      content.figures.map((row) => [row.name, ...row.cells.map((cell) => figureCell(cell, row.percent))])));
+      content.metrics.map((row) => [row.name, ...row.cells.map((cell) => metricCell(cell, row.percent))])));
   const graded = records.some((record) => record.errors !== null), blind = records.some((record) => record.blind_errors);
   const abstained = records.filter((record) => record.abstained).length;
   const form = element("form", {role: "search", "aria-label": "Answers to show"},

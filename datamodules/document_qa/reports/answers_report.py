@@ -80,7 +80,7 @@ def write_answers_report(
         "title": title,
         "about": {**about, "answers": _how_many(len(shown), total, bool(known))},
         "sources": ["all", *_sources(known)] if known else [],
-        "figures": _table(known),
+        "metrics": _table(known),
         "records": shown,
         "pictures": pictures.content(),
     }

@@ -80,7 +80,7 @@ function predictionReport(family) {
   const texts = records.map((record) => [`sample ${record.sample}`, record.question, record.truth, record.answer, record.blind || ""].join("\n").toLowerCase());
   about("Prediction report");
   page.append(element("h2", {}, "Metrics"),
-    element("p", {class: "note"}, family.note), metricsTable(content.figures, kind, family.rules));
+    element("p", {class: "note"}, family.note), metricsTable(content.metrics, kind, family.rules));
 
   const form = element("form", {role: "search", "aria-label": "Answers to show"},
     ...(kinds.length > 1 ? [choice(family.kind, "task", [["", `all (${records.length})`], ...kinds])] : []),

@@ -31,6 +31,18 @@ function withUnit(value, unit) {
   return number(value) + (unit ? " " + unit : "");
 }
 
+// [start, end) of each span of consecutive values that satisfy `test`.
+function spans(values, test) {
+  const found = [];
+  for (let i = 0; i < values.length; i++) {
+    if (!test(values[i])) continue;
+    const start = i;
+    while (i < values.length && test(values[i])) i++;
+    found.push([start, i]);
+  }
+  return found;
+}
+
 // rows: arrays of cells (text or nodes); columns: {name, number} or {name, bar}.
 function table(caption, columns, rows) {
   const kind = (column) => column.number ? "number" : column.bar ? "bar" : null;

@@ -29,11 +29,11 @@ function chart(record, curve) {
     drawing.append(shape("line", {class: "grid", x1: x(time), x2: x(time), y1: TOP, y2: floor}),
       shape("text", {x: x(time), y: floor + 14, "text-anchor": "middle"}, number(time) + " s"));
   }
-  for (const [start, after] of runs(curve.values, (value) => value === null)) {
+  for (const [start, after] of spans(curve.values, (value) => value === null)) {
     const from = x((start - 0.5) * seconds), to = x((after - 0.5) * seconds);
     drawing.append(shape("rect", {class: "gap", x: from, y: TOP + 0.5, width: to - from, height: floor - TOP - 1}));
   }
-  for (const [start, after] of runs(curve.values, (value) => value !== null)) {
+  for (const [start, after] of spans(curve.values, (value) => value !== null)) {
     const points = curve.values.slice(start, after).map((value, i) => `${x((start + i) * seconds).toFixed(1)},${y(value).toFixed(1)}`);
     if (points.length > 1) drawing.append(shape("polyline", {class: "curve", points: points.join(" ")}));
     else drawing.append(shape("circle", {class: "alone", cx: x(start * seconds), cy: y(curve.values[start]), r: 2}));
@@ -47,18 +47,6 @@ function chart(record, curve) {
     const place = x(step * seconds);
     fill(cursor, {x1: place, x2: place}, []).style.visibility = "visible";
   }};
-}
-
-// [start, end) of the runs of values that satisfy `test`.
-function runs(values, test) {
-  const found = [];
-  for (let i = 0; i < values.length; i++) {
-    if (!test(values[i])) continue;
-    const start = i;
-    while (i < values.length && test(values[i])) i++;
-    found.push([start, i]);
-  }
-  return found;
 }
 
 function spoken(curve, marks) {

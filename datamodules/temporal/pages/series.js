@@ -39,28 +39,16 @@ function seriesChart(curve) {
     drawing.append(shape("text", {x: x(step), y: floor + 14, "text-anchor": step === 0 ? "start" : step > 0.95 * last ? "end" : "middle"}, number(step)));
   }
   const near = (i) => (curve.steps[i] + curve.steps[Math.min(i + 1, curve.steps.length - 1)]) / 2;
-  for (const [start, after] of runs(curve.values, (value) => value === null)) {
+  for (const [start, after] of spans(curve.values, (value) => value === null)) {
     const from = x(start ? near(start - 1) : 0), to = x(after < curve.steps.length ? near(after - 1) : last);
     drawing.append(shape("rect", {class: "gap", x: from, y: SERIES_TOP + 0.5, width: to - from, height: floor - SERIES_TOP - 1}));
   }
-  for (const [start, after] of runs(curve.values, (value) => value !== null)) {
+  for (const [start, after] of spans(curve.values, (value) => value !== null)) {
     const points = curve.values.slice(start, after).map((value, i) => `${x(curve.steps[start + i]).toFixed(1)},${y(value).toFixed(1)}`);
     if (points.length > 1) drawing.append(shape("polyline", {class: "curve", points: points.join(" ")}));
     else drawing.append(shape("circle", {class: "alone", cx: x(curve.steps[start]), cy: y(curve.values[start]), r: 2}));
   }
   return element("figure", {class: "asked"}, element("figcaption", {}, seriesTitle(curve)), drawing);
-}
-
-// [start, end) of the runs of values that satisfy `test`.
-function runs(values, test) {
-  const found = [];
-  for (let i = 0; i < values.length; i++) {
-    if (!test(values[i])) continue;
-    const start = i;
-    while (i < values.length && test(values[i])) i++;
-    found.push([start, i]);
-  }
-  return found;
 }
 
 function optionList(record) {

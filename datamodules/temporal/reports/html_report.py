@@ -68,7 +68,7 @@ def write_prediction_report(
     """
     content = {
         "about": dict(about or {}),
-        "figures": [row._asdict() for row in metrics],  # key that the page reads
+        "metrics": [row._asdict() for row in metrics],
         "records": [record.as_record() for record in records],
     }
     scripts = [PAGES / "curves.js", ANSWERS, PAGES / "prediction_report.js"]

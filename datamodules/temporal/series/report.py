@@ -60,7 +60,7 @@ def write_prediction_report(
     Raises:
         OSError: the disk rejected a file; an existing report is unchanged.
     """
-    content = {"about": dict(about), "figures": [row._asdict() for row in metrics], "records": list(views)}
+    content = {"about": dict(about), "metrics": [row._asdict() for row in metrics], "records": list(views)}
     scripts = [PAGES / "series.js", ANSWERS, PAGES / "series_report.js"]
     styles = [PAGES / "curves.css", PAGES / "series.css"]
     return write_report(folder, "prediction_report", "Prediction report", content, scripts, styles)

@@ -167,8 +167,8 @@ def test_test_reports_what_it_measures(lockstep, tmp_path, monkeypatch):
     assert [record["sample"] for record in report["records"]] == list(range(50))
     assert [len(record["pictures"]) for record in report["records"][:3]] == [1, 0, 2]
     assert report["about"]["answers"].startswith("the first 50 of 64")
-    (figure,) = report["figures"]
+    (metric,) = report["metrics"]
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     measured = {key: value for line in lines for key, value in line.items()}
-    assert figure["model"] == pytest.approx(measured["test/exact"], abs=1e-6)
-    assert figure["blind"] == pytest.approx(measured["test/baseline/blind/exact"], abs=1e-6)
+    assert metric["model"] == pytest.approx(measured["test/exact"], abs=1e-6)
+    assert metric["blind"] == pytest.approx(measured["test/baseline/blind/exact"], abs=1e-6)

@@ -23,13 +23,13 @@ def test_test_reports_what_it_measures(lockstep):
     assert [record["sample"] for record in report["records"]] == list(range(10))
     measured = {key: value for line in lines(run.folder / "metrics.jsonl") for key, value in line.items()}
     compared = 0
-    for figure in report["figures"]:
-        name = figure["name"].replace("\N{NO-BREAK SPACE}%", " percent").replace(" ", "_")
-        name = name if figure["task"] == "all" else f"{figure['task']}/{name}"
+    for metric in report["metrics"]:
+        name = metric["name"].replace("\N{NO-BREAK SPACE}%", " percent").replace(" ", "_")
+        name = name if metric["task"] == "all" else f"{metric['task']}/{name}"
         for system, prefix in (("model", ""), ("blind", "baseline/blind/"), ("rules", "baseline/rules/")):
-            assert measured[f"test/{prefix}{name}"] == pytest.approx(figure[system], abs=1e-6), name
+            assert measured[f"test/{prefix}{name}"] == pytest.approx(metric[system], abs=1e-6), name
             compared += 1
-        assert figure["rules"] == 1
+        assert metric["rules"] == 1
     assert compared > 30
     reported = {
         key: value for key, value in measured.items() if key.startswith("test/") and key.endswith("/perplexity")

@@ -253,7 +253,7 @@ def test_files_hold_what_was_given(tmp_path):
     content = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     assert content["records"][9]["answer"] == ATTACK
     assert content["records"][0]["curves"][0]["values"] == [32.0, 16.0, 48.0, 64.0]
-    assert content["figures"][0]["blind"] is None  # JSON has no NaN
+    assert content["metrics"][0]["blind"] is None  # JSON has no NaN
     text = page.read_text(encoding="utf-8")
     assert text.count("</script>") == 2 and "<img" not in text and "<!--" not in text
     assert "://" not in text.replace("http://www.w3.org/2000/svg", "")  # nothing from elsewhere
