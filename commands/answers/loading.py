@@ -30,7 +30,8 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
     model.trainer, data.trainer, trainer.datamodule = trainer, trainer, data
     trainer.strategy.connect(model)
     data.prepare_data()
-    data.setup(family.stage)
+    if family.stage is not None:
+        data.setup(family.stage)
     model.setup("predict")
     model.configure_model()
     content = trainer.strategy.checkpoint_io.load_checkpoint(checkpoint)

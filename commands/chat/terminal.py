@@ -21,6 +21,7 @@ def print_blocks(console: Console, blocks: Iterator[Block]) -> None:
         if not isinstance(block, Text):
             later[block.key] = block
             continue
+        later.pop(block.key, None)  # a note of progress that the text replaces
         style = "dim" if block.faint else ""
         before = printed.get(block.key)
         if current == block.key and before is not None and block.text.startswith(before):

@@ -219,13 +219,27 @@ class DocumentDataModule(AnswerEvaluation):
             parts = [self.question_set(name) for name in (self.rank if predicts else [split])]
             return RankingDataset(parts, reader, skip_bad)
         evidence = self._num_evidence_samples(split)
+        if predicts:
+            return self.prediction_set(self.question_set(split), evidence, skip_bad)
         return EvaluationDataset(
             self._sample_builder(self.question_set(split)),
             self.chat_encoder,
             self.option_orders,
-            question_only=not predicts,
             evidence=evidence,
-            in_order=predicts,
+            skip_bad=skip_bad,
+        )
+
+    def prediction_set(
+        self, questions: QuestionSet, evidence: int | None = None, skip_bad: bool = False
+    ) -> EvaluationDataset:
+        """Return questions as `predict` asks them, in their order. Arguments are those of EvaluationDataset."""
+        return EvaluationDataset(
+            self._sample_builder(questions),
+            self.chat_encoder,
+            self.option_orders,
+            question_only=False,
+            evidence=evidence,
+            in_order=True,
             skip_bad=skip_bad,
         )
 

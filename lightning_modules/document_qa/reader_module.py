@@ -1,5 +1,6 @@
 """LightningModule of the document-QA family: a language model that answers questions about pages."""
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -114,12 +115,20 @@ class DocumentReader(MultimodalModule[DocumentData]):
 
     @cached_property
     def answering(self) -> QuestionAnswerer:
-        """Answers the questions of a batch."""
-        tokenizer, data = self.data.tokenizer, self.data
+        """Answers the questions of a batch of the evaluated set."""
+        data = self.data
+        return self.answerer(lambda sample: data.question(sample).right)
+
+    def answerer(self, right: Callable[[int], int | None]) -> QuestionAnswerer:
+        """Return what answers the questions of a batch.
+
+        Args:
+            right: returns the index of a sample's right option; None if it is unknown or the question is open.
+        """
+        tokenizer, agree = self.data.tokenizer, self._largest_of_ranks if self.sharded else None
         return QuestionAnswerer(
-            self._read_prompts, tokenizer.decode, tokenizer.end_of_turn, self.max_new_tokens,
-            lambda sample: data.question(sample).right, self._largest_of_ranks if self.sharded else None,
-        )  # fmt: skip
+            self._read_prompts, tokenizer.decode, tokenizer.end_of_turn, self.max_new_tokens, right, agree
+        )
 
     def _read_prompts(self, bucket: PromptBucket) -> PrefixCache:
         embeddings = self.embed(bucket.prompts, self.features(bucket.images))

@@ -12,7 +12,7 @@ class Family(NamedTuple):
     """How the answers of a family are created."""
 
     module: str  # of this package; it has `create(model, data) -> Demo`
-    stage: Literal["predict", "validate"]  # that the data are set up for
+    stage: Literal["predict", "validate"] | None  # that the data are set up for; None: answers need no split of them
 
     @property
     def create(self) -> Callable[[Any, Any], Demo]:
@@ -22,6 +22,7 @@ class Family(NamedTuple):
 
 
 _FAMILIES = {
+    "DocumentReader": Family("document_qa", None),
     "ImageClassifier": Family("image_classifier", "predict"),
     "SequentialRecommender": Family("recommender", "predict"),
     # `predict` needs a file of questions.

@@ -38,12 +38,16 @@ function fileField(field) {
     element("span", {}, "Drop " + what + " here, or "), element("span", {class: "link"}, "choose"), input);
 
   function list_files() {
-    list.replaceChildren(...(field.most > 1 ? given.map((file) => element("li", {}, file.name + " ",
+    list.replaceChildren(...(field.most > 1 ? given.map((file) => element("li", {}, file.name, ...(file.note ? [element("span", {class: "note"}, file.note)] : []),
       button("remove", () => { given = given.filter((other) => other !== file); list_files(); }, "plain"))) : []));
   }
   async function send(file) {
-    const mine = ++upload, blocks = new Blocks(shown, false);
-    if (field.most === 1) given = []; // the file before it is no longer shown
+    const mine = ++upload, place = element("div"), blocks = new Blocks(place, false);
+    let note = "";
+    if (field.most === 1) {
+      given = []; // the file before it is no longer shown
+      shown.replaceChildren(place);
+    } else shown.append(place);
     if (file.size > field.max_bytes) {
       blocks.error(file.name + ": the file is larger than " + Math.floor(field.max_bytes / 2 ** 20) + " MB, the most that is accepted");
       return;
@@ -58,9 +62,13 @@ function fileField(field) {
       for await (const line of lines(await fetch(target, {method: "POST", body: file}))) {
         if (field.most === 1 && mine !== upload) return; // another file has been given meanwhile
         if (line.file) {
-          given = field.most > 1 ? [...given, line] : [line];
+          given = field.most > 1 ? [...given, {...line, note}] : [line];
           list_files();
-        } else blocks.add(line);
+          if (field.most > 1) return place.remove(); // the list has it now
+        } else {
+          if (line.kind === "note") note = line.text;
+          blocks.add(line);
+        }
       }
       blocks.done();
     } catch (error) {
@@ -68,6 +76,7 @@ function fileField(field) {
     }
   }
   async function sendAll(files) {
+    shown.replaceChildren(); // of earlier files that were refused
     for (const file of field.most > 1 ? files : [...files].slice(0, 1)) await send(file);
   }
   input.addEventListener("change", async () => { await sendAll([...input.files]); input.value = ""; });

@@ -10,7 +10,7 @@ async function submit() {
   if (asking) return;
   asking = ask.disabled = true;
   const values = Object.fromEntries([...fields].map(([name, field]) => [name, field.value()]));
-  const asked = content.fields.filter((field) => field.kind === "text").map((field) => values[field.name]).join(" ").trim();
+  const asked = content.fields.filter((field) => field.kind === "text").map((field) => values[field.name]).join("\n").trim();
   const card = element("article", {class: "card"}), body = element("div");
   if (asked) card.append(element("p", {class: "asked"}, asked));
   card.append(body);

@@ -5,7 +5,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -47,6 +47,18 @@ def converted(
     Raises:
         OSError: the cache cannot be written.
     """
+    with closing(converting(paths, folder, settings, do=do)) as steps:
+        yield from (step for step in steps if step is not None)
+
+
+def converting(
+    paths: Sequence[Path],
+    folder: Path,
+    settings: IngestionSettings,
+    seconds: float | None = None,
+    do: Conversion = convert,
+) -> Generator[tuple[Path, ConversionResult | WorkerFailure] | None, None, None]:
+    """Convert documents as `converted` does; also yield None whenever no document has finished for `seconds`."""
     waiting = list(reversed(paths))
     number = min(settings.workers or cores(), len(waiting))
     idle = [_start(folder, settings, do) for _ in range(number)]
@@ -59,7 +71,10 @@ def converted(
                 busy[worker.connection] = worker, path
                 with suppress(OSError):  # the worker is dead, which _receive reports
                     worker.connection.send(path)
-            for connection in wait(list(busy)):
+            finished = wait(list(busy), seconds)
+            if not finished:
+                yield None
+            for connection in finished:
                 worker, path = busy.pop(connection)  # type: ignore[call-overload]  # `wait` returns some of its arguments
                 result = _receive(worker)
                 if isinstance(result, OSError):

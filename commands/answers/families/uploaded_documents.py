@@ -1,0 +1,105 @@
+"""Ingests the documents of visitors with the family's own reader, in a process that a limit of time ends."""
+
+import hashlib
+import shutil
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+from commands.answers.blocks import Note
+from commands.answers.interface import UploadedFile, UserInputError
+from datamodules.document_qa.ingestion.cache import Cache
+from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.convert import ConversionResult
+from datamodules.document_qa.ingestion.ingested_document import PAGES, IngestedDocument
+from datamodules.document_qa.ingestion.ocr.programs import require_recognizer
+from datamodules.document_qa.ingestion.sources import IMAGE_SUFFIXES, PDF_SUFFIXES
+from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, converting
+from engine.io.atomic_file import remove
+
+SUFFIXES = (*PDF_SUFFIXES, *IMAGE_SUFFIXES)
+"""Endings of accepted files. Markdown is not among them: it may name any image of this machine."""
+
+MOST_PAGES = 200
+"""Largest number of pages of a document, of which the run's setting may allow fewer."""
+
+_MOST_DOCUMENTS = 32
+_MOST_SECONDS = 180.0
+_PROGRESS = 0.3  # seconds between notes of progress
+
+
+class UploadedDocuments:
+    """Ingested documents of visitors, in a temporary folder; the least recently used are forgotten first.
+
+    Args:
+        settings: the run's settings of the ingestion.
+        seconds: time after which an ingestion is refused.
+
+    Raises:
+        ValueError: the package of the optical character recognition is missing.
+    """
+
+    def __init__(self, settings: IngestionSettings, seconds: float = _MOST_SECONDS) -> None:
+        require_recognizer(settings.ocr)
+        self._folder = Path(mkdtemp(prefix="lockstep-documents-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)  # also at the end of the program
+        most = min(settings.max_pages, MOST_PAGES)
+        self._settings = replace(settings, max_pages=most, workers=1, on_broken="skip")
+        self._cache = Cache(self._folder, self._settings)
+        self._seconds = seconds
+        self._known: OrderedDict[str, IngestedDocument] = OrderedDict()
+
+    def read(self, file: UploadedFile, key: str) -> Generator[Note, None, IngestedDocument]:
+        """Yield the progress of an ingestion; return the document, also if it has been ingested before.
+
+        Args:
+            file: the document.
+            key: key of the notes of progress.
+
+        Raises:
+            UserInputError: the document cannot be read, has too many pages, or takes too long.
+        """
+        digest = hashlib.sha256(file.content).hexdigest()
+        if digest not in self._known:
+            self._known[digest] = yield from self._ingest(file, digest, key)
+            if len(self._known) > _MOST_DOCUMENTS:
+                _, forgotten = self._known.popitem(last=False)
+                remove(forgotten.folder)
+        self._known.move_to_end(digest)
+        return IngestedDocument(file.name, self._known[digest].folder)
+
+    def _ingest(self, file: UploadedFile, digest: str, key: str) -> Generator[Note, None, IngestedDocument]:
+        path = (self._folder / digest).with_suffix(Path(file.name).suffix.lower())
+        path.write_bytes(file.content)
+        end = time.monotonic() + self._seconds
+        try:
+            with closing(converting([path], self._cache.folder, self._settings, _PROGRESS)) as steps:
+                for step in steps:
+                    if step is not None:
+                        return self._outcome(step[1], file, path)
+                    yield Note(key, f"reading {file.name}: {self._pages_read()} pages")
+                    if time.monotonic() > end:
+                        raise UserInputError(f"{file.name}: reading it takes longer than {self._seconds:.0f} s")
+        finally:
+            path.unlink(missing_ok=True)
+            for unfinished in self._unfinished():  # of a process that was ended
+                remove(unfinished)
+        raise AssertionError("a document has one result")
+
+    def _outcome(self, result: ConversionResult | WorkerFailure, file: UploadedFile, path: Path) -> IngestedDocument:
+        reason = result.reason if isinstance(result, WorkerFailure) else result.broken
+        if reason or isinstance(result, WorkerFailure):
+            raise UserInputError(f"{file.name}: {reason.replace(str(path), file.name)}")
+        return IngestedDocument(file.name, self._cache.place(result.key))
+
+    def _pages_read(self) -> int:
+        return sum(1 for folder in self._unfinished() for _ in (folder / PAGES).glob("*.png"))
+
+    def _unfinished(self) -> list[Path]:
+        """Return the folders of documents that are being written, under their temporary names."""
+        return list(self._cache.place("any").parent.glob(".*"))
