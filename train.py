@@ -34,11 +34,13 @@ def main() -> None:
         from commands.doctor.main import main as run
     elif sys.argv[1:2] == ["report"]:  # reads files only, without torch
         from commands.report.main import main as run
+    elif sys.argv[1:2] == ["sweep"]:  # starts trainings, and needs no torch itself
+        from commands.sweep.main import main as run
     else:
         from commands.cli.main import main as run
     freeze_imports()
 
-    if sys.argv[1:2] in (["doctor"], ["report"]):  # what they print is their result
+    if sys.argv[1:2] in (["doctor"], ["report"], ["sweep"]):  # what they print is their result
         run()
         return
     with tolerate_broken_console():

@@ -15,6 +15,7 @@ COMMANDS = {
     "demo": "open a page on which a run's best checkpoint answers you",
     "chat": "ask a run's best checkpoint in the terminal",
     "report": "write a page about runs: curves, events, results, and how the runs differ",
+    "sweep": "search hyper-parameters: a study of trainings that a kill does not lose",
 }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from commands.report.group_table import GroupTable, group_tables, print_tables
 from commands.report.page_data import page_content
 from commands.report.paired_comparison import paired_comparison
+from commands.report.study import SUMMARY, StudySummary, read_study
 from datamodules.multimodal.reports.html_report import finite, page_text
 from engine.health.exit_codes import ExitCode
 from engine.io.atomic_file import flush_folder, write_temp
@@ -18,7 +19,7 @@ from engine.system.runs_folder import HELP, OPTION, runs_folder
 
 PAGES = Path(__file__).with_name("pages")
 
-SCRIPTS = ("state", "head", "chart", "curves", "timeline", "results", "examples", "events", "settings", "page")
+SCRIPTS = ("state", "head", "chart", "curves", "timeline", "results", "examples", "events", "settings", "slices", "study", "page")
 
 _LARGEST_CUTOFF = 1000
 
@@ -52,11 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     options = build_parser().parse_args(sys.argv[2:] if arguments is None else arguments)
     try:
-        folders = unique_folders(run_folders(options.runs, options.root or runs_folder()))
-        page = options.output or (folders[0] if len(folders) == 1 else folders[0].parent) / "report.html"
+        runs = options.root or runs_folder()
+        given, study = with_trials(options.runs, runs)
+        folders = unique_folders(run_folders(given, runs))
+        page = options.output or (folders[0] if not study and len(folders) == 1 else folders[0].parent) / "report.html"
         tables, remark = group_tables(folders[0], options.cutoffs) if len(folders) == 1 else ([], "")
         lines = [remark] if remark else paired_comparison(folders, options.cutoffs)
-        write_page(folders, page, lines, tables)
+        write_page(folders, page, lines, tables, study)
     except (OSError, ValueError) as error:
         print(f"{PROGRAM} report: {error}", file=sys.stderr)
         raise SystemExit(ExitCode.USER_ERROR) from error
@@ -83,6 +86,28 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def with_trials(given: Sequence[str], runs: Path) -> tuple[list[str], StudySummary | None]:
+    """Replace each study by the runs of its trials; return the summary of a study that is given alone.
+
+    Raises:
+        ValueError: a study has no trial that has begun, or its summary is malformed.
+    """
+    found: list[str] = []
+    study = None
+    for name in given:
+        folder = next((path for path in (Path(name), runs / name) if (path / SUMMARY).is_file()), None)
+        if folder is None:
+            found.append(name)
+            continue
+        summary = read_study(folder)
+        trials = [str(folder / trial.name) for trial in summary.trials if is_run(folder / trial.name)]
+        if not trials:
+            raise ValueError(f"{folder}: no trial of the study has begun its training")
+        found += trials
+        study = summary if len(given) == 1 else None
+    return found, study
+
+
 def run_folders(given: Sequence[str], runs: Path) -> list[Path]:
     """Return the run directories of names; paths that are no runs are skipped with a message, as `runs/*` has some.
 
@@ -90,7 +115,7 @@ def run_folders(given: Sequence[str], runs: Path) -> list[Path]:
         FileNotFoundError: a name does not exist, or no path is a run.
     """
     existing = [name for name in given if Path(name).exists()]
-    skipped = [name for name in existing if not _recorded(Path(name)) and not _recorded(runs / name)]
+    skipped = [name for name in existing if not is_run(Path(name)) and not is_run(runs / name)]
     if len(skipped) == len(given):
         return [run_folder(name, runs) for name in given]
     for name in skipped:
@@ -110,9 +135,9 @@ def run_folder(given: str, runs: Path) -> Path:
     """
     folders = [path for path in (Path(given), runs / given) if path.is_dir()]
     if not folders:
-        existing = ", ".join(sorted(folder.name for folder in runs.glob("*") if _recorded(folder))) or "none"
+        existing = ", ".join(sorted(folder.name for folder in runs.glob("*") if is_run(folder))) or "none"
         raise FileNotFoundError(f"no run {given!r}: {runs}/{given} is not a directory; existing runs: {existing}")
-    recorded = [path for path in folders if _recorded(path)]
+    recorded = [path for path in folders if is_run(path)]
     if not recorded:
         raise FileNotFoundError(f"{folders[0]} has neither metrics.jsonl nor log.jsonl, so it is no run directory")
     return recorded[0]
@@ -127,7 +152,11 @@ def unique_folders(folders: Sequence[Path]) -> list[Path]:
 
 
 def write_page(
-    folders: Sequence[Path], page: Path, lines: Sequence[str] = (), tables: Sequence[GroupTable] = ()
+    folders: Sequence[Path],
+    page: Path,
+    lines: Sequence[str] = (),
+    tables: Sequence[GroupTable] = (),
+    study: StudySummary | None = None,
 ) -> None:
     """Read the runs in `folders` and write `page`.
 
@@ -136,13 +165,15 @@ def write_page(
         page: the file to write.
         lines: lines of the paired test of two runs.
         tables: metrics of a single run by group.
+        study: the study of which the runs are the trials.
 
     Raises:
         OSError, ValueError: a file cannot be read or written; an existing page is unchanged.
     """
     of_ranks = {"comparison": list(lines), "tables": [table._asdict() for table in tables]}
-    content = {**page_content(folders, page), **of_ranks}
-    title = content["runs"][0]["name"] if len(folders) == 1 else f"{len(folders)} runs"
+    name = folders[0].resolve().parent.name if study else ""
+    content = {**page_content(folders, page), **of_ranks, "study": study and {**study.for_page(), "name": name}}
+    title = name or (content["runs"][0]["name"] if len(folders) == 1 else f"{len(folders)} runs")
     data = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     scripts = [PAGES / f"{name}.js" for name in SCRIPTS]
     text = page_text(f"{title} – run report", data, scripts, [PAGES / "run_report.css"]).encode("utf-8", "replace")
@@ -156,5 +187,6 @@ def _cutoff(text: str) -> int:
     return int(text)
 
 
-def _recorded(folder: Path) -> bool:
+def is_run(folder: Path) -> bool:
+    """Return whether a folder contains the record of a run."""
     return any((folder / name).is_file() for name in ("metrics.jsonl", "log.jsonl"))

@@ -29,6 +29,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "bits": ("bitsandbytes",),
+    "sweep": ("optuna",),
     "demo": ("starlette", "uvicorn", "prompt_toolkit", "PIL"),
 }
 """{extra of setup.cfg: modules of its packages}"""

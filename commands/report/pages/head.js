@@ -89,13 +89,13 @@ function runTable() {
 function heading() {
   const began = Math.min(...runs.map((run) => run.began).filter(Boolean)), made = content.made.replace("T", " ").slice(0, 16);
   const when = Number.isFinite(began) ? `began ${clock(began, 13)} UTC · ` : "";
-  const box = element("header", {class: "head"}, element("p", {class: "over"}, "Run report", element("span", {}, `${when}read ${made} UTC`)));
+  const box = element("header", {class: "head"}, element("p", {class: "over"}, content.study ? "Study report" : "Run report", element("span", {}, `${when}read ${made} UTC`)));
   if (single) {
     box.append(element("div", {class: "name"}, element("h1", {}, runs[0].name), stateOf(runs[0])), facts(runs[0]), tiles(runs[0]));
     if (runs[0].links.length) box.append(element("p", {class: "links"}, "Beside this page: ", ...runs[0].links.flatMap((link, i) => [i ? " · " : "", element("a", {href: link.href}, link.name)])));
   } else {
     const seeded = groups.filter((group) => group.runs.length > 1);
-    box.append(element("div", {class: "name"}, element("h1", {}, `${runs.length} runs compared`)),
+    box.append(element("div", {class: "name"}, element("h1", {}, content.study ? content.study.name : `${runs.length} runs compared`)),
       element("p", {class: "facts"}, element("span", {}, seeded.length ? seeded.map((group) => `${group.name}: ${group.runs.length} seeds, shown as mean and spread`).join("; ") : "each with a config of its own")), runTable());
   }
   return box;

@@ -1,0 +1,70 @@
+"""Reads the summary of a hyper-parameter search, study.json, which `sweep` writes after each trial."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from datamodules.multimodal.json_records import parse_json
+
+SUMMARY = "study.json"
+
+STATES = ("complete", "pruned", "failed", "running")
+
+
+class TrialSummary(NamedTuple):
+    """A trial of a study."""
+
+    number: int
+    name: str  # of its run in the study's folder
+    state: str  # one of STATES
+    value: float | None  # best value of the metric
+    step: int | None  # optimizer step of that value
+    params: Mapping[str, Any]
+    message: str = ""  # why it failed
+
+
+class StudySummary(NamedTuple):
+    """A hyper-parameter search."""
+
+    metric: str
+    direction: str  # maximize or minimize
+    parameters: Sequence[Mapping[str, Any]]  # fields of commands.sweep.settings.Parameter
+    trials: Sequence[TrialSummary]
+    command: str  # trains the best trial again; empty without one
+
+    @property
+    def best(self) -> TrialSummary | None:
+        """The complete trial with the best value; of equal values the first. None without one."""
+        found = [trial for trial in self.trials if trial.state == "complete" and trial.value is not None]
+        if not found:
+            return None
+        sign = 1 if self.direction == "maximize" else -1
+        return max(found, key=lambda trial: (sign * (trial.value or 0.0), -trial.number))
+
+    def fields(self) -> dict[str, Any]:
+        """Return the content of study.json."""
+        return {**self._asdict(), "trials": [trial._asdict() for trial in self.trials]}
+
+    def for_page(self) -> dict[str, Any]:
+        """Return what the page reads: the fields, and the number of the best trial."""
+        return {**self.fields(), "best": None if self.best is None else self.best.number}
+
+
+def read_study(folder: Path) -> StudySummary:
+    """Read the summary of a study.
+
+    Raises:
+        ValueError: study.json is malformed.
+        OSError: it cannot be read.
+    """
+    path = folder / SUMMARY
+    try:
+        found = parse_json(path.read_bytes())
+        trials = [TrialSummary(**trial) for trial in found.pop("trials")]
+        if any(trial.state not in STATES or not isinstance(trial.params, dict) for trial in trials):
+            raise ValueError("a trial without a state or without values")
+        return StudySummary(trials=trials, **found)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is no summary of a study ({error}); the next start of the sweep writes it again"
+        ) from error

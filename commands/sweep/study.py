@@ -1,0 +1,189 @@
+"""Stores a study in Optuna's SQLite file, and gives each trial to one worker.
+
+The values of trial N are a function of the study's seed, of N and of the trials before it. They are chosen in memory
+and stored in one transaction: no kill leaves a part of them.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+from filelock import BaseFileLock, FileLock, Timeout
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from commands.sweep.settings import Parameter, Sampler, SweepSettings, Value
+
+DATABASE, LOCK = "study.db", "study.lock"
+MESSAGE, STEP = "message", "step"
+"""User attributes of a trial: why it failed, and the step of its best value."""
+
+_NAME = "sweep"
+_IDENTITY = "settings"
+_WAIT = 120.0  # seconds for another worker's transaction
+
+
+class OtherSettingsError(ValueError):
+    """The study was begun with other settings."""
+
+
+class Claim(NamedTuple):
+    """A trial that this worker runs."""
+
+    number: int
+    params: Mapping[str, Value]
+    is_resumed: bool  # a worker was killed while it ran the trial
+    lock: BaseFileLock
+
+    @property
+    def name(self) -> str:
+        """Name of the trial's run in the study's folder."""
+        return trial_name(self.number)
+
+
+def trial_name(number: int) -> str:
+    """Return the name of a trial's run."""
+    return f"trial-{number:04d}"
+
+
+class SweepStudy:
+    """Trials of a study.
+
+    Args:
+        folder: folder of the study, which exists.
+        settings: content of SWEEP.yaml.
+        identity: {what: value} of everything that the values of the trials depend on; a study keeps those of its begin.
+
+    Raises:
+        OtherSettingsError: the study in the folder was begun with others.
+    """
+
+    def __init__(self, folder: Path, settings: SweepSettings, identity: Mapping[str, str]) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._folder, self._settings = folder, settings
+        pruner = settings.pruner
+        chosen = (
+            optuna.pruners.MedianPruner(pruner.startup_trials, pruner.warmup_steps)
+            if pruner.type == "median"
+            else optuna.pruners.NopPruner()
+        )
+        with self.locked():
+            self._storage = optuna.storages.RDBStorage(
+                f"sqlite:///{folder / DATABASE}", engine_kwargs={"connect_args": {"timeout": _WAIT}}
+            )
+            self._study = optuna.create_study(
+                study_name=_NAME, storage=self._storage, direction=settings.direction, load_if_exists=True,
+                sampler=optuna.samplers.RandomSampler(), pruner=chosen,  # the sampler is that of `_sampled`
+            )  # fmt: skip
+            self._check_identity(identity)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other workers from choosing a trial and from writing the summary."""
+        with FileLock(self._folder / LOCK, timeout=_WAIT):
+            yield
+
+    def claim(self) -> Claim | None:
+        """Return the next trial of this worker: one that a killed worker has left, else a new one; None without any."""
+        with self.locked():
+            trials = self.trials()
+            for trial in trials:
+                if trial.state == TrialState.RUNNING and (lock := self._free(trial.number)) is not None:
+                    return Claim(trial.number, trial.params, True, lock)
+            if len(trials) >= self._settings.trials:
+                return None
+            number = len(trials)
+            lock = self._free(number)
+            assert lock is not None, "a trial is locked after it is stored"
+            distributions = {parameter.key: _distribution(parameter) for parameter in self._settings.parameters}
+            params = self._sampled(trials, number, distributions)
+            self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=distributions))
+            return Claim(number, params, False, lock)
+
+    def must_prune(self, number: int, step: int, value: float) -> bool:
+        """Store a value of a running trial, and return whether it is to end early."""
+        trial = optuna.trial.Trial(self._study, self._id(number))
+        trial.report(value, step)
+        return trial.should_prune()
+
+    def finish(self, claim: Claim, state: TrialState, value: float | None, step: int | None, message: str = "") -> None:
+        """Store how a trial has ended, and release it."""
+        trial = self._id(claim.number)
+        if message:
+            self._storage.set_trial_user_attr(trial, MESSAGE, message)
+        if step is not None:
+            self._storage.set_trial_user_attr(trial, STEP, step)
+        self._storage.set_trial_state_values(trial, state, None if value is None else [value])
+        self.release(claim)
+
+    def release(self, claim: Claim) -> None:
+        """Leave a trial to the next start."""
+        claim.lock.release()
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return all trials in their order."""
+        return self._study.get_trials(deepcopy=False)
+
+    def _free(self, number: int) -> BaseFileLock | None:
+        """Return the acquired lock of a trial; None if a worker that runs holds it."""
+        lock = FileLock(self._folder / f"{trial_name(number)}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            return None
+        return lock
+
+    def _sampled(
+        self, trials: list[FrozenTrial], number: int, distributions: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        seed = int.from_bytes(hashlib.sha256(f"{self._settings.seed}/{number}".encode()).digest()[:4], "big")
+        memory = optuna.create_study(direction=self._settings.direction, sampler=_sampler(self._settings.sampler, seed))
+        memory.add_trials(trials)
+        return memory.ask(distributions).params
+
+    def _id(self, number: int) -> int:
+        study = self._storage.get_study_id_from_name(_NAME)
+        return self._storage.get_trial_id_from_study_id_trial_number(study, number)
+
+    def _check_identity(self, identity: Mapping[str, str]) -> None:
+        begun = self._study.user_attrs.get(_IDENTITY)
+        if begun is None:
+            self._study.set_user_attr(_IDENTITY, dict(identity))
+            return
+        for what in {**begun, **identity}:
+            if begun.get(what) != identity.get(what):
+                was, now = (str(found.get(what, "absent"))[:200] for found in (begun, identity))
+                raise OtherSettingsError(
+                    f"{self._folder} is a study with other settings: {what}: found {now}, expected {was}\n"
+                    "Restore it, or begin another study with --run_name NAME"
+                )
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of a file."""
+    if not path.exists():
+        return False
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def _sampler(sampler: Sampler, seed: int) -> optuna.samplers.BaseSampler:
+    if sampler.type == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=sampler.startup_trials)
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    if parameter.kind == "categorical":
+        return CategoricalDistribution(parameter.values)
+    if parameter.kind == "int":
+        return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log, step=parameter.step)
+    return FloatDistribution(parameter.low, parameter.high, log=parameter.log)

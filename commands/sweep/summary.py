@@ -1,0 +1,68 @@
+"""Writes the summary of a study for the report, and prints its trials and the command of the best."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from optuna.trial import FrozenTrial, TrialState
+
+from commands.report.study import SUMMARY, StudySummary, TrialSummary
+from commands.runs.run_directory import replace_text
+from commands.sweep.settings import SweepSettings
+from commands.sweep.study import MESSAGE, STEP, SweepStudy, trial_name
+from commands.sweep.trial_process import setting
+from datamodules.multimodal.reports.html_report import finite
+from engine.system.installation import PROGRAM
+
+_STATES = {
+    TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
+    TrialState.RUNNING: "running", TrialState.WAITING: "running",
+}  # fmt: skip
+
+
+def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[str], name: str) -> StudySummary:
+    """Return the summary of a study.
+
+    Args:
+        study: the study.
+        settings: content of SWEEP.yaml.
+        arguments: options of every trial.
+        name: name of the study.
+    """
+    trials = [_trial(trial) for trial in study.trials()]
+    found = StudySummary(
+        settings.metric, settings.direction, [parameter._asdict() for parameter in settings.parameters], trials, ""
+    )
+    if found.best is None:
+        return found
+    values = [setting(key, value) for key, value in found.best.params.items()]
+    words = ["fit", *arguments, *values, "--run_name", f"{name}-best"]
+    return found._replace(command=f"{PROGRAM} {shlex.join(words)}")
+
+
+def write_summary(summary: StudySummary, folder: Path) -> None:
+    """Write study.json into the folder of a study, whose lock the caller holds."""
+    text = json.dumps(finite(summary.fields()), ensure_ascii=False, indent=1, allow_nan=False)
+    replace_text(text + "\n", folder / SUMMARY)
+
+
+def described(trial: TrialSummary) -> str:
+    """Return a line on a trial: `trial 3: 0.4123 at step 200 (learning_rate 0.0012, dropout 0.1)`."""
+    values = ", ".join(f"{key.rpartition('.')[2]} {_short(value)}" for key, value in trial.params.items())
+    reached = "" if trial.value is None else f"{trial.value:.6g} at step {trial.step}"
+    how = {"complete": reached, "pruned": f"pruned, {reached}", "failed": f"failed: {trial.message}"}
+    return f"trial {trial.number}: {how.get(trial.state, 'not finished')} ({values})"
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _trial(trial: FrozenTrial) -> TrialSummary:
+    attributes, state = trial.user_attrs, _STATES[trial.state]
+    values = [trial.value] if trial.values else []
+    return TrialSummary(
+        trial.number, trial_name(trial.number), state, values[0] if values else None, attributes.get(STEP),
+        trial.params, attributes.get(MESSAGE, ""),
+    )  # fmt: skip

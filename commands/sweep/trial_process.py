@@ -1,0 +1,75 @@
+"""Runs the training of a trial in its own process: `train.py fit` with the values of the trial."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from commands.sweep.settings import Value
+from engine.system.installation import PROJECT
+from engine.system.runs_folder import OPTION
+
+_STOP_SECONDS = 600.0
+"""Time in which a training that was asked to end saves its checkpoint; then it is killed."""
+
+
+def setting(key: str, value: Value) -> str:
+    """Return an option of the command line: `--model.init_args.dropout=0.1`."""
+    text = {None: "null", True: "true", False: "false"}[value] if isinstance(value, bool | None) else str(value)
+    return f"--{key}={text}"
+
+
+def fit_command(arguments: Sequence[str], params: Mapping[str, Value], runs: Path, name: str) -> list[str]:
+    """Return the command that trains a trial, or continues it from its newest checkpoint."""
+    values = [setting(key, value) for key, value in params.items()]
+    of_run = [OPTION, str(runs), "--run_name", name, "--ckpt_path", "last"]
+    return [sys.executable, str(PROJECT / "train.py"), "fit", *arguments, *values, *of_run]
+
+
+class TrialProcess:
+    """A training whose output is appended to a file.
+
+    It has its own process group, so that Ctrl-C in a terminal reaches the sweep alone, which then asks it to end.
+
+    Args:
+        command: program and arguments.
+        log: file for what it prints.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._log, self._begin = log, log.stat().st_size if log.exists() else 0
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def wait(self, seconds: float) -> int | None:
+        """Return the exit status; None if the training has not ended within some seconds."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self, number: signal.Signals) -> int:
+        """Ask the training to save a checkpoint and to end; return its exit status.
+
+        Args:
+            number: SIGTERM, after which a SLURM job is queued again, or SIGINT, after which it is not.
+        """
+        self._process.send_signal(number)
+        code = self.wait(_STOP_SECONDS)
+        return self.kill() if code is None else code
+
+    def kill(self) -> int:
+        """End the training at once; return its exit status."""
+        self._process.kill()
+        return self._process.wait()
+
+    def message(self) -> str:
+        """Return the error that the training has reported, else the last line that it printed."""
+        with self._log.open("rb") as file:
+            file.seek(self._begin)
+            lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
+        return (errors[-1] if errors else lines[-1] if lines else "it printed nothing")[:500]

@@ -1,0 +1,150 @@
+"""Runs trials of a study one after another, until none is left or the worker is asked to end."""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from optuna.trial import TrialState
+
+from commands.sweep.settings import SweepSettings
+from commands.sweep.study import Claim, SweepStudy, is_locked
+from commands.sweep.trial_process import TrialProcess, fit_command
+from commands.sweep.validation_history import ValidationHistory
+from engine.health.exit_codes import ExitCode
+
+_POLL = 0.5  # seconds between two looks at the metrics and at the signals
+_MOST_KILLS = 3
+"""Times in a row that a training is ended by a signal from outside before its trial fails."""
+
+_STOPPED = (ExitCode.SIGINT, ExitCode.SIGTERM)
+
+
+class SweepStopped(Exception):
+    """The worker was asked to end; the training has saved its checkpoint.
+
+    Args:
+        number: number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Worker:
+    """One worker of a study.
+
+    Args:
+        study: the study.
+        settings: content of SWEEP.yaml.
+        arguments: options of every trial: `--config X ...`.
+        folder: folder of the study, in which the trials' runs are.
+        report: prints a line.
+        command: returns the command of a trial; tests give another than `fit`.
+    """
+
+    def __init__(
+        self,
+        study: SweepStudy,
+        settings: SweepSettings,
+        arguments: Sequence[str],
+        folder: Path,
+        report: Callable[[str], None],
+        command: Callable[[Claim], Sequence[str]] | None = None,
+    ) -> None:
+        self._study, self._settings, self._folder, self._report = study, settings, folder, report
+        self._command = command or (lambda claim: fit_command(arguments, claim.params, folder, claim.name))
+        self.received = 0
+        """Number of the signal that asks the worker to end; 0 without one."""
+
+    def run(self, after_trial: Callable[[int], None]) -> None:
+        """Run trials until the study has no other.
+
+        Args:
+            after_trial: called with the number of a trial that has ended.
+
+        Raises:
+            SweepStopped: a signal was received. The next start continues the trial.
+        """
+        while (claim := self._claim()) is not None:
+            if claim.is_resumed:
+                self._report(f"trial {claim.number}: continues")
+            try:
+                self._run(claim)
+            except BaseException:
+                self._study.release(claim)
+                raise
+            after_trial(claim.number)
+
+    def _claim(self) -> Claim | None:
+        self._stop_if_asked()
+        return self._study.claim()
+
+    def _stop_if_asked(self) -> None:
+        if self.received:
+            raise SweepStopped(self.received)
+
+    def _run(self, claim: Claim) -> None:
+        self._wait_for_orphan(claim)
+        history = ValidationHistory(self._folder / claim.name / "metrics.jsonl", self._settings.metric)
+        for _ in range(_MOST_KILLS):
+            process = TrialProcess(self._command(claim), self._folder / f"{claim.name}.log")
+            code, is_pruned = self._watch(process, claim.number, history)
+            if is_pruned or (code >= 0 and code not in _STOPPED):
+                break
+            self._stop_if_asked()  # SLURM sends a signal to all processes of a job
+            self._report(f"trial {claim.number}: {_death(code)} from outside; it continues from its last checkpoint")
+        self._finish(claim, code, is_pruned, history, process)
+
+    def _watch(self, process: TrialProcess, number: int, history: ValidationHistory) -> tuple[int, bool]:
+        """Return the exit status of a training, and whether it was pruned."""
+        try:
+            while True:
+                code = process.wait(_POLL)
+                for step, value in history.read_new():
+                    if self._study.must_prune(number, step, value):
+                        del history.values[next(i for i, (at, _) in enumerate(history.values) if at == step) + 1 :]
+                        # Not SIGTERM, after which a training in a SLURM job queues the job again.
+                        return (process.stop(signal.SIGINT) if code is None else code), True
+                if code is not None:
+                    return code, False
+                if self.received:
+                    process.stop(signal.Signals(self.received))
+                    raise SweepStopped(self.received)
+        except SweepStopped:
+            raise
+        except BaseException:  # the study cannot be written, or a second Ctrl-C
+            process.kill()
+            raise
+
+    def _finish(
+        self, claim: Claim, code: int, is_pruned: bool, history: ValidationHistory, process: TrialProcess
+    ) -> None:
+        metric, values = self._settings.metric, history.values
+        if not is_pruned and code != ExitCode.OK:
+            ended = _death(code) if code < 0 or code in _STOPPED else process.message()
+            self._study.finish(claim, TrialState.FAIL, None, None, ended)
+        elif not values:
+            found = ", ".join(sorted(history.others)) or "none"
+            message = f"no value of {metric} was logged; metrics of the validation: {found}"
+            self._study.finish(claim, TrialState.FAIL, None, None, message)
+        else:
+            best = self._settings.best([value for _, value in values])
+            step = next(step for step, value in values if value == best)
+            self._study.finish(claim, TrialState.PRUNED if is_pruned else TrialState.COMPLETE, best, step)
+
+    def _wait_for_orphan(self, claim: Claim) -> None:
+        """Wait for a training that a killed worker has left: it holds the lock of its run until it ends."""
+        lock, is_reported = self._folder / claim.name / ".lock", False
+        while is_locked(lock):
+            if not is_reported:
+                self._report(f"trial {claim.number}: waiting for the training that a killed start has left")
+                is_reported = True
+            self._stop_if_asked()
+            time.sleep(_POLL)
+
+
+def _death(code: int) -> str:
+    number = -code if code < 0 else {ExitCode.SIGINT: signal.SIGINT, ExitCode.SIGTERM: signal.SIGTERM}[ExitCode(code)]
+    return f"ended by {signal.Signals(number).name}"
