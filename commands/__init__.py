@@ -1,4 +1,4 @@
 """The commands of `python train.py`. Nothing imports this package but train.py.
 
-Its packages, from bottom to top: `launch`, `runs`, `export`, `cli`, then `doctor` and `report`.
+Its packages, from bottom to top: `launch`, `runs`, `export`, `cli`, then `doctor`, `report` and `sweep`.
 """

@@ -20,7 +20,7 @@ ORDER = {
         "checkpointing", None, "strategies",
     ],
     "callbacks": ["trackers", "logging", "checkpointing", "health", "guards", "performance", "prometheus"],
-    "commands": ["launch", "runs", "export", "answers", "demo", "chat", "cli", "doctor", "report"],
+    "commands": ["launch", "runs", "export", "answers", "demo", "chat", "cli", "doctor", "report", "sweep"],
 }  # fmt: skip
 
 

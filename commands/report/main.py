@@ -19,7 +19,20 @@ from engine.system.runs_folder import HELP, OPTION, runs_folder
 
 PAGES = Path(__file__).with_name("pages")
 
-SCRIPTS = ("state", "head", "chart", "curves", "timeline", "results", "examples", "events", "settings", "slices", "study", "page")
+SCRIPTS = (
+    "state",
+    "head",
+    "chart",
+    "curves",
+    "timeline",
+    "results",
+    "examples",
+    "events",
+    "settings",
+    "slices",
+    "study",
+    "page",
+)
 
 _LARGEST_CUTOFF = 1000
 

@@ -91,8 +91,11 @@ class SweepStudy:
         with self.locked():
             trials = self.trials()
             for trial in trials:
-                if trial.state == TrialState.RUNNING and (lock := self._free(trial.number)) is not None:
+                if trial.state != TrialState.RUNNING or (lock := self._free(trial.number)) is None:
+                    continue
+                if self._storage.get_trial(self._id(trial.number)).state == TrialState.RUNNING:
                     return Claim(trial.number, trial.params, True, lock)
+                lock.release()  # its worker has ended it since the trials were read
             if len(trials) >= self._settings.trials:
                 return None
             number = len(trials)

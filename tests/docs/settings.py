@@ -57,7 +57,15 @@ def option_strings(parser: LightningArgumentParser) -> set[str]:
     found = {option for command in commands for option in command._option_string_actions}
     for launcher in (get_args_parser(), launch_command_parser()):
         found |= set(launcher._option_string_actions)
-    for folder in ("benchmarks", "commands/doctor", "commands/report", "deploy", "tests/fuzz", "tests/soak"):
+    for folder in (
+        "benchmarks",
+        "commands/doctor",
+        "commands/report",
+        "commands/sweep",
+        "deploy",
+        "tests/fuzz",
+        "tests/soak",
+    ):
         for path in (REPOSITORY / folder).rglob("*.*"):
             if path.suffix in (".py", ".sh"):
                 found |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))

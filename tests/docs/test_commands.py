@@ -7,6 +7,7 @@ from torch.distributed.run import get_args_parser
 from commands.cli import registry
 from commands.doctor.main import _parse
 from commands.report.main import build_parser as report_parser
+from commands.sweep.command import build_parser as sweep_parser
 from tests.conftest import REPOSITORY
 from tests.docs.pages import PAGES, arguments, commands
 from tests.docs.references import HISTORY
@@ -60,6 +61,9 @@ def grouped() -> dict[tuple[str, str], list[str]]:
         command, *options = arguments(words)
         if command == "doctor":  # has a parser of its own, and leaves other options to that of fit
             command, options = "fit", _parse(options)[2]
+        if command == "sweep":  # likewise
+            own, options = sweep_parser().parse_known_args(options)
+            command, options = "fit", [*(word for path in own.config for word in ("--config", path)), *options]
         if command != "report":
             experiment, options = split(page, options)
             groups.setdefault((command, experiment), []).extend(options)

@@ -96,7 +96,7 @@ function heading() {
   } else {
     const seeded = groups.filter((group) => group.runs.length > 1);
     box.append(element("div", {class: "name"}, element("h1", {}, content.study ? content.study.name : `${runs.length} runs compared`)),
-      element("p", {class: "facts"}, element("span", {}, seeded.length ? seeded.map((group) => `${group.name}: ${group.runs.length} seeds, shown as mean and spread`).join("; ") : "each with a config of its own")), runTable());
+      element("p", {class: "facts"}, element("span", {}, content.study ? "the trials of a hyper-parameter search" : seeded.length ? seeded.map((group) => `${group.name}: ${group.runs.length} seeds, shown as mean and spread`).join("; ") : "each with a config of its own")), runTable());
   }
   return box;
 }

@@ -9,7 +9,7 @@ from tests.conftest import REPOSITORY
 
 
 def test_every_command_is_in_it(capsys):
-    assert set(COMMANDS) == {*LockstepCLI.subcommands(), "doctor", "report"}
+    assert set(COMMANDS) == {*LockstepCLI.subcommands(), "doctor", "report", "sweep"}
     assert print_overview(["--help"]) == 0
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 120

@@ -41,6 +41,7 @@ NOT_RUN = {
     "wandb.yaml": "W&B's own process takes its time; tests/callbacks/trackers/test_wandb.py",
     "demo --run_name": "serves a page until Ctrl-C; tests/commands/demo",
     "chat --run_name": "answers until its input ends; tests/commands/chat",
+    "sweep --config": "twelve trainings; tests/commands/sweep",
     "configs/temporal/": "minutes; tests/configs/test_temporal_configs.py",
     "configs/vision_language/": "minutes; tests/configs/test_vision_language_quickstart.py",
     "configs/document_qa/": "minutes; tests/configs/test_document_qa_configs.py",

@@ -1,0 +1,77 @@
+"""SWEEP.yaml: what is accepted, and the file, line and key of what is not."""
+
+import pytest
+
+from commands.sweep.main import main
+from commands.sweep.settings import Parameter, Pruner, Sampler, read_sweep
+
+GOOD = """\
+metric: val/loss
+direction: minimize
+trials: 3
+sampler: {type: tpe, startup_trials: 2}
+pruner: median
+parameters:
+  model.init_args.learning_rate: {type: float, low: 1e-4, high: 0.1, log: true}
+  model.init_args.width:
+    type: int
+    low: 8
+    high: 16
+    step: 4
+  model.init_args.norm: {type: categorical, values: [group, null]}
+"""
+
+
+def test_a_file_is_read(tmp_path):
+    (tmp_path / "s.yaml").write_text(GOOD)
+    found = read_sweep(tmp_path / "s.yaml")
+    assert found[:4] == ("val/loss", "minimize", 3, 1)
+    assert (found.sampler, found.pruner) == (Sampler("tpe", 2), Pruner("median"))
+    rate, width, norm = found.parameters
+    assert rate == Parameter("model.init_args.learning_rate", "float", 1e-4, 0.1, True, line=7)
+    assert width == Parameter("model.init_args.width", "int", 8, 16, step=4, line=8)
+    assert norm.values == ("group", None) and found.best([2.0, 1.0]) == 1.0
+
+
+@pytest.mark.parametrize(
+    "before, after, message",
+    [
+        ("metric: val/loss\n", "", "s.yaml:1: the key metric is missing"),
+        ("metric: val/loss", "metric: loss", "s.yaml:1: metric: found loss, expected a metric of the validation"),
+        ("minimize", "down", "s.yaml:2: direction: found down, expected maximize or minimize"),
+        ("trials: 3", "trials: many", "s.yaml:3: trials: found many, expected an integer from 1"),
+        ("trials: 3", "trails: 3", "s.yaml:3: found the key trails, expected one of metric, direction, trials"),
+        ("type: tpe", "type: cma", "s.yaml:4: sampler.type: found cma, expected tpe or random"),
+        ("pruner: median", "pruner: mean", "s.yaml:5: pruner: found mean, expected median or none"),
+        ("low: 1e-4", "low: 0", "s.yaml:7: parameters.model.init_args.learning_rate.low: found 0, expected more"),
+        ("high: 0.1", "high: .inf", "learning_rate.high: found inf, expected a number"),
+        ("high: 0.1", "high: 1e-5", "learning_rate.high: found 1e-5, expected more than low, which is 1e-4"),
+        ("step: 4", "step: 3", "s.yaml:12: parameters.model.init_args.width.step: found 3, expected a divisor"),
+        ("type: int", "type: integer", "s.yaml:9: parameters.model.init_args.width.type: found integer, expected"),
+        ("    low: 8\n", "", "s.yaml:8: the key parameters.model.init_args.width.low is missing"),
+        ("[group, null]", "[group]", "s.yaml:13: parameters.model.init_args.norm.values: found ['group'], expected"),
+        ("[group, null]", "[1, 1]", "norm.values: found [1, 1], expected each value once"),
+        ("model.init_args.norm", "run_name", "s.yaml:13: parameters.run_name: found run_name, expected a key"),
+    ],
+)  # fmt: skip
+def test_file_line_and_key_of_an_error(tmp_path, capsys, before, after, message):
+    assert before in GOOD
+    (tmp_path / "s.yaml").write_text(GOOD.replace(before, after))
+    with pytest.raises(SystemExit) as end:
+        main(["--config", "x.yaml", "--sweep", str(tmp_path / "s.yaml"), "--runs", str(tmp_path / "runs")])
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_options_that_the_sweep_sets_are_refused(tmp_path, capsys):
+    (tmp_path / "s.yaml").write_text(GOOD)
+    given = ["--config", "x.yaml", "--sweep", str(tmp_path / "s.yaml"), "--runs", str(tmp_path / "runs")]
+    for more, message in (
+        (["--ckpt_path=last"], "--ckpt_path=last: the sweep sets it for each trial"),
+        (["--run_name", "a/b"], "--run_name is a name, not a path"),
+        (["--model.init_args.width", "8"], "s.yaml:8: model.init_args.width is also an option of the command line"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main([*given, *more])
+        assert end.value.code == 2 and message in capsys.readouterr().err
