@@ -101,11 +101,11 @@ class _Reader:
 
     def _sampler(self, given: object) -> Sampler:
         options = self._options("sampler", given, ("tpe", "random"), ("startup_trials",))
-        return Sampler(options.pop("type"), **options)  # type: ignore[arg-type]  # `_options` has checked them
+        return Sampler(options.pop("type"), **options)  # type: ignore[arg-type]  # `_options` checks them
 
     def _pruner(self, given: object) -> Pruner:
         options = self._options("pruner", given, ("median", "none"), ("startup_trials", "warmup_steps"))
-        return Pruner(options.pop("type"), **options)  # type: ignore[arg-type]  # `_options` has checked them
+        return Pruner(options.pop("type"), **options)  # type: ignore[arg-type]  # `_options` checks them
 
     def _options(self, name: str, given: object, types: tuple[str, ...], counts: tuple[str, ...]) -> dict[str, object]:
         """Return the options of `sampler: tpe` or of `sampler: {type: tpe, startup_trials: 4}`."""
@@ -186,8 +186,8 @@ class _Reader:
         if is_integer:
             return self._integer(path, given, -(2**53), 2**53)
         try:  # YAML 1.1 reads 1e-4 as a text
-            number = math.nan if isinstance(given, bool) else float(given)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
+            number = float(given) if isinstance(given, int | float | str) and not isinstance(given, bool) else math.nan
+        except ValueError:
             number = math.nan
         if not math.isfinite(number):
             self._refuse(path, given, "a number")
