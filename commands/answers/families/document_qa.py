@@ -1,6 +1,5 @@
 """Answers of a reader of documents: as `predict` gives them, with the page and the place that they depend on."""
 
-import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,6 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from commands.answers.blocks import Bar, Bars, Block, Note, Picture, Pictures, Table, Text
+from commands.answers.families.option_field import OPTIONS, read_options
 from commands.answers.families.uploaded_documents import MOST_PAGES, SUFFIXES, UploadedDocuments
 from commands.answers.interface import MEGABYTE, Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.document_qa.batch import AnswerRecord
@@ -81,7 +81,7 @@ class DocumentDemo(Demo):
                 f"{MOST_PAGES} pages.", SUFFIXES, most=_MOST_FILES,
             ),
             Field("question", "text", "Question", "Each document is asked; a page can be named: on page 3."),
-            Field("options", "text", "Options", "Of a choice question, one per line or between semicolons; or none."),
+            OPTIONS,
         ]  # fmt: skip
         self.about = [("retriever", data.retriever.kind), ("context", f"at most {data.context.tokens} tokens")]
 
@@ -103,7 +103,7 @@ class DocumentDemo(Demo):
 
     @override
     def answer(self, question: Question) -> Iterator[Block]:
-        asked, options = question.text("question"), _options(question.texts.get("options", ""))
+        asked, options = question.text("question"), read_options(question.texts.get("options", ""))
         files = question.files.get("documents", ())
         if not files:
             raise UserInputError("Documents: no file is given; give one first")
@@ -160,11 +160,6 @@ class DocumentDemo(Demo):
             others.append(Picture(data_uri(page), f"page {number}{read}"))
         if others:
             yield Pictures("pages", "Other pages found" if evidence else "Pages found", others)
-
-
-def _options(text: str) -> list[str]:
-    """Return the options of a choice question; none for an open one."""
-    return [part.strip() for part in re.split(r"\n" if "\n" in text.strip() else ";", text) if part.strip()]
 
 
 def _table(found: list[_Answered], failures: list[tuple[str, str]]) -> Table:

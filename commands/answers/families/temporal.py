@@ -12,12 +12,14 @@ import numpy as np
 from typing_extensions import override
 
 from commands.answers.blocks import Block, Chart, ChartLine, ChartMark, Text
+from commands.answers.families.series import SeriesDemo
 from commands.answers.interface import MEGABYTE, Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.multimodal.batch import Questions
 from datamodules.temporal.channels import KEYS, Format
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.temporal.dataset import TimelineQuestions
 from datamodules.temporal.recorded.predict_questions import PredictDataset
+from datamodules.temporal.series.datamodule import SeriesDataModule
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from datamodules.temporal.text.question_text import read_answer, read_question
@@ -27,15 +29,9 @@ from lightning_modules.temporal.module import TimelineReader
 _EXAMPLES, _SEARCHED, _SHOWN_STEPS = 6, 60, 600
 
 
-def create(model: TimelineReader, data: object) -> "TemporalDemo":
-    """Return the answers of a model of timelines.
-
-    Raises:
-        ValueError: the data are series of the user, for which there is no page.
-    """
-    if not isinstance(data, ResourceTimelines):
-        raise ValueError(f"demo and chat know ResourceTimelines; the run has {type(data).__name__}: use predict")
-    return TemporalDemo(model, data)
+def create(model: TimelineReader, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
+    """Return the answers of a model of timelines, or of series of the user."""
+    return TemporalDemo(model, data) if isinstance(data, ResourceTimelines) else SeriesDemo(model, data)
 
 
 class TemporalDemo(Demo):

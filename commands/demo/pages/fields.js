@@ -38,12 +38,12 @@ function fileField(field) {
     element("span", {}, "Drop " + what + " here, or "), element("span", {class: "link"}, "choose"), input);
 
   function list_files() {
-    list.replaceChildren(...(field.most > 1 ? given.map((file) => element("li", {}, file.name, ...(file.note ? [element("span", {class: "note"}, file.note)] : []),
-      button("remove", () => { given = given.filter((other) => other !== file); list_files(); }, "plain"))) : []));
+    list.replaceChildren(...(field.most > 1 ? given.map((file) => element("li", {}, file.name,
+      button("remove", () => { given = given.filter((other) => other !== file); list_files(); }, "plain"),
+      ...(file.shown ? [file.shown] : []))) : []));
   }
   async function send(file) {
     const mine = ++upload, place = element("div"), blocks = new Blocks(place, false);
-    let note = "";
     if (field.most === 1) {
       given = []; // the file before it is no longer shown
       shown.replaceChildren(place);
@@ -62,13 +62,9 @@ function fileField(field) {
       for await (const line of lines(await fetch(target, {method: "POST", body: file}))) {
         if (field.most === 1 && mine !== upload) return; // another file has been given meanwhile
         if (line.file) {
-          given = field.most > 1 ? [...given, {...line, note}] : [line];
+          given = field.most > 1 ? [...given, {...line, shown: place}] : [line];
           list_files();
-          if (field.most > 1) return place.remove(); // the list has it now
-        } else {
-          if (line.kind === "note") note = line.text;
-          blocks.add(line);
-        }
+        } else blocks.add(line);
       }
       blocks.done();
     } catch (error) {
@@ -93,7 +89,7 @@ function fileField(field) {
   const drawn = field.draw ? drawingPad(field, send) : null;
   return {
     node: frame(field, zone, ...(drawn ? [drawn.node] : []), list, shown),
-    value: () => given,
+    value: () => given.map(({file, name}) => ({file, name})),
     set(files, url) {
       upload++;
       given = files;

@@ -1,0 +1,11 @@
+"""The options of a choice question, as a field of the input."""
+
+from commands.answers.interface import Field
+
+OPTIONS = Field("options", "text", "Options", "Of a choice question, one per line or between semicolons; or none.")
+
+
+def read_options(text: str) -> list[str]:
+    """Return the options of a choice question; none for an open one."""
+    parts = text.splitlines() if "\n" in text.strip() else text.split(";")
+    return [part.strip() for part in parts if part.strip()]

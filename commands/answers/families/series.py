@@ -1,0 +1,169 @@
+"""Answers of a model of series of the user: text, or the chances of options, from CSV files."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from typing_extensions import override
+
+from commands.answers.blocks import Bar, Bars, Block, Chart, ChartLine, Text
+from commands.answers.families.option_field import OPTIONS, read_options
+from commands.answers.interface import MEGABYTE, Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
+from datamodules.multimodal.batch import Questions
+from datamodules.temporal.series.datamodule import SeriesDataModule
+from datamodules.temporal.series.dataset import SeriesChats
+from datamodules.temporal.series.normalization import normalize
+from datamodules.temporal.series.question import InputSeries, SeriesLimits, SeriesQuestion
+from datamodules.temporal.text.prompt import PLACEHOLDER
+from datamodules.temporal.user_series.datamodule import QuestionList
+from datamodules.temporal.user_series.records import RecordParser
+from engine.data.samplers import MicroBatchRequest
+from lightning_modules.multimodal.connector.merge_embeddings import Features
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.temporal.module import TimelineReader
+from lightning_modules.temporal.series_evaluation import option_log_likelihoods
+
+_MOST_FILES, _EXAMPLES, _SEARCHED, _SHOWN_POINTS, _SHOWN_SERIES = 4, 6, 60, 600, 6
+
+
+class SeriesDemo(Demo):
+    """Answers questions about series in CSV files.
+
+    Args:
+        model: model with its weights.
+        data: data module of the run, set up for a validation, whose samples are the examples.
+    """
+
+    def __init__(self, model: TimelineReader, data: SeriesDataModule) -> None:
+        self._model, self._data = model, data
+        self._limits: SeriesLimits = getattr(data, "limits", SeriesLimits())
+        self._shown = self._of_each_kind()
+        known = tuple(Choice(text, text) for text in dict.fromkeys(_plain(question) for question in self._shown))
+        columns = "Each column but the stamps is a series: time, load (kW), flow (l/s)."
+        self.fields = [
+            Field("series", "file", "Series", columns, (".csv",), max_bytes=2 * MEGABYTE, most=_MOST_FILES),
+            Field("question", "text", "Question", "In your own words, or as one of these.", choices=known),
+            OPTIONS,
+            Field(
+                "blind", "choice", "Also answer without the series", choices=(Choice("yes", "yes"), Choice("no", "no"))
+            ),
+        ]
+
+    def _of_each_kind(self) -> list[SeriesQuestion]:
+        source = self._data.validation_set.source
+        assert isinstance(source, SeriesChats), "the data are set up for a validation"
+        questions = [source.questions.question(0, row) for row in range(min(_SEARCHED, len(source)))]
+        kinds = {question.kind or question.question: question for question in questions}
+        return list(islice(kinds.values(), _EXAMPLES))
+
+    @override
+    def examples(self) -> list[Example]:
+        found = []
+        for number, question in enumerate(self._shown, 1):
+            files = [
+                UploadedFile(f"example {number}.{place}.csv", _csv(series))
+                for place, series in enumerate(question.series, 1)
+            ]
+            values = {"series": files, "question": _plain(question), "options": "\n".join(question.options)}
+            try:
+                self._parse(files, _plain(question), list(question.options))
+            except UserInputError:  # a name that no CSV file can have
+                continue
+            found.append(Example(_plain(question), values))
+        return found
+
+    @override
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+        yield from _charts("given", self._parse([file], "?", []).series)
+
+    @override
+    def answer(self, question: Question) -> Iterator[Block]:
+        asked, options = question.text("question"), read_options(question.texts.get("options", ""))
+        files = question.files.get("series", ())
+        if not files:
+            raise UserInputError("Series: no file is given; give one first")
+        parsed = self._parse(files, asked, options)
+        try:
+            batch = self._data.questions(self._data.chats(QuestionList([parsed])), in_order=True)[
+                MicroBatchRequest(0, np.arange(1))
+            ]
+        except ValueError as error:
+            raise UserInputError(str(error)) from error
+        if batch.skipped:
+            raise UserInputError(f"the question cannot be used: {batch.skipped[0].what}")
+        batch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
+        assert isinstance(batch, Questions), "a batch keeps its type"
+        yield from self._answers(batch, self._model.features(batch.modality), parsed.options)
+        yield from _charts("series", parsed.series)
+        if question.texts.get("blind", "yes") == "yes":
+            blind = self._model.features(self._model.modality.blinded(batch.modality))
+            *_, last = (block for block in self._answers(batch, blind, parsed.options) if isinstance(block, Text))
+            yield Text("blind", "Without the series", last.text or "(nothing)", faint=True)
+
+    def _answers(self, batch: Questions, features: Features, options: Sequence[str]) -> Iterator[Text | Bars]:
+        """Yield the answer: the likeliest option, or text token by token."""
+        if not options:
+            text = ""
+            for text in self._model.stream(batch.prompts, features, self._model.max_new_tokens):
+                yield Text("answer", "", text, is_answer=True)
+            yield Text("answer", "", text, is_answer=True)
+            return
+        cache = PrefixCache(self._model.language_model, self._model.embed(batch.prompts, features), batch.prompts.mask)
+        tokens = [self._data.option_tokens(option) for option in options]
+        (scores,) = option_log_likelihoods(cache, [tokens], self._model.device, lambda number: number)
+        yield Text("answer", "", options[scores.index(max(scores))], is_answer=True)
+        chances = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
+        bars = [Bar(option, round(chance, 4)) for option, chance in zip(options, chances, strict=True)]
+        yield Bars("chances", "Options", sorted(bars, key=lambda bar: -bar.share))
+
+    def _parse(self, files: Sequence[UploadedFile], asked: str, options: list[str]) -> SeriesQuestion:
+        """Return a question about files as `predict` reads it."""
+        with TemporaryDirectory() as folder:
+            paths = {Path(folder, f"{place}.csv"): file for place, file in enumerate(files)}
+            for path, file in paths.items():
+                path.write_bytes(file.content)
+            series = [{"file": path.name} for path in paths]
+            try:
+                parser = RecordParser(Path(folder), self._limits, answers=False)
+                return parser.parse("the question", {"question": asked, "series": series, "options": options})
+            except ValueError as error:
+                message = str(error).removeprefix("the question: ")
+                for path, file in paths.items():
+                    message = message.replace(str(path), file.name)
+                raise UserInputError(message) from error
+
+
+def _plain(question: SeriesQuestion) -> str:
+    return " ".join(question.question.replace(PLACEHOLDER, "").split())
+
+
+def _csv(series: InputSeries) -> bytes:
+    """Return a series as a file that `predict` reads."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    name = f"{series.name} ({series.unit})" if series.unit else series.name
+    writer.writerow([name] if series.step is None else ["time", name])
+    for step, value in enumerate(series.values.tolist()):
+        cell = "" if np.isnan(value) else repr(value)
+        writer.writerow([cell] if series.step is None else [step * series.step, cell])
+    return text.getvalue().encode()
+
+
+def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
+    """Yield a chart of each series, from its smallest to its largest value."""
+    for place, one in enumerate(series[:_SHOWN_SERIES]):
+        found = normalize(one.values)
+        every = -(-len(one.values) // _SHOWN_POINTS)
+        cells = zip(found.shares[::every].tolist(), found.present[::every].tolist(), strict=True)
+        line = ChartLine(
+            f"{one.name} {one.unit}".strip(), [round(100 * share, 2) if there else None for share, there in cells]
+        )
+        measured = one.values[found.present]
+        span = f"from {measured.min():g} to {measured.max():g}" if len(measured) else "nothing measured"
+        step = "" if one.step is None else f" of {one.step:g} s"
+        yield Chart(f"{key} {place}", "", [line], [], every, f"{len(one.values):,} steps{step}, {span}.")
