@@ -32,11 +32,6 @@ class _Event(NamedTuple):
     time: int  # seconds since 1970
 
 
-def create(model: SequentialRecommender, data: InteractionSequences) -> "RecommenderDemo":
-    """Return the answers of a recommender."""
-    return RecommenderDemo(model, data)
-
-
 class RecommenderDemo(Demo):
     """Recommends to a user of the data, to a history that is put together, or to both joined.
 
