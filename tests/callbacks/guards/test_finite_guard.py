@@ -5,22 +5,15 @@ import math
 import pytest
 import torch
 from lightning.pytorch import Callback
-from lightning.pytorch.plugins import MixedPrecision
 
 from callbacks.guards.finite_guard import FiniteGuard
 from engine.distributed.errors import CollectiveError
 from tests.conftest import TINY
+from tests.support.device.half_on_cpu import half_on_cpu
 from tests.support.faults.step_faults import change_next_loss, fault
 
 SIX_STEPS = [*TINY, "--trainer.max_steps", "6", "--model.init_args.dropout", "0"]
 SKIP = ["--finite_guard.policy", "skip"]
-
-
-class HalfOnCpu(MixedPrecision):
-    """fp16 with a loss scaler, on the CPU: Lightning itself would take bf16 there."""
-
-    def __init__(self, scale: float = 2.0**16) -> None:
-        super().__init__("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=scale))
 
 
 class NormedBranch(Callback):
@@ -35,11 +28,6 @@ class NormedBranch(Callback):
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         inputs = torch.tensor([[1.0, 2.0], [3.0, 5.0]]) * (math.nan if trainer.global_step == self.nan_at else 1)
         change_next_loss(pl_module, lambda total: total + pl_module.normed(inputs).sum())
-
-
-def half(**settings):
-    options = ["--trainer.plugins=tests.callbacks.guards.test_finite_guard.HalfOnCpu"]
-    return options + [f"--trainer.plugins.init_args.{key}={value}" for key, value in settings.items()]
 
 
 def weights(run):
@@ -111,7 +99,7 @@ def test_statistics_of_batch_norms_are_put_back(fit):
 
 def test_fp16_an_overflow_is_the_scalers_affair(fit, messages):
     """Every gradient overflows at a scale of 2^36, which is halved until they fit."""
-    run = fit(*SIX_STEPS, "--trainer.max_steps", "40", *half(scale=2.0**36))
+    run = fit(*SIX_STEPS, "--trainer.max_steps", "40", *half_on_cpu(scale=2.0**36))
     norms = run.series("train/gradient_norm")
     assert not math.isfinite(norms[1]) and math.isfinite(norms[40])
     assert [line for line in messages if "the gradient overflows at a loss scale of" in line]
@@ -121,7 +109,7 @@ def test_fp16_an_overflow_is_the_scalers_affair(fit, messages):
 @pytest.mark.parametrize("policy", ["stop", "skip"])
 def test_fp16_a_loss_that_is_not_finite_is_ours(fit, policy):
     nan = fault("NonFiniteLoss", steps="[2]")
-    options = [*SIX_STEPS, *half(scale=1024.0), *nan, "--finite_guard.policy", policy]
+    options = [*SIX_STEPS, *half_on_cpu(scale=1024.0), *nan, "--finite_guard.policy", policy]
     if policy == "stop":
         with pytest.raises(CollectiveError, match="step 3 .*its norm is nan"):
             fit(*options)
@@ -133,4 +121,4 @@ def test_fp16_a_loss_that_is_not_finite_is_ours(fit, policy):
 
 def test_fp16_an_overflow_without_any_scale_is_ours_as_well(fit):
     with pytest.raises(CollectiveError, match="step 2 .*its norm is inf(.|\n)*finite loss"):
-        fit(*SIX_STEPS, *half(scale=0.5), *fault("InfiniteGradientAt", step=1))
+        fit(*SIX_STEPS, *half_on_cpu(scale=0.5), *fault("InfiniteGradientAt", step=1))

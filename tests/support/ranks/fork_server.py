@@ -1,7 +1,8 @@
 """Fork processes of train.py after their imports, so that a fault test takes seconds and not half a minute.
 
 A process that has imported everything reads requests on its standard input, one JSON object a line, and forks a child
-for each: `{"arguments": [...], "environment": {...}, "folder": "...", "output": "..."}`. It answers with
+for each: `{"arguments": [...], "environment": {...}, "folder": "...", "output": "..."}`. Arguments that begin with
+`-m` name a module that runs in place of train.py. It answers with
 `{"started": pid, "output": "..."}` and, when a child has ended, `{"ended": pid, "code": exit code}`, negative for a
 signal. `{"ready": pid}` is its first message.
 """
@@ -10,6 +11,7 @@ import ctypes
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import sys
@@ -96,4 +98,8 @@ if __name__ == "__main__":
     request = serve()
     if request is not None:
         become(request)
-        main()
+        if request["arguments"][0] == "-m":
+            sys.argv = request["arguments"][1:]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            main()

@@ -8,12 +8,24 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 from torch.distributed import TCPStore
 
 from tests import tiers
 from tests.conftest import REPOSITORY, Run
+
+
+class Processes(Protocol):
+    """What starts the ranks of a team: ForkServer or FreshProcesses."""
+
+    codes: dict[int, int]
+    """Exit codes of processes that have ended, negative for a signal."""
+
+    def start(self, arguments: list[str], environment: Mapping[str, str], folder: Path, output: Path) -> int: ...
+
+    def listen(self) -> None: ...
 
 
 class ForkServer:
@@ -38,7 +50,7 @@ class ForkServer:
         self._wait(lambda: self._ready)  # for the imports
 
     def start(self, arguments: list[str], environment: Mapping[str, str], folder: Path, output: Path) -> int:
-        """Forks a process of train.py; returns its number."""
+        """Fork a process of train.py, or of a module if the arguments begin with -m; return its number."""
         request = {
             "arguments": arguments, "environment": dict(environment), "folder": str(folder), "output": str(output),
         }  # fmt: skip
@@ -81,11 +93,12 @@ class Team(Run):
         restart: how often torchrun has restarted the team.
         environment: variables besides those of the launcher.
         store: of the team before, which torchrun keeps when it starts the processes again.
+        nodes: whether each process is a node of its own, as two must be that share a GPU.
     """
 
     def __init__(
         self,
-        forge: ForkServer,
+        forge: Processes,
         arguments: list[str],
         folder: Path,
         run: str,
@@ -93,9 +106,10 @@ class Team(Run):
         restart: int = 0,
         environment: Mapping[str, str] | None = None,
         store: TCPStore | None = None,
+        nodes: bool = False,
     ) -> None:
         super().__init__(folder / "runs" / run)
-        self._forge = forge
+        self._forge, self._nodes = forge, nodes
         self.began = time.monotonic()
         self.store = store or TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         number = len(list(folder.glob("team-*")))
@@ -108,11 +122,12 @@ class Team(Run):
             self.pids.append(forge.start([*arguments, "--run_name", run], variables, folder, self.outputs[rank]))
 
     def _launcher(self, rank: int, processes: int, restart: int) -> dict[str, str]:
+        local, of_node = (0, 1) if self._nodes else (rank, processes)
         return {
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port), "TORCHELASTIC_RUN_ID": "test",
             "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(restart),
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0",
-            "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
+            "RANK": str(rank), "LOCAL_RANK": str(local), "GROUP_RANK": str(rank if self._nodes else 0),
+            "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(of_node),
         }  # fmt: skip
 
     def end(self, timeout: float = 100, of: Sequence[int] | None = None) -> list[int]:

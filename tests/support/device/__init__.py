@@ -1,0 +1,1 @@
+"""Runs tests on a GPU, or on the CPU as a form of the same test: options, processes, faults, report."""
