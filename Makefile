@@ -17,11 +17,17 @@ WORKERS ?= $(shell echo $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )))
 SLOW_WORKERS ?= $(shell echo $$(( $(CORES) < 4 ? $(CORES) + 2 : 5 )))
 BY_FILE = --dist loadfile --no-loadscope-reorder --numprocesses
 
+# Tests of a GPU: the Python of .venv if it exists, else of the machine; GPU_REPORT gets the results.
+GPU_PYTHON ?= $(firstword $(wildcard $(VENV)/bin/python) $(PYTHON))
+GPU_REPORT ?= build/gpu
+GPU_MINUTES ?= 9
+BENCHMARK_MINUTES ?= 8
+
 # Another seed gives `make fuzz` other inputs: make fuzz SEED=7
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-slow lint soak fuzz bench clean
+.PHONY: help install train test test-slow test-gpu lint soak fuzz bench clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +57,16 @@ test: $(DEVELOPMENT) ## run the fast tier of the tests (under 8 minutes on 2 cor
 test-slow: $(DEVELOPMENT) ## run the other tests (under 25 minutes on 2 cores)
 	@sh tests/system_packages.sh
 	$(PYTEST) -m slow $(BY_FILE) $(SLOW_WORKERS)
+
+test-gpu: ## run the tests of one GPU, then its benchmark (9 and 8 minutes); results in build/gpu
+	@$(GPU_PYTHON) -m tests.support.device.ready
+	@mkdir -p $(GPU_REPORT)
+	@status=0; \
+	GPU_MINUTES=$(GPU_MINUTES) GPU_REPORT=$(GPU_REPORT) $(ONE_THREAD) \
+	  $(GPU_PYTHON) -m pytest -m gpu tests/gpu --junitxml $(GPU_REPORT)/tests.xml || status=1; \
+	$(GPU_PYTHON) -m benchmarks gpu --minutes $(BENCHMARK_MINUTES) --json $(GPU_REPORT)/benchmark.json \
+	  --junit $(GPU_REPORT)/benchmark.xml || status=1; \
+	exit $$status
 
 fuzz: $(DEVELOPMENT) ## feed 10,000 mutated inputs to each reader of user input (an hour); .fuzz/ has those that fail
 	$(ONE_THREAD) $(VENV)/bin/python -m tests.fuzz --inputs 10000 --seed $(SEED)

@@ -17,7 +17,7 @@ def benchmark_parser(name: str, description: str | None, repeats: int) -> argpar
     parser.add_argument(
         "--repeats", type=count, default=repeats, metavar="N", help=f"turns of each side (default: {repeats})"
     )
-    parser.add_argument("--json", type=_writable, metavar="FILE", help="also write all measurements to FILE")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="also write all measurements to FILE")
     return parser
 
 
@@ -61,7 +61,8 @@ def one_table(name: str, description: str | None, repeats: int, parts: str, argu
         write_json(options.json, [result], around)
 
 
-def _writable(text: str) -> Path:
+def writable(text: str) -> Path:
+    """Parse the path of a file that can be written."""
     path = Path(text)
     folder = path.absolute().parent
     if not folder.is_dir():  # reported before minutes of measurement

@@ -24,7 +24,7 @@ from typing import Any
 if not __package__:  # started as a file, whose folder contains packages with the same names as the project's
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.command_line import benchmark_parser  # noqa: E402
+from benchmarks.command_line import benchmark_parser, writable  # noqa: E402
 from benchmarks.device.part import Check, Failure, Setting, Sheet, part_results  # noqa: E402
 
 PARTS = ("ceilings", "time_attention", "recommender", "vision_transformer", "language_models", "training")
@@ -44,6 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=8, metavar="M", help="time limit (default: 8)")
     parser.add_argument("--peak-tflops", type=float, metavar="X", help="dense peak in 16 bits; by default looked up")
     parser.add_argument("--optional", action="store_true", help="without a GPU, exit with 0")
+    parser.add_argument("--junit", type=writable, metavar="FILE", help="also write each part as a test case to FILE")
     options = parser.parse_args(arguments)
     if options.device == "cpu" and not options.tiny:
         parser.error("--device cpu needs --tiny: the sizes are those of a GPU")
@@ -57,6 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(nothing)
         return
 
+    from benchmarks.device.junit import write_junit
     from benchmarks.device.machine import closing_line, surroundings
     from benchmarks.surroundings import write_json
 
@@ -66,6 +68,8 @@ def main(arguments: list[str] | None = None) -> None:
     print(closing_line(around))
     if options.json:
         write_json(options.json, results, around)
+    if options.junit:
+        write_junit(options.junit, results)
     bad = [result["name"] for result in results if result["problems"]]
     if bad:
         raise SystemExit(f"gpu: parts failed, see FAILED above: {', '.join(bad)}")

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-FAST, SLOW = "not slow", "slow"
+FAST, SLOW, GPU = "not slow", "slow", "gpu"
 
 LIMIT = 5.0
 """Most CPU seconds of a case of the fast tier, on an idle core."""
@@ -53,7 +53,10 @@ def cpu_seconds() -> float:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the import of files without a slow case when only those run: each worker imports all that it collects."""
+    """Skip the import of files without a case that runs: each worker imports all that it collects."""
+    if config.option.markexpr == GPU:
+        own = KNOWN.parent / GPU
+        return None if collection_path in own.parents or collection_path.is_relative_to(own) else True
     if config.option.markexpr == SLOW and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
         return None if re.search(r"\bslow\b", collection_path.read_text(encoding="utf-8")) else True
     return None

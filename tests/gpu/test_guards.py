@@ -4,17 +4,20 @@ import math
 
 import torch
 
+from tests.conftest import TINY
 from tests.support.device.options import on, quiet
-from tests.support.families.tiny import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 
 SCALE = 2.0**16  # at the start
 
 
+def options(device):
+    return [*TINY, *on(device, "16-mixed"), *quiet(7), "--trainer.limit_val_batches", "0"]
+
+
 def test_a_bad_loss_is_skipped_and_an_overflow_left_to_the_scaler(device, workplace):
     nan, overflow = fault("NonFiniteLoss", steps="[2]"), fault("InfiniteGradientAt", step=4)
-    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", *on(device, "16-mixed"), *quiet(7), *nan, *overflow]
-    run = workplace.run("fit", *options, "--finite_guard.policy", "skip", name="skipped")
+    run = workplace.run("fit", *options(device), *nan, *overflow, "--finite_guard.policy", "skip", name="skipped")
     losses = run.series("train/loss")
     assert [step for step in losses if not math.isfinite(losses[step])] == [3]
     assert run.series("train/skipped_steps")[7] == 1, "the guard has skipped step 3, the scaler step 5"
@@ -29,8 +32,7 @@ def test_a_bad_loss_is_skipped_and_an_overflow_left_to_the_scaler(device, workpl
 
 def test_a_bad_loss_stops_the_run_and_changes_no_weight(device, workplace):
     nan = fault("NonFiniteLoss", steps="[2]")
-    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", *on(device, "16-mixed"), *quiet(7), *nan]
-    run = workplace.run("fit", *options, "--last_checkpoint.every_n_steps", "1", name="stopped", codes=[1])
+    run = workplace.run("fit", *options(device), *nan, "--last_checkpoint.every_n_steps", "1", name="stopped", codes=[1])
     assert "step 3" in run.output and "its norm is nan" in run.output and "No weight was changed" in run.output
     saved = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True, map_location="cpu")
     assert saved["global_step"] == 2 and all(weight.isfinite().all() for weight in saved["state_dict"].values())

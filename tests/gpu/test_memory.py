@@ -1,21 +1,21 @@
 """Memory that runs out: the advice, which helps, and the micro-batch that the program finds by itself."""
 
+from tests.conftest import TINY
 from tests.support.device.limited_memory import limited_memory
 from tests.support.device.options import DETERMINISTIC, on, quiet
-from tests.support.families.tiny import TINY_FAMILY
 
 FITS = 4
 
 
 def options(device):
-    return [*TINY_FAMILY, "--data.init_args.batch_size", "16", *on(device), *quiet(3), *DETERMINISTIC]
+    return [*TINY, *on(device), *quiet(3), "--trainer.limit_val_batches", "0", *DETERMINISTIC]
 
 
 def test_out_of_memory_ends_with_advice(device, workplace):
     run = workplace.run("fit", *options(device), *limited_memory(FITS), name="full", codes=[1])
     assert "out of memory in the forward pass" in run.output
     assert "first change: --data.init_args.micro_batch_size 8 (keeps the global batch of 16" in run.output
-    assert "current micro-batch: " in run.output and "features [16, 4] float32" in run.output
+    assert "current micro-batch: " in run.output and "targets [8, " in run.output
     assert "Traceback" not in run.output
     if device == "cuda":
         assert "GiB reserved, of" in run.output

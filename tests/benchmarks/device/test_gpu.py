@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -79,7 +80,7 @@ def says(monkeypatch):
 TINY = ["--device", "cpu", "--tiny"]
 
 
-def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(says, capsys):
+def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(says, capsys, tmp_path):
     sheet = Sheet("products", ("ms",), [Row("one", ([1.0, 2.0],))], {"two": "no memory"})
     says(
         ceilings=[[Check("product", 1e-7, 1e-5)], sheet],
@@ -87,11 +88,14 @@ def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(says, capsys
         training=[Failure("no loader")],
     )
     with pytest.raises(SystemExit) as ended:
-        gpu.main(TINY)
+        gpu.main([*TINY, "--junit", str(tmp_path / "found.xml")])
     output = capsys.readouterr().out
     assert "FAILED ceilings: two: no memory" in output and "1.50 (1.00 to 2.00)" in output
     assert "FAILED recommender: SASRec is wrong" in output and "FAILED training: no loader" in output
     assert ended.value.code == "gpu: parts failed, see FAILED above: ceilings, recommender, training"
+    suite = ElementTree.parse(tmp_path / "found.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == (str(len(gpu.PARTS)), "3")
+    assert {case.get("name"): case[0].get("message") for case in suite if len(case)}["training"] == "no loader"
 
 
 def test_all_well_ends_with_0(says):

@@ -37,7 +37,7 @@ class LimitedMemory(Callback):
 
         def hungry(batch: Any) -> LossSum:
             loss: LossSum = training_loss(batch)
-            samples = len(batch.samples)
+            samples = sum(len(part.targets) for part in batch)
             if device.type == "cuda":
                 taken = torch.empty(_LIMIT * 3 // 4 * samples // self.most, dtype=torch.uint8, device=device)
                 assert taken.is_cuda
@@ -49,5 +49,5 @@ class LimitedMemory(Callback):
 
 
 def limited_memory(most: int) -> list[str]:
-    """Return the options that limit the memory of a run of tests/support/families/tiny.py."""
+    """Return the options that limit the memory of a recommender's training."""
     return [f"--trainer.callbacks+={__name__}.LimitedMemory", f"--trainer.callbacks.most={most}"]
