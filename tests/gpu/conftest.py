@@ -3,7 +3,6 @@
 import os
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.support.ranks.team import Processes
 
 ORDER = (
     "test_quickstarts.py", "test_resume.py", "test_guards.py", "test_memory.py", "test_fused_paths.py",
-    "test_processes.py", "test_few_bits.py", "test_throughput.py", "test_compiled_layers.py", "test_doctor.py",
+    "test_processes.py", "test_few_bits.py", "test_throughput.py", "test_language_model.py", "test_doctor.py",
     "test_selection.py",
 )  # fmt: skip
 """Files in the order in which they run on a GPU: what is lost least when the time is over comes last."""
@@ -41,8 +40,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a GPU, run the most valuable files first, and report into the folder GPU_REPORT."""
+    """On a GPU, run the most valuable files first, and report into the folder GPU_REPORT.
+
+    On a CPU, leave out the cases that a sibling stands for.
+    """
     if not asks_for_gpu(config.option.markexpr):
+        items[:] = [item for item in items if not item.get_closest_marker("no_cpu_form")]
         return
     items.sort(key=lambda item: ORDER.index(item.path.name) if item.path.name in ORDER else len(ORDER))
     if folder := os.environ.get("GPU_REPORT"):
@@ -66,10 +69,21 @@ def device(request: pytest.FixtureRequest) -> str:
     return chosen
 
 
+NOT_RUN = pytest.StashKey[int]()
+
+
 @pytest.fixture(autouse=True)
 def _within_the_time(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("gpu") and time.monotonic() > ENDS:
+        request.config.stash[NOT_RUN] = request.config.stash.get(NOT_RUN, 0) + 1
         pytest.skip(f"not run: the {MINUTES:g} minutes of GPU_MINUTES are over")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that has not run all tests."""
+    if session.config.stash.get(NOT_RUN, 0):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")
@@ -97,9 +111,9 @@ def workplace(device: str, processes: Processes, tmp_path: Path) -> Workplace:
 
 
 @pytest.fixture(scope="module")
-def shared_workplace(device: str, processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+def shared_workplace(device: str, processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """A folder that the tests of a file share, for trainings that several of them read."""
-    yield Workplace(processes, tmp_path_factory.mktemp("shared"), _ends(device))
+    return Workplace(processes, tmp_path_factory.mktemp("shared"), _ends(device))
 
 
 def _ends(device: str) -> float:

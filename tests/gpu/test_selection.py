@@ -20,7 +20,8 @@ def test_the_order_names_every_file():
 
 
 @pytest.mark.parametrize(
-    ("expression", "asks"), [("gpu", True), ("gpu and not slow", True), ("not slow", False), ("gpus", False), ("", False)]
+    ("expression", "asks"),
+    [("gpu", True), ("gpu and not slow", True), ("not slow", False), ("gpus", False), ("", False)],
 )
 def test_the_expression_that_selects_a_gpu(expression, asks):
     assert asks_for_gpu(expression) == asks
