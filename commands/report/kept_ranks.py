@@ -48,7 +48,7 @@ def kept_ranks(folder: Path) -> KeptRanks:
 def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
     """Raise OtherSettingsError if the ranks are not those of the latest test with the run's own settings."""
     name = f"{ranks.header.prefix}ndcg@10"
-    logged = _latest(folder / "metrics.jsonl", name)
+    logged = latest_value(folder / "metrics.jsonl", name)
     if logged is None:
         return
     from lightning_modules.recommender.ranks.rank_metrics import gains, rank_classes
@@ -62,7 +62,7 @@ def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
         )
 
 
-def _latest(path: Path, name: str) -> float | None:
+def latest_value(path: Path, name: str) -> float | None:
     """Return the latest value of a metric of an evaluation with the run's own settings; None without one."""
     found = None
     if not path.is_file():

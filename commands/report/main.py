@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commands.report.group_table import GroupTable, group_tables, print_tables
 from commands.report.page_data import page_content
-from commands.report.paired_comparison import paired_comparison
+from commands.report.paired_comparison import NOT_COMPARED, Comparison, compare_runs
 from commands.report.study import SUMMARY, StudySummary, read_study
 from datamodules.multimodal.reports.html_report import finite, page_text
 from engine.health.exit_codes import ExitCode
@@ -30,6 +30,7 @@ SCRIPTS = (
     "events",
     "settings",
     "slices",
+    "cost",
     "study",
     "page",
 )
@@ -71,14 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folders = unique_folders(run_folders(given, runs))
         page = options.output or (folders[0] if not study and len(folders) == 1 else folders[0].parent) / "report.html"
         tables, remark = group_tables(folders[0], options.cutoffs) if len(folders) == 1 else ([], "")
-        lines = [remark] if remark else paired_comparison(folders, options.cutoffs)
-        write_page(folders, page, lines, tables, study)
+        compared = Comparison([remark]) if remark else compare_runs([] if study else folders, options.cutoffs)
+        write_page(folders, page, compared, tables, study)
     except (OSError, ValueError) as error:
         print(f"{PROGRAM} report: {error}", file=sys.stderr)
         raise SystemExit(ExitCode.USER_ERROR) from error
     print(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
     print_tables(tables)
-    print(*lines, sep="\n", end="\n" if lines else "")
+    for line in compared.lines:
+        print(line)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -167,7 +169,7 @@ def unique_folders(folders: Sequence[Path]) -> list[Path]:
 def write_page(
     folders: Sequence[Path],
     page: Path,
-    lines: Sequence[str] = (),
+    compared: Comparison = NOT_COMPARED,
     tables: Sequence[GroupTable] = (),
     study: StudySummary | None = None,
 ) -> None:
@@ -176,14 +178,14 @@ def write_page(
     Args:
         folders: run directories.
         page: the file to write.
-        lines: lines of the paired test of two runs.
+        compared: paired tests of the runs.
         tables: metrics of a single run by group.
         study: the study of which the runs are the trials.
 
     Raises:
         OSError, ValueError: a file cannot be read or written; an existing page is unchanged.
     """
-    of_ranks = {"comparison": list(lines), "tables": [table._asdict() for table in tables]}
+    of_ranks = {"compared": compared._asdict(), "tables": [table._asdict() for table in tables]}
     name = folders[0].resolve().parent.name if study else ""
     content = {**page_content(folders, page), **of_ranks, "study": study and {**study.for_page(), "name": name}}
     title = name or (content["runs"][0]["name"] if len(folders) == 1 else f"{len(folders)} runs")

@@ -1,49 +1,79 @@
-"""Compares two recommenders by the ranks that `test` or `validate` has kept, and reports the better in two lines.
+"""Compares runs on the same samples: recommenders by the ranks of users, other families by the answers of a test.
 
-numpy is imported only if a run has a file of ranks.
+The first run is the baseline of all others. numpy is imported only if a run has a file of ranks or of answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from commands.report.comparable import answer_problem, rank_problem
+from commands.report.kept_answers import KeptAnswers, kept_answers
 from commands.report.kept_ranks import STAGES, KeptRanks, OtherSettingsError, kept_ranks
 from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from lightning_modules.recommender.ranks.paired_test import Difference
     from lightning_modules.recommender.ranks.rank_file import UserRanks
+    from lightning_modules.recommender.ranks.rank_metrics import Gains
+
+DIFFERING = 20
+"""Number of samples that a page shows, of those on which the runs differ most."""
 
 
-def paired_comparison(folders: Sequence[Path], cutoffs: Sequence[int] = (10,)) -> list[str]:
-    """Return lines on which of two runs is better, or on why they cannot be compared.
+class Comparison(NamedTuple):
+    """What the console prints and the page shows."""
+
+    lines: Sequence[str] = ()
+    table: dict[str, Any] | None = None
+    """`{title, runs: [place], rows: [{metric, values, differences}]}`; intervals are [value, low, high]."""
+    differing: dict[str, Any] | None = None
+    """`{count, heads, rows}`: the samples on which the runs differ most."""
+
+
+NOT_COMPARED = Comparison()
+
+
+class _Scored(NamedTuple):
+    """What runs reached on the same samples."""
+
+    names: Sequence[str]
+    places: Sequence[int]  # of the runs on the page
+    what: str  # `test, 3,000 users`
+    classes: Sequence["NDArray[np.int64]"]  # [N] row of `table.values` of each sample, for each run
+    table: "Gains"
+    test: str  # of significance
+    prefix: str = ""  # of the metrics' names
+
+
+def compare_runs(folders: Sequence[Path], cutoffs: Sequence[int] = (10,)) -> Comparison:
+    """Compare each run with the first, or say why they cannot be compared.
 
     Args:
         folders: run directories.
-        cutoffs: values of k.
+        cutoffs: values of k of a recommender's metrics.
 
     Returns:
-        No lines unless there are two runs and at least one of them has a file of ranks.
+        An empty comparison unless there are two runs, of which at least one has a file of ranks or of answers.
 
     Raises:
-        ValueError: a file of ranks is truncated or has changed.
+        ValueError: a file of ranks or of answers is truncated or has changed.
         OSError: a file cannot be read.
     """
-    if len(folders) != 2:
-        return []
+    if len(folders) < 2:
+        return NOT_COMPARED
     names = _names(folders)
     try:
-        found = [kept_ranks(folder) for folder in folders]
+        ranks = [kept_ranks(folder) for folder in folders]
+        answers = [kept_answers(folder) for folder in folders]
     except OtherSettingsError as error:
-        return [f"no paired test: {error}"]
-    if not any(found):
-        return []
-    for stage in STAGES:
-        if all(stage in ranks for ranks in found):
-            return _compare(names, [ranks[stage] for ranks in found], cutoffs)
-    missing = [f"{name} has {_files(ranks)}" for name, ranks in zip(names, found, strict=True)]
-    command = f"{PROGRAM} test --run_name NAME"
-    return [f"no paired test: {' and '.join(missing)}; `{command}` writes ranks-test.npz"]
+        return Comparison([f"no paired test: {error}"])
+    if any(ranks):
+        return _compare_ranks(names, ranks, cutoffs)
+    return _compare_answers(names, answers) if any(answers) else NOT_COMPARED
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -51,26 +81,163 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
+# -- recommenders ----------------------------------------------------------------------------------------------------
+
+
+def _compare_ranks(names: Sequence[str], found: Sequence[KeptRanks], cutoffs: Sequence[int]) -> Comparison:
+    stage = max(STAGES, key=lambda stage: sum(stage in ranks for ranks in found))
+    kept = [ranks.get(stage) for ranks in found]
+    missing = [f"{name} has {_files(ranks)}" for name, ranks in zip(names, found, strict=True)]
+    command = f"{PROGRAM} test --run_name NAME"
+    if sum(ranks is not None for ranks in kept) < 2:
+        return Comparison([f"no paired test: {' and '.join(missing)}; `{command}` writes ranks-test.npz"])
+    places, runs, remarks = _comparable(names, kept, rank_problem, f"has no ranks; `{command}` writes ranks-test.npz")
+    if len(runs) < 2:
+        return Comparison(remarks)
+    from lightning_modules.recommender.ranks.rank_metrics import gains, rank_classes
+
+    table, first = gains(cutoffs), runs[0]
+    where = "test" if first.header.stage == "test" else "validation"
+    scored = _Scored(
+        [names[place] for place in places], places, f"{where}, {len(first.users):,} users",
+        [rank_classes(run.rank, table) for run in runs], table, "permutation test",
+        first.header.protocol and f"{first.header.protocol}/",
+    )  # fmt: skip
+    return _compared(scored, remarks, _differing_users(scored.names, runs))
+
+
 def _files(ranks: KeptRanks) -> str:
     return " and ".join(f"ranks-{stage}.npz" for stage in ranks) or "no file of ranks"
 
 
-def _compare(names: Sequence[str], runs: Sequence["UserRanks"], cutoffs: Sequence[int]) -> list[str]:
-    if problem := _incomparable(names, *runs):
-        return [f"no paired test: {problem}"]
-    from lightning_modules.recommender.ranks.paired_test import paired_test
-    from lightning_modules.recommender.ranks.rank_metrics import gains
+def _differing_users(names: Sequence[str], runs: Sequence["UserRanks"]) -> dict[str, Any]:
+    """Return the users whose discounted gains 1 / log2(rank + 1) differ most between two of the runs."""
+    import numpy as np
 
-    a, b = runs
-    differences = paired_test(a.rank, b.rank, gains(cutoffs))
-    where = f"{'test' if a.header.stage == 'test' else 'validation'}, {len(a.users):,} users"
-    protocol = a.header.protocol and f"{a.header.protocol}/"
-    differences = [found._replace(metric=protocol + found.metric) for found in differences]
-    numbers = "; ".join(map(_numbers, differences))
-    return [
-        f"{where}: {_verdict(names, differences)}",
-        f"{names[1]} minus {names[0]}: {numbers} (95 % bootstrap interval, permutation test)",
+    rank = np.stack([run.rank for run in runs]).astype(np.float64)
+    gain = 1 / np.log2(rank + 1)
+    spread = gain.max(0) - gain.min(0)
+    first = runs[0]
+    rows = [
+        [
+            first.users[user],
+            first.targets[user],
+            str(int(first.history[user])),
+            *(f"{int(run.rank[user]):,}" for run in runs),
+        ]
+        for user in _largest(spread)
     ]
+    heads = ["user", "held-out item", "events", *(f"rank in {name}" for name in names)]
+    return {"count": int(np.count_nonzero(spread)), "heads": heads, "rows": rows}
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+def _compare_answers(names: Sequence[str], found: Sequence[KeptAnswers | None]) -> Comparison:
+    command = f"{PROGRAM} test --run_name NAME"
+    places, runs, remarks = _comparable(names, found, answer_problem, f"has no answers; `{command}` writes them")
+    if len(runs) < 2:
+        return Comparison(remarks)
+    import numpy as np
+
+    from lightning_modules.recommender.ranks.rank_metrics import Gains
+
+    points = np.array([[answer.points / answer.possible for answer in run.answers] for run in runs])
+    values, inverse = np.unique(points, return_inverse=True)
+    classes = inverse.reshape(points.shape).astype(np.int64)
+    table = Gains((runs[0].metric.removeprefix("test/"),), values[:, None])
+    is_binary = set(values.tolist()) <= {0.0, 1.0}
+    scored = _Scored(
+        [names[place] for place in places], places, f"test, {points.shape[1]:,} answers", list(classes), table,
+        "exact McNemar test" if is_binary else "permutation test",
+    )  # fmt: skip
+    spread = points.max(0) - points.min(0)
+    rows = [
+        [
+            str(runs[0].answers[index].sample), runs[0].answers[index].question, runs[0].answers[index].expected,
+            *(_marked(run.answers[index].answer, share) for run, share in zip(runs, points[:, index], strict=True)),
+        ]
+        for index in _largest(spread)
+    ]  # fmt: skip
+    heads = ["sample", "question", "expected", *scored.names]
+    return _compared(scored, remarks, {"count": int(np.count_nonzero(spread)), "heads": heads, "rows": rows})
+
+
+def _marked(answer: str, share: float) -> str:
+    return f"{'✓' if share == 1 else '✗' if share == 0 else f'{share:.0%}'} {answer or '(nothing)'}"
+
+
+# -- both ------------------------------------------------------------------------------------------------------------
+
+
+def _comparable(
+    names: Sequence[str],
+    found: Sequence[Any],
+    problem_of: Callable[[Sequence[str], Any, Any], str],
+    missing: str,
+) -> tuple[list[int], list[Any], list[str]]:
+    """Return places and contents of the runs that the first of them can be compared with, and a line on each other."""
+    places: list[int] = []
+    remarks = []
+    for place, run in enumerate(found):
+        first = found[places[0]] if places else None
+        problem = missing if run is None else ""
+        if run is None:
+            remarks.append(f"no paired test: {names[place]} {missing}")
+        elif first is not None and (problem := problem_of((names[places[0]], names[place]), first, run)):
+            remarks.append(f"no paired test: {problem}")
+        if not problem:
+            places.append(place)
+    return places, [found[place] for place in places], remarks
+
+
+def _compared(scored: _Scored, remarks: list[str], differing: dict[str, Any]) -> Comparison:
+    import numpy as np
+
+    from lightning_modules.recommender.ranks.bootstrap import RESAMPLES, SEED, bootstrap_means
+    from lightning_modules.recommender.ranks.paired_test import compare_classes, holm
+
+    names, size = scored.names, len(scored.table.values)
+    exact = scored.test.startswith("exact")
+    pairs = [compare_classes(scored.classes[0], other, scored.table, exact) for other in scored.classes[1:]]
+    for metric in range(len(scored.table.names)):
+        adjusted = holm([found[metric].p for found in pairs])
+        for found, p in zip(pairs, adjusted, strict=True):
+            found[metric] = found[metric]._replace(p=p, metric=scored.prefix + found[metric].metric)
+    means = [
+        bootstrap_means(np.bincount(classes, minlength=size), scored.table.values, RESAMPLES, SEED)
+        for classes in scored.classes
+    ]
+    rows = [
+        {
+            "metric": scored.prefix + name,
+            "values": [list(of_run[metric]) for of_run in means],
+            "differences": [
+                None,
+                *({"interval": list(found[metric].interval), "p": found[metric].p} for found in pairs),
+            ],
+        }
+        for metric, name in enumerate(scored.table.names)
+    ]
+    adjusts = ", p-values adjusted by Holm's method" if len(pairs) > 1 else ""
+    how = f"95 % bootstrap interval, {scored.test}{adjusts}"
+    lines = []
+    for name, found in zip(names[1:], pairs, strict=True):
+        lines.append(f"{scored.what}: {_verdict((names[0], name), found)}")
+        lines.append(f"{name} minus {names[0]}: {'; '.join(map(_numbers, found))} ({how})")
+    title = f"On the same samples: {scored.what}"
+    note = f"Brackets are 95 % bootstrap intervals. Differences are from {names[0]}: {scored.test}{adjusts}."
+    table = {"title": title, "note": note, "runs": list(scored.places), "rows": rows}
+    return Comparison([*lines, *remarks], table, differing if differing["count"] else None)
+
+
+def _largest(spread: "NDArray[np.float64]") -> list[int]:
+    """Return the samples with the largest differences, those with equal differences in their order."""
+    import numpy as np
+
+    order = np.argsort(-spread, kind="stable")[:DIFFERING]
+    return [int(index) for index in order if spread[index] > 0]
 
 
 def _numbers(found: "Difference") -> str:
@@ -97,36 +264,3 @@ def _verdict(names: Sequence[str], differences: Sequence["Difference"]) -> str:
 
 def _joined(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-def _incomparable(names: Sequence[str], a: "UserRanks", b: "UserRanks") -> str:
-    """Return why two evaluations are not of the same task; empty if they are."""
-    import numpy as np
-
-    if a.header.protocol != b.header.protocol:
-        given = [_protocol(run.header.protocol) for run in (a, b)]
-        return f"{names[0]} is evaluated with {given[0]} and {names[1]} with {given[1]}, which are different tasks"
-    if a.users != b.users:
-        only = [sorted(set(one.users) - set(other.users)) for one, other in ((a, b), (b, a))]
-        shown = [f"{len(users):,} of {names[i]} alone" + (f" ({users[0]!r}, ...)" if users else "")
-                 for i, users in enumerate(only)]  # fmt: skip
-        return f"the runs evaluate different users: {' and '.join(shown)}"
-    different = [i for i, (one, other) in enumerate(zip(a.targets, b.targets, strict=True)) if one != other]
-    if different:
-        first = different[0]
-        return (
-            f"{len(different):,} of {len(a.users):,} users have different held-out items: user {a.users[first]!r} "
-            f"has {a.targets[first]!r} in {names[0]} and {b.targets[first]!r} in {names[1]}"
-        )
-    unequal = np.flatnonzero(a.candidates != b.candidates)
-    if len(unequal):
-        first = int(unequal[0])
-        return (
-            f"the runs rank different numbers of items: for user {a.users[first]!r} {a.candidates[first]} in "
-            f"{names[0]} and {b.candidates[first]} in {names[1]}. model.init_args.remove_seen or the filters differ"
-        )
-    return ""
-
-
-def _protocol(name: str) -> str:
-    return "the time of the request" if name else "the past alone"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
-from datamodules.document_qa.batch import AnswerRecord, ModelAnswer
+from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.grading.baselines import MostFrequentAnswers, first_questions, most_frequent_answers
-from datamodules.document_qa.grading.grade import grade
+from datamodules.document_qa.grading.grade import answer_text, grade
 from datamodules.document_qa.grading.summary import summary
 from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
@@ -156,8 +156,3 @@ class AnswerEvaluation(MultimodalDataModule):
     def _most_frequent(self) -> MostFrequentAnswers:
         """The most frequent answers of the training set."""
         return most_frequent_answers(first_questions(self.question_set("train")))
-
-
-def answer_text(question: Question, answer: ModelAnswer) -> str:
-    """Return the text of the chosen option, or the generated text."""
-    return question.options[answer.chosen] if question.options else answer.text

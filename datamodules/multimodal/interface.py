@@ -67,6 +67,12 @@ class GradedData(ComposedData, Protocol):
     def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
         """Return {outcome: (points reached, points possible)} of an answer."""
 
+    def question_text(self, sample: int) -> str:
+        """Return what a sample asks, as people read it."""
+
+    def right_answer(self, sample: int) -> str:
+        """Return the reference answer to a sample; empty if it is unknown."""
+
     def example(self, sample: int, text: str, blind: str) -> SamplePreview:
         """Return a preview of a sample with the model's answer and its answer without the modality."""
 

@@ -212,6 +212,10 @@ class ResourceTimelines(MultimodalDataModule):
     def kind(self, sample: int) -> str:
         return self._graded_dataset.sample(0, sample).facts.task.value
 
+    def question_text(self, sample: int) -> str:
+        """Return what a sample asks, as people read it."""
+        return self._graded_dataset.sample(0, sample).question.replace(PLACEHOLDER, "").strip()
+
     def right_answer(self, sample: int) -> str:
         """Return the reference answer to a sample."""
         return self._graded_dataset.sample(0, sample).answer

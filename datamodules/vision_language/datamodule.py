@@ -136,6 +136,10 @@ class VisionLanguageDataModule(MultimodalDataModule):
         turns = (message["content"] for message in self._messages(sample) if message["role"] == "user")
         return "\n".join(turn.replace(self.marker, "").strip() for turn in turns)
 
+    def question_text(self, sample: int) -> str:
+        """Return what a sample asks, as people read it."""
+        return self.question(sample)
+
     def right_answer(self, sample: int) -> str:
         """Return the reference for the last turn of the assistant; empty if it is unknown."""
         messages = self._messages(sample)

@@ -1,6 +1,6 @@
 """LightningModule of the image classifier: a ResNet-18 or a small Vision Transformer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,13 @@ from engine.checkpointing.content_rules import declare_part, require_structure
 from engine.checkpointing.structure import TEXT, list_of
 from engine.checkpointing.verification import load_lazily
 from engine.data.samplers import MicroBatchRequest
+from engine.distributed.collectives import all_gather_objects
 from engine.export.artifacts import ExportedModel
+from engine.hook_arguments import run_trainer
 from engine.module import LockstepModule
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
+from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.image_classifier.confusion_matrix_plot import plot_confusion_matrix
 from lightning_modules.image_classifier.export.export import Classifier, export
@@ -170,6 +173,7 @@ class ImageClassifier(LockstepModule[ImageClassifierData]):
     @override
     def on_test_epoch_start(self) -> None:
         self.loss.set_dtype(torch.float32)
+        self._tested: dict[int, tuple[int, int]] = {}  # sample -> class, predicted class
 
     @override
     def validation_step(self, batch: Images, batch_idx: int) -> None:
@@ -179,6 +183,9 @@ class ImageClassifier(LockstepModule[ImageClassifierData]):
         self.accuracy.update(scores, batch.labels)
         self.confusion.update(scores, batch.labels)
         self._keep_previews(scores, batch)
+        if self._stage == "test":
+            rows = zip(batch.samples.tolist(), batch.labels.tolist(), scores.argmax(1).tolist(), strict=True)
+            self._tested |= {sample: (label, best) for sample, label, best in rows if sample >= 0 and label >= 0}
 
     def _keep_previews(self, scores: Tensor, batch: Images) -> None:
         if self.preview_reservoir.number:
@@ -209,7 +216,19 @@ class ImageClassifier(LockstepModule[ImageClassifierData]):
         if self.trainer.is_global_zero and not self.trainer.sanity_checking:
             self._log_confusion_matrix(f"{self._stage}/confusion")
 
-    test_step, on_test_epoch_end, on_test_end = validation_step, on_validation_epoch_end, on_validation_end
+    test_step, on_test_end = validation_step, on_validation_end
+
+    @override
+    def on_test_epoch_end(self) -> None:
+        self.on_validation_epoch_end()
+        tested = {sample: found for of_rank in all_gather_objects(self._tested) for sample, found in of_rank.items()}
+        if self.trainer.is_global_zero and not run_trainer(self.trainer).fast_dev_run:
+            write_graded_answers(Path(self.trainer.default_root_dir), "test/accuracy", self._graded(tested))
+
+    def _graded(self, tested: Mapping[int, tuple[int, int]]) -> Iterator[GradedAnswer]:
+        for sample, (label, predicted) in tested.items():
+            name, classes = self.data.describe(sample)["image"], self.data.classes
+            yield GradedAnswer(sample, name, classes[label], classes[predicted], float(label == predicted))
 
     @property
     def _stage(self) -> str:

@@ -13,8 +13,8 @@ from commands.answers.families.uploaded_documents import MOST_PAGES, SUFFIXES, U
 from commands.answers.interface import MEGABYTE, Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.datamodule import DocumentDataModule
-from datamodules.document_qa.evaluation import answer_text
 from datamodules.document_qa.grading.abstention import is_abstention
+from datamodules.document_qa.grading.grade import answer_text
 from datamodules.document_qa.grading.page_recall import strongest_evidence
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument

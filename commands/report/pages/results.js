@@ -70,11 +70,41 @@ function byGroup({title, heads, rows}) {
     rows.map(([name, ...cells]) => element("tr", {}, element("th", {scope: "row"}, name), ...cells.map((cell) => element("td", {class: "number"}, cell)))), "groups"));
 }
 
+function bracketed([value, low, high], name, signed = false) {
+  const written = (number) => (signed && number > 0 ? "+" : "") + figure(number, name);
+  return element("span", {}, written(value), element("span", {class: "spread"}, ` [${written(low)}, ${written(high)}]`));
+}
+
+// What the runs reached on the same samples, and how each differs from the first; the samples on which they differ most.
+function comparison() {
+  const {lines, table, differing} = content.compared, parts = [];
+  if (!table) return lines.map((line) => element("p", {class: "note"}, line));
+  const name = (place) => [element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(place)))}`}), runs[place].name];
+  const heads = [head("metric", false), ...table.runs.map((place) => {
+    const cell = head("");
+    cell.replaceChildren(...name(place));
+    return cell;
+  })];
+  const rows = table.rows.map(({metric, values, differences}) => element("tr", {}, element("th", {scope: "row"}, metric), ...values.map((value, i) => {
+    const difference = differences[i];
+    if (!difference) return element("td", {class: "number own"}, bracketed(value, metric));
+    const {interval, p} = difference, kind = p >= 0.05 ? "open" : interval[0] > 0 ? "right" : "wrong";
+    return element("td", {class: "number own"}, bracketed(value, metric), element("small", {class: `verdict ${kind} difference`}, bracketed(interval, metric, true), p < 0.001 ? ", p < 0.001" : `, p = ${p.toFixed(3)}`));
+  })));
+  parts.push(element("h3", {}, table.title), folding(heads, rows, "metrics"), element("p", {class: "note"}, table.note),
+    ...lines.filter((line) => !line.includes(" minus ")).map((line) => element("p", {class: "note"}, line)));
+  if (differing) {
+    const cells = differing.rows.map((row) => element("tr", {}, ...row.map((cell, i) => element(i ? "td" : "th", {class: "said"}, cell))));
+    parts.push(element("h3", {}, `Samples on which the runs differ most, ${differing.rows.length} of ${grouped(differing.count)}`), folding(differing.heads.map((text) => head(text, false)), cells, "samples"));
+  }
+  return parts;
+}
+
 function results() {
   const stages = ["val", "test"].filter((stage) => resultNames(stage).length);
   if (!stages.length) return null;
   if (!single) return section("results", "Results", element("div", {class: "stages"}, ...stages.map(resultsOfSeveral)),
-    ...content.comparison.map((line) => element("p", {class: "note"}, line)),
+    ...comparison(),
     ...(groups.some((group) => group.runs.length > 1) ? [element("p", {class: "note"}, "± is the sample standard deviation over the seeds.")] : []));
   const {name, mode} = runs[0].monitor;
   const note = name ? `Validation figures are those of the evaluation with the ${mode === "min" ? "least" : "largest"} ${name}.` : "Validation figures are those of the last evaluation.";

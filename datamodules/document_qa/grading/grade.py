@@ -67,3 +67,8 @@ def grade_text(question: Question, text: str, relative_tolerance: float = 0.0) -
         measures["relation_accuracy"] = right
     # A right answer such as "No data link" is not an abstention.
     return Grade(right, measures, abstained and right < 1.0)
+
+
+def answer_text(question: Question, answer: ModelAnswer) -> str:
+    """Return the text of the chosen option, or the generated text."""
+    return question.options[answer.chosen] if question.options else answer.text

@@ -3,11 +3,12 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.grading.baselines import MostFrequentAnswers
+from datamodules.document_qa.grading.grade import answer_text, grade
 from datamodules.document_qa.grading.summary import compute_metrics, unique_by_sample
 from datamodules.document_qa.reports.ablation_report import write_ablation_report
 from datamodules.document_qa.reports.ablation_result import (
@@ -22,6 +23,7 @@ from datamodules.document_qa.reports.prediction_record import parse_prediction_l
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question, QuestionSet
 from datamodules.document_qa.views.ablation import Ablation, apply_ablation
+from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 
 log = logging.getLogger("lockstep")
 
@@ -40,7 +42,7 @@ def write_test_reports(
     """Write the answers of a test with their pages, and a comparison with the run's other ablations.
 
     Writes `test_report.html` (under an ablation `ablation/ABLATE_report.html`), `ablation/ABLATE.json` and
-    `ablation.html`.
+    `ablation.html`, and of whole documents `answers-test.jsonl`.
 
     Args:
         folder: the run's folder.
@@ -64,6 +66,8 @@ def write_test_reports(
     log.info("report: %s", write_answers_report(place, stem, "Test report", shown, records, found, about))
     if "accuracy" not in found:
         return
+    if ablate == WHOLE:
+        write_graded_answers(folder, "test/accuracy", _graded(questions, records))
     identity = {
         "checkpoint": _named(checkpoint),
         "questions": f"{len(records)} ({hash_questions(questions.values())})",
@@ -101,6 +105,17 @@ def write_prediction_report(
     title = "Prediction report"
     path = write_answers_report(folder, "prediction_report", title, question_set, records, found, about, unanswered)
     log.info("report: %s", path)
+
+
+def _graded(questions: Mapping[int, Question], records: Sequence[AnswerRecord]) -> Iterator[GradedAnswer]:
+    """Yield the answers to questions whose right answer is known."""
+    for record in records:
+        question = questions[record.sample]
+        right = grade(question, record.whole).right
+        if right is not None:
+            asked = "\n".join([question.question, *question.options])
+            expected = question.answer or (question.options[question.right] if question.right is not None else "")
+            yield GradedAnswer(record.sample, asked, expected, answer_text(question, record.whole), right)
 
 
 def hash_checkpoint(checkpoint: str) -> str:

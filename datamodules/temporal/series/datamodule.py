@@ -135,6 +135,10 @@ class SeriesDataModule(MultimodalDataModule):
     def kind(self, sample: int) -> str:
         return self.question(sample).kind
 
+    def question_text(self, sample: int) -> str:
+        """Return what a sample asks, as people read it."""
+        return shown_question(self.question(sample))
+
     def right_answer(self, sample: int) -> str:
         """Return the reference answer to a sample."""
         return self.question(sample).answer or ""

@@ -1,7 +1,8 @@
 """Evaluates generated answers, with the modality and without it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +11,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Prompts, Questions, Rows
 from datamodules.multimodal.interface import GradedData
+from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.multimodal.evaluation.answer_evaluation import BLIND, MODEL, Answer, AnswerMetrics
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
@@ -115,7 +117,17 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
     def report(self, module: GenerativeModel) -> None:
         answers = self.metrics.answers()
         if module.trainer.is_global_zero:
-            module.data.write_prediction_report(module.trainer.default_root_dir, answers)
+            folder = module.trainer.default_root_dir
+            module.data.write_prediction_report(folder, answers)
+            write_graded_answers(Path(folder), f"test/{self.main_metric}", self._graded(module.data, answers))
+
+    def _graded(self, data: GradedData, answers: Iterable[tuple[int, str, str]]) -> Iterator[GradedAnswer]:
+        """Yield the answers that the main metric counts."""
+        for sample, text, _ in answers:
+            reached, possible = data.grade(sample, text).get(self.main_metric, (0.0, 0.0))
+            if possible:
+                question, expected = data.question_text(sample), data.right_answer(sample)
+                yield GradedAnswer(sample, question, expected, text, float(reached), float(possible))
 
     @override
     def predict(self, module: GenerativeModel, batch: Questions) -> list[Line]:

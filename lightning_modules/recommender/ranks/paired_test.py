@@ -5,6 +5,8 @@ permutation test (Fisher's randomization test for pairs; Smucker, Allan and Cart
 tests of retrieval systems): if the models are equal, a user's two ranks are as likely to be exchanged.
 """
 
+from collections.abc import Sequence
+from math import exp, fsum, lgamma, log
 from typing import NamedTuple
 
 import numpy as np
@@ -49,15 +51,69 @@ def paired_test(
         resamples: number of bootstrap resamples and of permutations.
         seed: seed of both.
     """
-    classes, size = (rank_classes(a, table), rank_classes(b, table)), len(table.values)
-    pairs, count = np.unique(classes[0] * size + classes[1], return_counts=True)
+    return compare_classes(rank_classes(a, table), rank_classes(b, table), table, False, resamples, seed)
+
+
+def compare_classes(
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    table: Gains,
+    exact: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> list[Difference]:
+    """Compare two models by what they reached on the same samples.
+
+    Args:
+        a: [N] row of `table.values` of each sample by one model; at least one.
+        b: [N] the same by the other model.
+        table: metrics.
+        exact: whether all values are 0 or 1, and the p-value is that of the exact test of McNemar (1947): of the
+            samples on which one model alone is right, each is as likely to be right as the other. That is the exact
+            distribution of the sign-flip test.
+        resamples: number of bootstrap resamples and of permutations.
+        seed: seed of both.
+    """
+    size = len(table.values)
+    pairs, count = np.unique(a * size + b, return_counts=True)
     first, second = np.divmod(pairs, size)
     difference = table.values[second] - table.values[first]
     intervals = bootstrap_means(count, difference, resamples, seed)
-    p_values = _sign_flip(first, second, count, table.values, resamples, seed)
+    if exact:
+        better, worse = ((count @ (difference == sign)).astype(int).tolist() for sign in (1, -1))
+        p_values = [mcnemar(*discordant) for discordant in zip(better, worse, strict=True)]
+    else:
+        p_values = _sign_flip(first, second, count, table.values, resamples, seed)
     means = [(count @ table.values[of]) / len(a) for of in (first, second)]
     rows = zip(table.names, means[0].tolist(), means[1].tolist(), intervals, p_values, strict=True)
     return [Difference(*row) for row in rows]
+
+
+def mcnemar(better: int, worse: int) -> float:
+    """Return the two-sided exact p-value of McNemar's test.
+
+    Args:
+        better: number of samples on which the second model alone is right.
+        worse: number of samples on which the first model alone is right.
+    """
+    number = better + worse
+    logs = (
+        lgamma(number + 1) - lgamma(k + 1) - lgamma(number - k + 1) - number * log(2)
+        for k in range(min(better, worse) + 1)
+    )
+    return min(1.0, 2 * fsum(map(exp, logs)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values of several comparisons, adjusted so that the chance of any false one stays below its level.
+
+    Source: Holm, A simple sequentially rejective multiple test procedure (1979).
+    """
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
 
 
 def _sign_flip(

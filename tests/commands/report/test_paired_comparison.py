@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from commands.report.main import main
+from commands.report.paired_comparison import compare_runs
 from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded
 from tests.conftest import REPOSITORY
@@ -127,7 +128,28 @@ def test_without_ranks_there_are_no_lines_and_with_one_file_there_is_advice(runs
     keep(runs, "a", FAR, stage="val")
     assert lines_of(capsys, "a", "b")[0].startswith("validation, 200 users: no significant difference")
     Recorded(runs / "c")
-    assert lines_of(capsys, "a", "b", "c") == []
+    assert lines_of(capsys, "a", "b", "c")[2:] == [
+        "no paired test: c has no ranks; `python train.py test --run_name NAME` writes ranks-test.npz"
+    ]
+
+
+def test_of_several_runs_each_is_compared_with_the_first(runs, capsys):
+    keep(runs, "a", FAR)
+    keep(runs, "b", NEAR)
+    keep(runs, "c", np.where(np.arange(200) < 7, 10, 50))
+    keep(runs, "other", FAR, users=USERS[:-1])
+    lines = lines_of(capsys, "a", "b", "c", "other")
+    assert lines[0] == "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10"
+    assert "hr@10 +0.5000 [+0.4300, +0.5700], p < 0.001" in lines[1] and "adjusted by Holm's method" in lines[1]
+    # Alone, c has p = 2 / 2^7 = 0.016; the smaller p-value of b counts twice, that of c once.
+    assert lines[2] == "test, 200 users: c is better than a by ndcg@10, hr@10 and mrr@10"
+    assert "hr@10 +0.0350" in lines[3] and "p = 0.01" in lines[3]
+    assert lines[4].startswith("no paired test: the runs evaluate different users: 1 of a alone")
+    compared = compare_runs([runs / name for name in "abc"])
+    values = [row["values"][1][0] for row in compared.table["rows"]]
+    assert values == [0.5, 0.5, 0.5] and compared.table["rows"][0]["differences"][0] is None
+    assert compared.differing["count"] == 104 and len(compared.differing["rows"]) == 20
+    assert compared.differing["rows"][0] == ["u001", "item", "5", "50", "1", "10"]
 
 
 def test_ranks_of_a_test_with_other_settings_are_not_compared(runs, capsys):

@@ -13,7 +13,7 @@ from lightning_modules.recommender.metrics import RankingMetrics
 from lightning_modules.recommender.ranks import bootstrap
 from lightning_modules.recommender.ranks import paired_test as test_module
 from lightning_modules.recommender.ranks.bootstrap import metric_intervals
-from lightning_modules.recommender.ranks.paired_test import paired_test
+from lightning_modules.recommender.ranks.paired_test import holm, mcnemar, paired_test
 from lightning_modules.recommender.ranks.rank_metrics import gains, rank_classes
 
 TABLE = gains((1, 5, 10))
@@ -100,12 +100,19 @@ def test_p_values_are_those_of_all_sign_vectors(pairs):
     assert found == pytest.approx(enumerated(a, b).tolist(), abs=0.02)
 
 
+def test_holm_adjusts_the_smallest_most():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
+
+
 def test_p_values_of_hit_rates_are_those_of_mcnemars_exact_test():
     """9 users that only b hits, 2 that only a hits: 2 P(X <= 2), X binomial with n 11 and p 1/2."""
     a = np.array([99] * 9 + [1] * 2 + [1] * 30 + [99] * 40)
     b = np.array([1] * 9 + [99] * 2 + [1] * 30 + [99] * 40)
     exact = 2 * sum(math.comb(11, k) for k in range(3)) / 2**11
     found = {difference.metric: difference for difference in paired_test(a, b, TABLE, MANY)}
+    assert mcnemar(9, 2) == mcnemar(2, 9) == pytest.approx(exact, rel=1e-12)
+    assert mcnemar(0, 0) == mcnemar(3, 3) == 1.0
     assert found["hr@10"].p == pytest.approx(exact, abs=0.01)
     assert (found["hr@10"].a, found["hr@10"].b) == pytest.approx((32 / 81, 39 / 81))
 

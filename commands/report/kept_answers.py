@@ -1,0 +1,69 @@
+"""Reads the answers that the latest test of a run has kept, if they are those of the metric in metrics.jsonl."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from commands.report.kept_ranks import OtherSettingsError, latest_value
+from datamodules.multimodal.json_records import parse_json
+from engine.system.installation import PROGRAM
+from engine.system.runs_folder import options_of_run
+from engine.telemetry.graded_answers import FILE, VERSION, GradedAnswer
+
+_ROUNDING = 1e-4
+"""Difference of a metric that was summed in 32 or 16 bits, with a margin."""
+
+
+class KeptAnswers(NamedTuple):
+    """Answers of a test, in ascending order of the samples."""
+
+    metric: str  # `test/accuracy`
+    answers: Sequence[GradedAnswer]  # with at least one possible point
+
+
+def kept_answers(folder: Path) -> KeptAnswers | None:
+    """Read the answers of a run; None without a file.
+
+    Raises:
+        OtherSettingsError: the answers are not those of the metric.
+        ValueError: the file is truncated or has changed.
+        OSError: the file cannot be read.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        header, *lines = [parse_json(line) for line in path.read_bytes().splitlines()]
+        if header["version"] != VERSION:
+            raise ValueError(f"version {header['version']!r} instead of {VERSION}")
+        answers = [_answer(line) for line in lines]
+        samples = [answer.sample for answer in answers]
+        if not answers or samples != sorted(set(samples)):
+            raise ValueError("samples that are missing, out of order or twice")
+        metric = str(header["metric"])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: found {str(error)[:200]}; expected the answers of a test, as they were written: "
+            f"`{PROGRAM} test {options_of_run(folder)}` writes them again"
+        ) from error
+    own = sum(answer.points for answer in answers) / sum(answer.possible for answer in answers)
+    logged = latest_value(folder / "metrics.jsonl", metric)
+    if logged is not None and not math.isclose(own, logged, abs_tol=_ROUNDING):
+        raise OtherSettingsError(
+            f"{path} has {metric} {own:.4f} and metrics.jsonl {logged:.4f}, because the latest test had other settings "
+            f"than the run; `{PROGRAM} test {options_of_run(folder)}` writes the answers again"
+        )
+    return KeptAnswers(metric, answers)
+
+
+def _answer(line: dict[str, Any]) -> GradedAnswer:
+    found = GradedAnswer(**line)
+    numbers = (found.points, found.possible)
+    if type(found.sample) is not int or not all(type(text) is str for text in found[1:4]):
+        raise ValueError(f"sample {str(found.sample)[:50]} without number, question, expected answer and answer")
+    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
+        raise ValueError(f"sample {found.sample} without points")
+    if not 0 <= found.points <= found.possible or not found.possible:
+        raise ValueError(f"sample {found.sample} with {found.points} of {found.possible} points")
+    return found
