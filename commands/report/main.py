@@ -42,14 +42,15 @@ Write the records of runs as one HTML file: curves, events, results, examples, s
 compared; runs that differ only in their seed are one curve with mean and spread. The command reads files only, needs
 neither torch nor a network, and works while a run is training.
 
-Of a recommender that `test` has evaluated, metrics by group of users and items are printed, with confidence intervals.
-Two that `test` has evaluated on the same users are compared by a paired test."""
+Runs that `test` has evaluated on the same samples are compared with the first of them by a paired test. Of a single
+recommender, metrics by group of users and items are printed, with confidence intervals."""
 
 _EPILOG = f"""\
 examples:
   {PROGRAM} report NAME                          runs/NAME/report.html
   {PROGRAM} report runs/sasrec-*                 runs/report.html, all of them compared
-  {PROGRAM} report A B                           the same, and whether B is better than A
+  {PROGRAM} report A B C                         the same, and whether B and C are better than A
+  {PROGRAM} report runs/STUDY                    the trials of a hyper-parameter search
   {PROGRAM} report NAME --cutoffs 5 50           metrics by group at 5 and at 50
   {PROGRAM} report NAME --output /tmp/NAME.html
 

@@ -1,4 +1,4 @@
-// Which figures are drawn together in which chart, and in which order the charts come.
+// Which metrics are drawn together in which chart, and in which order the charts come.
 
 const SECTIONS = [
   ["Loss and quality", (name) => name === "train/loss" || name.startsWith("val/")],
@@ -21,7 +21,7 @@ function titled(name) {
   return TITLES[name] || name.replace("gradient_norm/", "gradient norm, ").replaceAll("_", " ");
 }
 
-// {key: [figures]}: loss of training and validation in one chart; of a single run also the parts of a measure.
+// {key: [metrics]}: loss of training and validation in one chart; of a single run also the parts of a measure.
 function gathered() {
   const found = new Map();
   for (const name of new Set(runs.flatMap((run) => Object.keys(run.series)))) {
@@ -141,7 +141,7 @@ function curves() {
       parts.push(more);
     }
   }
-  if (!parts.length) parts.push(element("p", {class: "none"}, "No figures have been logged yet."));
+  if (!parts.length) parts.push(element("p", {class: "none"}, "No metrics have been logged yet."));
   return section("curves", "Curves", toolbar(), ...parts);
 }
 

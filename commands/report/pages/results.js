@@ -44,24 +44,24 @@ function resultsOfOne(run) {
   const names = [...new Set(stages.flatMap(resultNames))];
   const last = stages[stages.length - 1], known = Object.keys(run.results.baselines).filter((name) => name.startsWith(`${last}/baseline/`));
   const systems = [...new Set(known.map((name) => name.split("/")[2]))];
-  const heads = [head("figure", false), ...stages.map((stage) => head(stage === "val" ? `validation, step ${grouped(run.results.val_step)}` : `test, step ${grouped(run.results.test_step)}`)),
+  const heads = [head("metric", false), ...stages.map((stage) => head(stage === "val" ? `validation, step ${grouped(run.results.val_step)}` : `test, step ${grouped(run.results.test_step)}`)),
     ...systems.map((system) => head(`${system.replaceAll("_", " ")}${stages.length > 1 ? ` (${last})` : ""}`))];
   const rows = names.map((name) => element("tr", {class: `val/${name}` === run.monitor.name ? "monitored" : null}, element("th", {scope: "row"}, name),
     ...stages.map((stage) => element("td", {class: "number own"}, figure(valueOf(run, stage, name), name))),
     ...systems.map((system) => element("td", {class: "number"}, figure(run.results.baselines[`${last}/baseline/${system}/${name}`], name)))));
-  return folding(heads, rows, "figures");
+  return folding(heads, rows, "metrics");
 }
 
 function resultsOfSeveral(stage) {
   const names = resultNames(stage);
-  const heads = [head("figure", false), ...groups.map((group, i) => {
+  const heads = [head("metric", false), ...groups.map((group, i) => {
     const cell = head("");
     cell.replaceChildren(element("span", {class: `swatch ${colour(i)}`}), group.name + (group.runs.length > 1 ? ` (${group.runs.length} seeds)` : ""));
     return cell;
   })];
   const rows = names.map((name) => element("tr", {class: `val/${name}` === runs[0].monitor.name ? "monitored" : null}, element("th", {scope: "row"}, name),
     ...groups.map((group) => element("td", {class: "number own"}, spread(group.runs.map((run) => valueOf(runs[run], stage, name)), name)))));
-  return element("div", {}, element("h3", {}, stage === "val" ? "Validation, at each run's best checkpoint" : "Test"), folding(heads, rows, "figures"));
+  return element("div", {}, element("h3", {}, stage === "val" ? "Validation, at each run's best checkpoint" : "Test"), folding(heads, rows, "metrics"));
 }
 
 // Metrics by group of users and items, as the console shows them.
@@ -107,6 +107,6 @@ function results() {
     ...comparison(),
     ...(groups.some((group) => group.runs.length > 1) ? [element("p", {class: "note"}, "± is the sample standard deviation over the seeds.")] : []));
   const {name, mode} = runs[0].monitor;
-  const note = name ? `Validation figures are those of the evaluation with the ${mode === "min" ? "least" : "largest"} ${name}.` : "Validation figures are those of the last evaluation.";
+  const note = name ? `Validation metrics are those of the evaluation with the ${mode === "min" ? "least" : "largest"} ${name}.` : "Validation metrics are those of the last evaluation.";
   return section("results", "Results", element("p", {class: "note"}, note), resultsOfOne(runs[0]), ...content.tables.map(byGroup));
 }

@@ -4,7 +4,7 @@ const LANE = 26;
 
 function lanesOf(run) {
   const of = (test) => run.events.filter(test);
-  // What was evaluated is in the figures, too; a run whose log is gone has them still.
+  // Evaluations are also in the metrics, which a run without a log still has.
   const evaluations = of((one) => one.event === "evaluated");
   const name = Object.keys(run.series).find((key) => key.startsWith("val/"));
   const places = name ? run.places[run.series[name].at] : {step: [], time: []};

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from commands.report.main import main
+from commands.report.study import StudySummary, TrialSummary
+from commands.sweep.summary import write_summary
 from engine.telemetry.events import EVENTS
+from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded, killed_and_resumed
 from tests.support.outputs import browser
@@ -249,7 +252,56 @@ def test_runs_with_next_to_nothing(show, tmp_path):
         assert len(texts(page, "section > h2")) >= 3
     page = show(killed.folder)
     assert texts(page, "h1 + .state") == ["no end recorded"]
-    assert texts(page, "#curves .none") == ["No figures have been logged yet."]
+    assert texts(page, "#curves .none") == ["No metrics have been logged yet."]
+
+
+def test_several_runs_are_compared_on_the_same_answers(show, tmp_path):
+    folders = []
+    for place, name in enumerate("abc"):
+        run = killed_and_resumed(tmp_path / name, dropout=0.1 * place)
+        answers = [GradedAnswer(sample, ATTACK, "4", "4", float(sample < 30 * place)) for sample in range(60)]
+        write_graded_answers(run.folder, "test/accuracy", answers)
+        folders.append(run.folder)
+    page = show(*folders)
+    assert {"Results", "Ablations", "Cost"} <= set(texts(page, "section > h2"))
+    row = texts(page, "#results > div.scroll tbody tr:first-child td") + texts(page, "#results tr .difference")
+    assert row[0] == "0.0000 [0.0000, 0.0000]" and row[2].startswith("1.000 [1.000, 1.000]+1.000")
+    assert texts(page, "#results .difference.right")[0].endswith("p < 0.001")
+    assert page.run("document.querySelectorAll('#results td.said').length") == 14 * 5, "14 of 20 rows, and a button"
+    assert texts(page, "#ablations .title") == ["model.dropout"]
+    assert page.run("document.querySelectorAll('#ablations circle.dot').length") == 3
+    assert texts(page, "#cost tbody tr:first-child td")[:3] == ["2 × 1 threads", "7 min 1 s", "0.23 h"]
+    page.resize(420, 900, True)
+    settle(page)
+    assert page.run("document.documentElement.scrollWidth") == 420
+
+
+def test_a_study_shows_its_trials(show, tmp_path):
+    study = tmp_path / "study"
+    parameters = [{"key": "model.init_args.rate", "log": True}, {"key": "model.init_args.kind", "log": False}]
+    trials = []
+    for number, state in enumerate(("complete", "pruned", "complete", "failed", "running")):
+        name, values = f"trial-{number:04}", {"model.init_args.rate": 10.0**-number, "model.init_args.kind": ATTACK}
+        value = None if state in ("failed", "running") else 0.5 + 0.1 * number
+        trials.append(TrialSummary(number, name, state, value, value and 100, values, "" if value else ATTACK))
+        if state != "failed":
+            killed_and_resumed(study / name, dropout=0.1 * number)
+    summary = StudySummary("val/ndcg@10", "maximize", parameters, trials, f"train {ATTACK}")
+    write_summary(summary, study)
+    page = show(study)
+    assert page.run("document.title") == "study – run report" and texts(page, "h1") == ["study"]
+    assert texts(page, "#study .facts span")[0] == "5 trials: 2 complete, 1 pruned, 1 failed, 1 running"
+    assert texts(page, "#study .tile strong")[:2] == ["0.7000", "0.01"]
+    assert texts(page, "#study pre") == [f"train {ATTACK}"]
+    assert page.run("document.querySelectorAll('#study .trial').length") == 3
+    assert page.run("document.querySelectorAll('#study .trial.dash').length") == 1
+    assert page.run("document.querySelectorAll('#study .slice').length") == 2
+    assert texts(page, "#study tbody tr:first-child th") == ["trial-0002"]
+    page.run("document.querySelector('#study .target').dispatchEvent(new PointerEvent('pointerenter'))")
+    assert texts(page, "#study .told")[0].startswith("trial-0000: 0.5000 at step 100 (rate 1, kind </script>")
+    page.resize(420, 900, True)
+    settle(page)
+    assert page.run("document.documentElement.scrollWidth") == 420
 
 
 @pytest.mark.slow
