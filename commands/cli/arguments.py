@@ -25,7 +25,7 @@ from callbacks.performance.stragglers import Stragglers
 from callbacks.performance.throughput import Throughput
 from callbacks.prometheus.exporter import PrometheusExporter
 from callbacks.trackers.registry import TRACKERS
-from commands.cli.configs.files import check_config, locate
+from commands.cli.configs.files import ConfigFile, check_config, locate
 from commands.cli.configs.misread_numbers import ambiguous_options, ambiguous_texts, find_misread
 from commands.cli.configs.parser_message import nearest, parse_error, shorten
 from commands.cli.console_logging import LogSettings
@@ -55,7 +55,7 @@ class LockstepParser(LightningArgumentParser):
     given, which fails later, in the code that uses it. So is a number that YAML 1.1 makes of a text such as `1:30`.
     """
 
-    _reading: Path | None = None
+    _reading: ConfigFile | None = None
     """Config file that is being parsed."""
 
     @override
@@ -68,8 +68,8 @@ class LockstepParser(LightningArgumentParser):
 
     @override
     def parse_path(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Namespace:
-        self._reading = Path(path)
-        tree = check_config(self._reading)
+        tree = check_config(Path(path))
+        self._reading = ConfigFile(Path(path), tree)
         try:
             config = super().parse_path(path, *args, **kwargs)
             self._refuse_misread(ambiguous_texts(tree) if tree else {}, config)
@@ -106,7 +106,7 @@ class LockstepParser(LightningArgumentParser):
     def _in_one_line(self, message: str, options: list[str]) -> str:
         keys, reason = parse_error(message)
         if not keys:
-            return shorten(reason if self._reading is None else f"{self._reading}: {reason}")
+            return shorten(reason if self._reading is None else f"{self._reading.path}: {reason}")
         where, key = locate(keys, getattr(self, "args", []), self._reading)
         if reason == "there is no such setting":
             reason += nearest("--" + key.removeprefix("--"), options)

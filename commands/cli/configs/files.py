@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -11,6 +12,13 @@ from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 _CONFIG_OPTIONS = ("--config", "-c")
 _SUFFIXES = (".yaml", ".yml")
 _LONGEST_PATH = 4096
+
+
+class ConfigFile(NamedTuple):
+    """A config file and its node tree. The parser parses it in its folder, where a relative path leads nowhere."""
+
+    path: Path  # as the user gave it
+    tree: yaml.Node | None
 
 
 def check_config(path: Path) -> yaml.Node | None:
@@ -63,7 +71,7 @@ def option_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield option, value
 
 
-def locate(keys: Sequence[str], arguments: Sequence[str], reading: Path | None) -> tuple[str, str]:
+def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | None) -> tuple[str, str]:
     """Return where a setting was given, `FILE:LINE: ` or empty, and its key as the user wrote it.
 
     Args:
@@ -78,11 +86,7 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: Path | None) 
             key = without_init_args(option)
             if key == wanted or (len(keys) > 1 and key.startswith(f"{wanted}.")):  # a key of a dictionary
                 return "", f"--{option}"
-    for file in [reading] if reading else reversed(config_files(arguments)):
-        try:
-            tree = check_yaml(read_text(file), str(file))
-        except (OSError, YamlFileError):  # reported where it is read
-            continue
+    for file, tree in [reading] if reading else _last_first(arguments):
         places = find_places(file, tree, keys) if tree is not None else []
         if places and without_init_args(places[0].key) == wanted:
             return f"{file}:{places[0].line}: ", places[0].key
@@ -93,6 +97,14 @@ def without_init_args(key: str) -> str:
     """Return a dotted key without `init_args` and positions in lists, as the parser's errors have it."""
     parts = (part.partition("[")[0] for part in key.split("."))
     return ".".join(part for part in parts if part not in ("init_args", "dict_kwargs"))
+
+
+def _last_first(arguments: Sequence[str]) -> Iterator[ConfigFile]:
+    for file in reversed(config_files(arguments)):
+        try:
+            yield ConfigFile(file, check_yaml(read_text(file), str(file)))
+        except (OSError, YamlFileError):  # reported where it is read
+            continue
 
 
 def _require_settings(tree: yaml.Node | None, name: str) -> None:

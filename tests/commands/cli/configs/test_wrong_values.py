@@ -153,6 +153,14 @@ def test_the_place_is_that_of_the_value_in_force(parser, capsys, messages, tmp_p
     assert lines[-1].endswith("y.yaml:2: model.init_args.num_blocks: Expected a int, found many")
 
 
+def test_an_overlay_of_another_family_is_named_by_its_relative_path(parser, capsys, messages, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    overlay = "configs/overlays/qlora.yaml"
+    _, lines = answer(parser, [*config_of("recommender"), "--config", overlay], capsys, messages)
+    place = overlay + ":11: model.init_args.language_model.lora.rank"
+    assert lines[-1] == f"error: {place}: there is no such setting of SequentialRecommender"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
