@@ -13,12 +13,13 @@ from typing_extensions import override
 
 from engine.system.installation import PROJECT, SETUP
 
-_LANGUAGE = ("transformers", "peft", "safetensors", "pyarrow", "PIL", "num2words")
+_LANGUAGE = ("transformers", "peft", "safetensors", "pyarrow", "PIL")
 _DOCUMENTS = (*_LANGUAGE, "pypdfium2", "pdfplumber", "bm25s", "reportlab")
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "recommender": ("polars", "pyarrow"),
     "language": _LANGUAGE,
+    "smolvlm": ("num2words",),
     "documents": _DOCUMENTS,
     "ocr": (*_DOCUMENTS, "rapidocr_onnxruntime"),
     "images": ("sklearn", "matplotlib", "PIL"),

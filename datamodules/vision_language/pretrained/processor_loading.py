@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.system.extras import MissingPackages, require_extras
+
 if TYPE_CHECKING:
     from transformers import ProcessorMixin
 
@@ -22,6 +24,7 @@ def load_processor(path: str, folder: Path, image_settings: Mapping[str, Any]) -
         image_settings: settings of the image processor that differ from its files, such as `max_pixels`.
 
     Raises:
+        MissingPackages: the processor needs a package of an extra that is not installed.
         ValueError: a file is missing or cannot be read, or the image processor has no such setting.
     """
     from transformers import AutoConfig, AutoProcessor
@@ -31,10 +34,14 @@ def load_processor(path: str, folder: Path, image_settings: Mapping[str, Any]) -
     options = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(folder, **options)
+        if config.model_type == "smolvlm":
+            require_extras({"smolvlm": f"the processor of {path}"})
         kind: Any = PROCESSOR_MAPPING.get(type(config), AutoProcessor)
         if kind is not AutoProcessor and importlib.util.find_spec("torchvision") is None:
             kind = without_videos(kind)
         processor = kind.from_pretrained(folder, **options)
+    except MissingPackages:
+        raise
     except (OSError, ImportError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(f"model.init_args.path: the processor of {path} cannot be loaded: {reason}") from error
