@@ -42,7 +42,7 @@ class FiniteGuard(Callback):
     has the same norm, and does the same.
 
     In fp16 a gradient may overflow although the mean loss is finite. The loss scaler handles it: it skips the step and
-    halves the scale. If the scale has fallen below 1, this guard acts.
+    halves the scale. If the scale has fallen below 1, or if only the norm overflows, this guard acts.
 
     A skipped step counts as a step: schedule, sample order and checkpoints continue as if it had been taken. Statistics
     of batch norms are restored. Reading the norm waits for the device once a step. Finite loss spikes are not detected.
@@ -90,16 +90,19 @@ class FiniteGuard(Callback):
         norm = module.gradient_norm().item()
         if math.isfinite(norm):
             self.consecutive_skips = 0
-        elif not self._is_left_to_scaler(trainer, module):
+        elif not self._is_left_to_scaler(trainer, module, optimizer):
             self._act(trainer, module, optimizer, describe_non_finite(trainer, module, norm))
         if self.skipped + self.rollbacks and module.is_log_step:
             counts = {"train/skipped_steps": self.skipped, "train/rollbacks": self.rollbacks}
             module.log_dict({name: float(count) for name, count in counts.items() if count}, batch_size=1)
 
-    def _is_left_to_scaler(self, trainer: Trainer, pl_module: LockstepModule) -> bool:
+    def _is_left_to_scaler(self, trainer: Trainer, pl_module: LockstepModule, optimizer: Optimizer) -> bool:
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         if scaler is None or scaler.get_scale() < 1 or not pl_module.mean_loss.isfinite():
             return False
+        parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        if all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in parameters):
+            return False  # only their squares overflow: the scaler would take the step
         log.debug("step %d: the gradient overflows at a loss scale of %g", trainer.global_step + 1, scaler.get_scale())
         return True
 

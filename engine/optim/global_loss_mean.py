@@ -80,5 +80,6 @@ class GlobalLossMean:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if gradients:
             factor = (world_size * self.reference / count).to(torch.float32)
-            multiply_all(gradients, factor)
+            # A strategy that offloads to the CPU has its gradients there.
+            multiply_all(gradients, factor.to(gradients[0].device))
         return (total / count).to(torch.float32)

@@ -9,6 +9,9 @@ _MESSAGES = (
     "not enough memory",  # the same on Windows
     "CUDA error: out of memory",  # outside of torch's CUDA allocator
     "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "Triton Error [CUDA]: out of memory",  # of a kernel that torch.compile has made
+    "'out of memory'",  # NCCL's "Cuda failure 2 'out of memory'"
     "MPS backend out of memory",
 )
 

@@ -119,6 +119,12 @@ def test_fp16_a_loss_that_is_not_finite_is_ours(fit, policy):
         assert all(weight.isfinite().all() for weight in weights(run).values())
 
 
+def test_fp16_a_norm_that_alone_overflows_is_ours(fit):
+    """Every gradient is finite, so the scaler would take the step."""
+    with pytest.raises(CollectiveError, match="step 2 (.|\n)*their squares overflow"):
+        fit(*SIX_STEPS, *half_on_cpu(scale=1024.0), *fault("InfiniteGradientAt", step=1, value="1e30"))
+
+
 def test_fp16_an_overflow_without_any_scale_is_ours_as_well(fit):
     with pytest.raises(CollectiveError, match="step 2 .*its norm is inf(.|\n)*finite loss"):
         fit(*SIX_STEPS, *half_on_cpu(scale=0.5), *fault("InfiniteGradientAt", step=1))

@@ -174,7 +174,12 @@ def test_peaks_are_dense_and_of_the_precision(monkeypatch):
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
     assert peak("NVIDIA A100-SXM4-80GB", (8, 0), "32-true") == 156e12
     assert peak("NVIDIA A100-SXM4-80GB", (8, 0), "64-true") is None
-    assert peak("Some GPU", (9, 0), "bf16-mixed") is None
+    for unknown in ("Some GPU", "NVIDIA RTX A4000", "NVIDIA RTX A1000", "NVIDIA A10G", "NVIDIA T400"):
+        assert peak(unknown, (9, 0), "bf16-mixed") is None, "its name only begins as that of another GPU"
+    for variant in ("GeForce RTX 3090 Ti", "GeForce RTX 4090 Laptop GPU", "GeForce RTX 4090 D"):
+        assert peak(f"NVIDIA {variant}", (8, 9), "bf16-mixed") is None
+    assert peak("NVIDIA GeForce RTX 4090", (8, 9), "bf16-mixed") == 165.2e12
+    assert peak("NVIDIA GH200 480GB", (9, 0), "bf16-mixed") == 989.4e12
     assert peak_flops(torch.device("cpu"), "bf16-mixed") is None
     names = list(module._TFLOPS)
     assert all(before not in name for place, name in enumerate(names) for before in names[:place]), "the first counts"

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.optim import global_loss_mean
 from engine.optim.global_loss_mean import GlobalLossMean, LossSum
 
 
@@ -143,3 +144,14 @@ def test_half_precision_neither_overflows_nor_loses_the_gradient(off, empty):
         scaler.update()
     assert skipped <= max(0, math.ceil(-math.log2(off)))
     torch.testing.assert_close(layer.weight.grad, expected, rtol=2e-2, atol=2e-4)
+
+
+def test_gradients_that_a_strategy_has_offloaded_are_multiplied_where_they_are(monkeypatch):
+    """Tensors on the meta device stand for those on another device than the loss."""
+    factors = []
+    monkeypatch.setattr(global_loss_mean, "multiply_all", lambda gradients, factor: factors.append(factor.device.type))
+    weight = torch.nn.Parameter(torch.ones(2, device="meta"))
+    weight.grad = torch.ones(2, device="meta")
+    mean = GlobalLossMean(2)
+    mean.add(LossSum(torch.tensor(3.0), 2))
+    assert mean.normalize_gradients([weight]) == 1.5 and factors == ["meta"]

@@ -85,6 +85,9 @@ def test_out_of_memory_errors():
         loading,
         torch.OutOfMemoryError("CUDA out of memory"),
         OSError(12, "x"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        RuntimeError("NCCL error: unhandled cuda error. Last error: Cuda failure 2 'out of memory'"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
     ]
     assert all(map(is_oom_error, expected))
     assert not any(map(is_oom_error, [RuntimeError("shape"), OSError(28, "No space left"), ValueError("x")]))

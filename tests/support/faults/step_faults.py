@@ -216,14 +216,18 @@ class NonFiniteSample(Callback):
 
 
 class InfiniteGradientAt(At):
-    """The loss is finite, the gradient of the last parameter is infinite."""
+    """The loss is finite, the gradient of the last parameter is infinite, or `value`."""
+
+    def __init__(self, step: int, process: int = 0, value: float = math.inf) -> None:
+        super().__init__(step, process)
+        self.value = value
 
     def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
         *_, last = pl_module.parameters()
 
         def overflow(gradient: Tensor) -> Tensor:
             hook.remove()
-            return gradient + math.inf
+            return gradient + self.value
 
         hook = last.register_hook(overflow)
 
