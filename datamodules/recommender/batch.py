@@ -6,7 +6,7 @@ of a row, as in the SASRec papers: event ``j`` of a row with ``n`` events has po
 without events (``lengths == 0``) is padding that gives all ranks the same number of rows; it has zero weight.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ class History(NamedTuple):
     lengths: Tensor  # [B] int64, number of real events
     time_scale: Tensor  # [B] int64, seconds; smallest non-zero gap of the whole history (not only L events), 1 if none
     at: Tensor | None = None  # [B] int64, seconds; time of the event after the history: of the target, or of a request
+    event_codes: Tensor | None = None  # [B, L, K] int64, categories of the events from 1; 0 where unknown or padded
+    event_numbers: Tensor | None = None  # [B, L, M] float32, standardised numbers; NaN where missing or padded
 
 
 class SampledItems(NamedTuple):
@@ -84,10 +86,28 @@ class ItemFeatureArrays(NamedTuple):
 
 
 class FeaturesIdentity(NamedTuple):
-    """What a network with item features depends on; other rows of the table may change."""
+    """What a network with features depends on."""
 
     columns: str  # kinds and names of the columns
-    sha256: str  # of the features of the data's items, and of which items occur in the training
+    sha256: str  # of the features of the data's items and which are trained; of events, vocabularies and statistics
+
+
+LARGEST_NUMBER = 5.0
+"""Limit of a standardised number of an event, as of those of items."""
+
+
+class CodedNumber(NamedTuple):
+    """How a number of events is standardised: (x - mean) / deviation, limited to `LARGEST_NUMBER`."""
+
+    mean: float
+    deviation: float  # above 0
+
+
+class EventCoding(NamedTuple):
+    """Features of events: vocabularies and statistics of the training events, by the names of the columns."""
+
+    categories: Mapping[str, Sequence[str]]  # the category with code c is at c - 1; code 0 is unknown
+    numbers: Mapping[str, CodedNumber]
 
 
 class TrainingEvents(NamedTuple):

@@ -14,6 +14,7 @@ from datamodules.recommender.batch import (
 from datamodules.recommender.dataset import RankingDataset, TrainDataset, Windows
 from datamodules.recommender.evaluation_size import weak_evaluations
 from datamodules.recommender.events import Events, Integers
+from datamodules.recommender.features.event_settings import EventFeatures
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.interaction_data import InteractionData
 from datamodules.recommender.length_buckets import LengthGroups
@@ -85,6 +86,8 @@ class InteractionSequences(InteractionData):
         allow_items: text file with an item id on each line: `predict` recommends these items only; null is all.
         deny_items: likewise, items that `predict` does not recommend.
         item_features: table with categories, numbers or a vector of each item, see `ItemFeatures`; null reads none.
+        event_features: columns of the interactions with categories or numbers of each event, see `EventFeatures`; null
+            reads none.
         marketplace: size and rule of the `synthetic` data set.
         **loading: see LockstepDataModule.
     """
@@ -123,6 +126,7 @@ class InteractionSequences(InteractionData):
         allow_items: str | None = None,
         deny_items: str | None = None,
         item_features: ItemFeatures | None = None,
+        event_features: EventFeatures | None = None,
         marketplace: Marketplace | None = None,
         **loading: Unpack[LoadingOptions],
     ) -> None:
@@ -147,6 +151,7 @@ class InteractionSequences(InteractionData):
             k_core=k_core,
             min_rating=min_rating,
             conversion_memory=conversion_memory,
+            event_features=event_features,
         )
         folder = Path(root or f"data/{dataset}")
         self.source = InteractionSource(dataset, folder, conversion, marketplace or Marketplace())
@@ -159,7 +164,7 @@ class InteractionSequences(InteractionData):
         check_negative_options(self.negatives)
         self.sampled_100 = sampled_100
         self.prediction_input = PredictionInput(predict_histories, predict_at, ItemLists(allow_items, deny_items))
-        self.item_feature_settings = item_features
+        self.item_feature_settings, self.event_feature_settings = item_features, event_features
         if item_features is not None:
             self.source.require_item_table(item_features)
 
@@ -200,7 +205,9 @@ class InteractionSequences(InteractionData):
                 for text in weak_evaluations(self.events, self.splits, self._features is not None):
                     log.warning("WARNING: %s. %s", text, self.split.way_to_more(self.min_user_interactions))
         if stage == "predict":
-            histories = self.prediction_input.read(self.events, self.recommendable.item_ids)
+            histories = self.prediction_input.read(
+                self.events, self.recommendable.item_ids, self.event_feature_settings
+            )
             self.predict_set = self._prediction_set(histories)
 
     def _setup_splits(self) -> None:
@@ -214,6 +221,7 @@ class InteractionSequences(InteractionData):
             windows=self.windows,
             negatives=self.negatives,
             negatives_among=None if self._features is None else self._features.trained_items,
+            features=self.event_features,
         )
         self.train_set = LengthGroups(rows, self.length_groups)
         candidates = stored_candidates(self._candidate_file, events) if self.sampled_100 else None
@@ -231,6 +239,7 @@ class InteractionSequences(InteractionData):
         history_ends = np.array(events.offsets[:-1])
         history_ends[users] = ends
         scale = personal_time_scale(events, history_ends)
+        options["features"] = self.event_features
         return RankingDataset(events, examples, max_length=self.max_length, time_scale=scale, **options)
 
     def _prediction_set(self, histories: Histories) -> RankingDataset:

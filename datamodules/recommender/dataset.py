@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from datamodules.recommender.batch import RankingBatch, SampledItems, TrainBatch
+from datamodules.recommender.batch import EventCoding, RankingBatch, SampledItems, TrainBatch
 from datamodules.recommender.checks import validate_events
 from datamodules.recommender.events import Events, Integers
+from datamodules.recommender.features.event_coding import CodedEvents
 from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.negatives.absent_items import HeldItems
 from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions
@@ -45,6 +46,7 @@ class TrainDataset(Dataset[TrainBatch]):
             sample, position in the user's history, k). Those of the global batch are a function of (seed, epoch, number
             of the batch).
         negatives_among: the only items that are drawn, which include those of all rows; None: all items.
+        features: coding of the features of events, which inputs have and targets have not; None: no features.
 
     Raises:
         ValueError: a row has fewer than two events.
@@ -61,11 +63,13 @@ class TrainDataset(Dataset[TrainBatch]):
         windows: Windows = "last",
         negatives: NegativeOptions = UNIFORM,
         negatives_among: TrainedItems | None = None,
+        features: EventCoding | None = None,
     ) -> None:
         self.events, (self.users, self.ends) = events, examples
         self.max_length, self.time_scale, self.seed = max_length, time_scale, seed
         self.windows = windows
         self.negatives_among = negatives_among
+        self.features = None if features is None else CodedEvents(features, events)
         short = np.flatnonzero(self.ends - events.offsets[self.users] < 2)
         if len(short):
             raise ValueError(
@@ -89,7 +93,7 @@ class TrainDataset(Dataset[TrainBatch]):
         rows = find_rows(self.events, self.users, self.ends, draw)
         validate_events(self.events, *rows, draw.indices)
         inputs, counts = self._windows(draw, rows)
-        history = gather_history(self.events, inputs, counts, self.time_scale)
+        history = gather_history(self.events, inputs, counts, self.time_scale, self.features)
         history = history._replace(at=times_at(self.events, inputs.ends, rows.users >= 0))
         real = np.arange(history.items.shape[1]) < counts[:, None]
         first = inputs.ends - counts
@@ -164,6 +168,7 @@ class RankingDataset(Dataset[RankingBatch]):
         held_out: False for prediction: a history ends where the user's events end, and there is no target.
         at: int64 [U], time of the request of each user without a target, or None if it is unknown. With a target it is
             the target's time.
+        features: coding of the features of events, which a history has and its target has not; None: no features.
 
     Raises:
         ValueError: an example has no target, or the candidates are those of another data set.
@@ -179,10 +184,12 @@ class RankingDataset(Dataset[RankingBatch]):
         candidates: Integers | None = None,
         held_out: bool = True,
         at: Integers | None = None,
+        features: EventCoding | None = None,
     ) -> None:
         self.events, (self.users, self.ends) = events, examples
         self.max_length, self.time_scale = max_length, time_scale
         self.candidates, self.held_out, self.at = candidates, held_out, at
+        self.features = None if features is None else CodedEvents(features, events)
         if held_out:
             beyond = np.flatnonzero(self.ends >= events.offsets[self.users + 1])
             if len(beyond):
@@ -212,7 +219,7 @@ class RankingDataset(Dataset[RankingBatch]):
         known, real = rows.ends - rows.starts, rows.users >= 0
         # The target is the event at the end of an example.
         validate_events(self.events, rows.users, rows.starts, rows.ends + (real & self.held_out), draw.indices)
-        history = gather_history(self.events, rows, np.minimum(known, self.max_length), self.time_scale)
+        history = gather_history(self.events, rows, np.minimum(known, self.max_length), self.time_scale, self.features)
         if self.held_out:
             history = history._replace(at=times_at(self.events, rows.ends, real))
         elif self.at is not None:

@@ -1,12 +1,26 @@
 """Events of all users as arrays."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.integer]
+
+
+class EventColumns(NamedTuple):
+    """Features of N events as the source has them: K categories and M numbers of each."""
+
+    codes: NDArray[np.int32]  # [N, K], place in `categories`, from 1; 0 where missing
+    numbers: NDArray[np.float64]  # [N, M], NaN where missing
+    categories: Sequence[Sequence[str]]  # categories of each of the K columns
+
+    def at(self, places: Integers) -> "EventColumns":
+        """Return the features of the events at some places, int64 [n]; missing ones where the place is -1."""
+        known = (places >= 0)[:, None]
+        codes = np.where(known, self.codes[places], 0).astype(np.int32)
+        return EventColumns(codes, np.where(known, self.numbers[places], np.nan), self.categories)
 
 
 class Events(Protocol):
@@ -28,6 +42,10 @@ class Events(Protocol):
     def num_items(self) -> int:
         """Number of items, including items without events."""
 
+    @property
+    def features(self) -> EventColumns | None:
+        """Features of the events; None if they have none."""
+
 
 class EventArrays(NamedTuple):
     """Events in memory."""
@@ -36,6 +54,7 @@ class EventArrays(NamedTuple):
     items: NDArray[np.int32]
     times: NDArray[np.int64]
     num_items: int
+    features: EventColumns | None = None
 
 
 def user_chunks(offsets: Integers, chunk: int) -> Iterator[tuple[int, int]]:

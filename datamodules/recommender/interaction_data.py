@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from datamodules.recommender.batch import (
     Catalog,
     EvaluatedUsers,
+    EventCoding,
     FeaturesIdentity,
     ItemFeatureArrays,
     Scorer,
@@ -17,6 +18,8 @@ from datamodules.recommender.batch import (
 )
 from datamodules.recommender.dataset import RankingDataset
 from datamodules.recommender.events import Integers
+from datamodules.recommender.features.event_coding import coding_identity, event_coding
+from datamodules.recommender.features.event_settings import EventFeatures
 from datamodules.recommender.features.item_features import FeaturesOfItems, load_item_features, with_cold_items
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.features.trained_items import items_of_examples
@@ -38,6 +41,7 @@ class InteractionData(LockstepDataModule):
     negatives: NegativeOptions
     prediction_input: PredictionInput
     item_feature_settings: ItemFeatures | None
+    event_feature_settings: EventFeatures | None
 
     validation_set: RankingDataset
     test_set: RankingDataset
@@ -71,6 +75,17 @@ class InteractionData(LockstepDataModule):
     def item_features_identity(self) -> FeaturesIdentity | None:
         """What a network with these features depends on; None without them."""
         return None if self._features is None else self._features.identity
+
+    @cached_property
+    def event_features(self) -> EventCoding | None:
+        """Vocabularies and statistics of the features of events; None without the option `event_features`."""
+        settings = self.event_feature_settings
+        return None if settings is None else event_coding(settings, self.events, self.splits.train)
+
+    @property
+    def event_features_identity(self) -> FeaturesIdentity | None:
+        """What a network with these features depends on; None without them."""
+        return None if self.event_features is None else coding_identity(self.event_features)
 
     @cached_property
     def _features(self) -> FeaturesOfItems | None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from datamodules.recommender.batch import (
     Catalog,
     EvaluatedUsers,
+    EventCoding,
     FeaturesIdentity,
     ItemFeatureArrays,
     RankingBatch,
@@ -35,6 +36,14 @@ class RecommenderData(LockstepData, Protocol):
 
     @property
     def item_features_identity(self) -> FeaturesIdentity | None:
+        """What a network with these features depends on; None without them."""
+
+    @property
+    def event_features(self) -> EventCoding | None:
+        """Vocabularies and statistics of the features of events; None without `data.init_args.event_features`."""
+
+    @property
+    def event_features_identity(self) -> FeaturesIdentity | None:
         """What a network with these features depends on; None without them."""
 
     @property

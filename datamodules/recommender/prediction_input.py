@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.events import Events
+from datamodules.recommender.features.event_settings import EventFeatures
+from datamodules.recommender.features.history_features import HistoryFeatures
 from datamodules.recommender.reading.item_lists import ItemLists
 from datamodules.recommender.reading.predict_histories import Histories, read_histories
 from datamodules.recommender.store.interaction_store import InteractionStore
@@ -41,12 +43,15 @@ class PredictionInput:
         self.path, self.item_lists = path, item_lists
         self.at = parse_predict_at(at, path)
 
-    def read(self, events: InteractionStore, item_ids: Sequence[str]) -> Histories:
+    def read(
+        self, events: InteractionStore, item_ids: Sequence[str], features: EventFeatures | None = None
+    ) -> Histories:
         """Read the lists of items, and return the histories to predict for.
 
         Args:
             events: events of all users of the data.
             item_ids: ids of the items of the data and of those that have features and no interaction.
+            features: columns of the features of events, which are keys of a file of histories.
 
         Raises:
             FileNotFoundError: a file does not exist.
@@ -56,7 +61,10 @@ class PredictionInput:
         self.excluded_items, reports = self.item_lists.excluded(item_ids)
         for report in reports:
             log.warning("%s", report)
-        histories = self.whole_histories(events) if self.path is None else self._read_file(Path(self.path), item_ids)
+        if self.path is None:
+            histories = self.whole_histories(events)
+        else:
+            histories = self._read_file(Path(self.path), item_ids, features)
         self.users, self._untimed_line, self._undated_line = histories.users, histories.untimed, histories.undated
         return histories
 
@@ -65,10 +73,10 @@ class PredictionInput:
         users = events.user_ids
         return Histories(events, users, at=request_times(events, users, self.at))
 
-    def _read_file(self, path: Path, item_ids: Sequence[str]) -> Histories:
+    def _read_file(self, path: Path, item_ids: Sequence[str], features: EventFeatures | None) -> Histories:
         if not path.exists():
             raise FileNotFoundError(f"data.init_args.predict_histories: {path} does not exist")
-        histories = read_histories(path, item_ids)
+        histories = read_histories(path, item_ids, None if features is None else HistoryFeatures(features))
         if histories.report:
             log.warning("%s: %s", path, histories.report)
         return histories

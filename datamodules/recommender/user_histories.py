@@ -9,6 +9,7 @@ from torch import Tensor
 
 from datamodules.recommender.batch import History
 from datamodules.recommender.events import Events, Integers, user_chunks
+from datamodules.recommender.features.event_coding import CodedEvents
 from engine.data.samplers import MicroBatchRequest
 
 
@@ -73,14 +74,28 @@ def find_rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchR
     return Rows(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
 
 
-def gather_history(events: Events, rows: Rows, counts: Integers, time_scale: Integers) -> History:
-    """Gather the last ``counts[b]`` events of each row, padded to the longest one (at least 1: no empty axes)."""
+def gather_history(
+    events: Events, rows: Rows, counts: Integers, time_scale: Integers, features: CodedEvents | None = None
+) -> History:
+    """Gather the last ``counts[b]`` events of each row, padded to the longest one (at least 1: no empty axes).
+
+    Args:
+        events: events of all users.
+        rows: positions of the events of each row.
+        counts: int64 [B], number of events that are kept.
+        time_scale: int64 [U], from `personal_time_scale`.
+        features: codes of the features of the events; None: they have none.
+    """
     width = max(int(counts.max()), 1)
     first = rows.ends - counts
     items = gather(events.items, first, counts, width) * (np.arange(width) < counts[:, None])
     times = gather(events.times, first, counts, width)
     scale = np.where(rows.users >= 0, time_scale[rows.users], 1)
-    return History(to_tensor(items), to_tensor(times), to_tensor(counts), to_tensor(scale))
+    history = History(to_tensor(items), to_tensor(times), to_tensor(counts), to_tensor(scale))
+    if features is None:
+        return history
+    codes, numbers = features.gather(first, counts, width)
+    return history._replace(event_codes=to_tensor(codes), event_numbers=torch.from_numpy(numbers))
 
 
 def times_at(events: Events, places: Integers, real: NDArray[np.bool_]) -> Tensor:

@@ -17,7 +17,6 @@ from datamodules.temporal.cache_writer import write_cache
 from datamodules.temporal.channels import CHANNELS, Format
 from datamodules.temporal.dataset import TimelineQuestions, Timelines
 from datamodules.temporal.grading import OUTCOMES, grade
-from datamodules.temporal.interface import Option
 from datamodules.temporal.recorded.dataset import RecordedTimelines
 from datamodules.temporal.recorded.predict_questions import PredictDataset
 from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
@@ -231,9 +230,13 @@ class ResourceTimelines(MultimodalDataModule):
             return max((len(row.curves[0]) for row in source.rows), default=0)
         return self.synthesis.max_steps
 
-    def options(self, sample: int) -> tuple[Option, ...]:
+    def options(self, sample: int) -> tuple[str, ...]:
         """Return no options: all answers are generated."""
         return ()
+
+    def option_tokens(self, option: str) -> tuple[int, ...]:
+        """Return the tokens of an option; there is none."""
+        raise NotImplementedError("questions about timelines have no options")
 
     def chance(self, sample: int) -> dict[str, tuple[float, float]]:
         """Return no points: there are no options to guess among."""

@@ -1,17 +1,9 @@
 """Interface between the temporal family's module and its data."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from datamodules.multimodal.interface import GradedData
 from datamodules.temporal.batch import SeriesLayout
-
-
-class Option(NamedTuple):
-    """An option of a question."""
-
-    text: str
-    tokens: tuple[int, ...]  # as the assistant's turn, the end of the turn among them
 
 
 class TemporalData(GradedData, Protocol):
@@ -30,8 +22,11 @@ class TemporalData(GradedData, Protocol):
     def evaluated_steps(self) -> int:
         """Return the number of steps of the longest series of the evaluated set."""
 
-    def options(self, sample: int) -> Sequence[Option]:
+    def options(self, sample: int) -> tuple[str, ...]:
         """Return the options of a sample, which are scored; empty if its answer is generated, and for padding."""
+
+    def option_tokens(self, option: str) -> tuple[int, ...]:
+        """Return the tokens of an option as the assistant's turn, the end of the turn among them."""
 
     def chance(self, sample: int) -> dict[str, tuple[float, float]]:
         """Return the expected points of a guess among the options, for the baseline `chance`."""

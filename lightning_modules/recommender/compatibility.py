@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Self
 
@@ -13,6 +13,17 @@ from engine.checkpointing.structure import COUNT, MAPPING, TEXT, fields, optiona
 declare_part("items", optional(fields({"count": COUNT, "sha256": TEXT})))
 declare_part("architecture", optional(MAPPING))
 declare_part("item_features", optional(fields({"columns": TEXT, "sha256": TEXT})))
+declare_part("event_features", optional(fields({"columns": TEXT, "sha256": TEXT})))
+
+FeatureOption = Literal["item_features", "event_features"]
+
+_DIFFERENCES: dict[FeatureOption, tuple[str, str]] = {
+    "item_features": (
+        "rows of the data's items, or in which items are trained", "; rows of new items may be added"
+    ),
+    "event_features": ("the categories, means or deviations of the training events", ""),
+}  # fmt: skip
+"""What may differ besides the columns, and what may change."""
 
 _MAY_CHANGE = ("dropout", "activation_checkpointing")
 """Settings of the encoder that do not change what a trained encoder computes."""
@@ -44,27 +55,25 @@ def check_items(saved: Mapping[str, Any] | None, items: Mapping[str, Any]) -> No
         )
 
 
-def check_item_features(saved: Mapping[str, Any] | None, features: FeaturesIdentity | None) -> None:
-    """Raise ValueError if the checkpoint's item features are not those of the data."""
+def check_features(
+    saved: Mapping[str, Any] | None, features: FeaturesIdentity | None, option: FeatureOption = "item_features"
+) -> None:
+    """Raise ValueError if the checkpoint's features of items or events are not those of the data."""
     if saved == (None if features is None else features._asdict()):
         return
+    name, key = option.replace("_", " "), f"data.init_args.{option}"
     if saved is None or features is None:
         trained, given = ("without", "has") if saved is None else ("with", "has no")
-        way = "Remove data.init_args.item_features" if saved is None else "Give it as the run's config.yaml does"
-        found = (
-            f"the checkpoint was trained {trained} item features, and the config {given} data.init_args.item_features"
-        )
+        way = f"Remove {key}" if saved is None else "Give it as the run's config.yaml does"
+        found = f"the checkpoint was trained {trained} {name}, and the config {given} {key}"
     elif saved["columns"] != features.columns:
-        found = (
-            f"the checkpoint was trained with the item features {saved['columns']}, the config has {features.columns}"
-        )
-        way = "Give data.init_args.item_features the same columns"
+        found = f"the checkpoint was trained with the {name} {saved['columns']}, the config has {features.columns}"
+        way = f"Give {key} the same columns"
     else:
-        found = (
-            "data.init_args.item_features differ from those of the checkpoint in rows of the data's items, or in which "
-            f"items are trained (sha256 {features.sha256[:12]} instead of {saved['sha256'][:12]})"
-        )
-        way = "Use the file and the split that it was trained with; rows of new items may be added"
+        what, rule = _DIFFERENCES[option]
+        hashes = f"sha256 {features.sha256[:12]} instead of {saved['sha256'][:12]}"
+        found = f"{key} differ from those of the checkpoint in {what} ({hashes})"
+        way = f"Use the file and the split that it was trained with{rule}"
     raise ValueError(f"{found}. {way}, or train anew under another --run_name")
 
 
@@ -86,27 +95,36 @@ def check_architecture(saved: Mapping[str, Any] | None, configured: Mapping[str,
 
 
 class ModelIdentity(NamedTuple):
-    """What a checkpoint of a recommender belongs to: the items, the architecture and the item features."""
+    """What a checkpoint of a recommender belongs to: items, architecture, and features of items and of events."""
 
     items: dict[str, Any]
     architecture: dict[str, Any]
     features: FeaturesIdentity | None
+    event_features: FeaturesIdentity | None
 
     @classmethod
     def of(
-        cls, item_ids: Sequence[str], settings: Mapping[str, Any], max_length: int, features: FeaturesIdentity | None
+        cls,
+        item_ids: Sequence[str],
+        settings: Mapping[str, Any],
+        max_length: int,
+        features: FeaturesIdentity | None,
+        event_features: FeaturesIdentity | None,
     ) -> Self:
-        """Return the identity of a network with these items and settings of the encoder."""
-        return cls(items_identity(item_ids), architecture_identity(settings, max_length), features)
+        """Return the identity of a network with these items, settings of the encoder, and features."""
+        return cls(items_identity(item_ids), architecture_identity(settings, max_length), features, event_features)
 
     def save(self, checkpoint: dict[str, Any]) -> None:
         """Add the identity to a checkpoint, in place."""
         checkpoint["items"], checkpoint["architecture"] = self.items, self.architecture
         if self.features is not None:
             checkpoint["item_features"] = self.features._asdict()
+        if self.event_features is not None:
+            checkpoint["event_features"] = self.event_features._asdict()
 
     def check(self, checkpoint: Mapping[str, Any]) -> None:
         """Raise ValueError if a checkpoint has another identity."""
         check_items(checkpoint.get("items"), self.items)
         check_architecture(checkpoint.get("architecture"), self.architecture)
-        check_item_features(checkpoint.get("item_features"), self.features)
+        check_features(checkpoint.get("item_features"), self.features)
+        check_features(checkpoint.get("event_features"), self.event_features, "event_features")

@@ -18,6 +18,7 @@ from lightning_modules.recommender.compatibility import ModelIdentity
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
 from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.export_files import export_files
+from lightning_modules.recommender.features.event_inputs import event_feature_sizes
 from lightning_modules.recommender.features.exported_encoder import with_item_vectors
 from lightning_modules.recommender.features.feature_encoder import (
     FeatureEncoder,
@@ -206,7 +207,7 @@ class SequentialRecommender(RankingModule):
     def configure_model(self) -> None:
         if not hasattr(self, "encoder"):
             catalog = self.data.catalog
-            self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self.architecture)
+            self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self._encoder_settings)
             self.row_tables = item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
             self.item_features = feature_encoder(self.data.item_features, self.encoder)
             all_items, dropout = self.loss.name == "cross_entropy", self.item_dropout
@@ -214,8 +215,14 @@ class SequentialRecommender(RankingModule):
                 self.encoder, self.item_features, self.row_tables, all_items, dropout
             )
             self.next_item_scores = NextItemScores(self.encoder, self.item_features)
-            features = self.data.item_features_identity
-            self._identity = ModelIdentity.of(catalog.item_ids, self.architecture, catalog.max_length, features)
+            identities = self.data.item_features_identity, self.data.event_features_identity
+            self._identity = ModelIdentity.of(catalog.item_ids, self.architecture, catalog.max_length, *identities)
+
+    @property
+    def _encoder_settings(self) -> dict[str, Any]:
+        """Arguments of the encoder, with the sizes of the features of events if there are any."""
+        sizes = event_feature_sizes(self.data.event_features)
+        return self.architecture if sizes is None else {**self.architecture, "event_features": sizes}
 
     @override
     def memory_saving_options(self) -> list[tuple[str, str]]:
@@ -263,14 +270,15 @@ class SequentialRecommender(RankingModule):
         if merge:
             raise ValueError("export --merge: a recommender has no adapters to merge")
         recommender = Recommender(
-            with_item_vectors(self.encoder, self.item_features, self.architecture),
-            self.architecture,
+            with_item_vectors(self.encoder, self.item_features, self._encoder_settings),
+            self._encoder_settings,
             self.data.recommendable,
             self.top_k,
             self.remove_seen,
             self._popularity(),
             self._identity.features.columns if self._identity.features else None,
             self.data.recommendable.num_items - self.data.catalog.num_items,
+            self.data.event_features,
         )
         return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
 

@@ -72,9 +72,10 @@ class SeriesEvaluation(GenerativeEvaluation):
         if not number:
             return module.generate(batch.prompts, features, self.max_new_tokens), [[] for _ in options]
         cache = PrefixCache(module.language_model, module.embed(batch.prompts, features), batch.prompts.mask)
-        tokens = [[option.tokens for option in row] for row in options]
-        likelihoods = option_log_likelihoods(cache, tokens, batch.prompts.mask.device, agree)
-        texts = [row[_largest(scores)].text if row else "" for row, scores in zip(options, likelihoods, strict=True)]
+        likelihoods = option_log_likelihoods(
+            cache, [[data.option_tokens(option) for option in row] for row in options], batch.prompts.mask.device, agree
+        )
+        texts = [row[_largest(scores)] if row else "" for row, scores in zip(options, likelihoods, strict=True)]
         open_rows = [place for place, row in enumerate(options) if not row]
         if agree(len(open_rows)):  # a rank without an open question generates for its first prompt, and drops it
             chosen = torch.tensor(open_rows or [0], device=batch.prompts.mask.device)

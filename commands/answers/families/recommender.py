@@ -30,6 +30,12 @@ _SHOWN_EVENTS, _EXPLAINED_EVENTS, _REASONS, _NEAREST, _EXAMPLES = 10, 50, 5, 5, 
 class _Event(NamedTuple):
     item: int  # from 1
     time: int  # seconds since 1970
+    place: int = -1  # of an event of the data; -1 for a visitor's, whose features are missing
+
+
+def create(model: SequentialRecommender, data: InteractionSequences) -> "RecommenderDemo":
+    """Return the answers of a recommender."""
+    return RecommenderDemo(model, data)
 
 
 class RecommenderDemo(Demo):
@@ -151,7 +157,7 @@ class RecommenderDemo(Demo):
         store = self._data.events
         start, end = int(store.offsets[row]), int(store.offsets[row + 1])
         columns = np.asarray(store.items[start:end]).tolist(), np.asarray(store.times[start:end]).tolist()
-        return [_Event(item, time) for item, time in zip(*columns, strict=True)]
+        return [_Event(*event) for event in zip(*columns, range(start, end), strict=True)]
 
     def _event(self, picked: Picked, before: Sequence[_Event]) -> _Event:
         number = self._numbers.get(picked.value)
@@ -177,7 +183,10 @@ class RecommenderDemo(Demo):
         ends = np.cumsum([0, *map(len, histories)])
         items = np.array([event.item for history in histories for event in history], np.int32)
         times = np.array([event.time for history in histories for event in history], np.int64)
-        events = EventArrays(ends, items, times, self._catalog.num_items)
+        places = np.array([event.place for history in histories for event in history], np.int64)
+        features = self._data.events.features
+        of_events = None if features is None else features.at(places)
+        events = EventArrays(ends, items, times, self._catalog.num_items, of_events)
         users = [str(number) for number in range(len(histories))]
         rows = Histories(events, users, at=np.full(len(users), at, np.int64))
         batch = self._data.histories_batch(rows)

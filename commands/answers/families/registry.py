@@ -5,30 +5,29 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 from commands.answers.interface import Demo
-from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
 
 
 class Family(NamedTuple):
-    """What answers for a family."""
+    """How the answers of a family are created."""
 
-    module: str  # of this package
-    demo: str  # its Demo, or a function that returns one; both take the model and the data module
+    module: str  # of this package; it has `create(model, data) -> Demo`
     stage: Literal["predict", "validate"] | None  # that the data are set up for; None: answers need no split of them
 
-    def create(self, model: LockstepModule, data: LockstepDataModule) -> Demo:
-        """Return what answers with a model, importing only now what this family needs."""
-        demo: Callable[[Any, Any], Demo] = getattr(import_module(f"commands.answers.families.{self.module}"), self.demo)
-        return demo(model, data)
+    @property
+    def create(self) -> Callable[[Any, Any], Demo]:
+        """The function that creates the answers from the model and its data module."""
+        function: Callable[[Any, Any], Demo] = import_module(f"commands.answers.families.{self.module}").create
+        return function
 
 
 _FAMILIES = {
-    "DocumentReader": Family("document_qa", "DocumentDemo", None),
-    "ImageClassifier": Family("image_classifier", "ClassifierDemo", "predict"),
-    "SequentialRecommender": Family("recommender", "RecommenderDemo", "predict"),
+    "DocumentReader": Family("document_qa", None),
+    "ImageClassifier": Family("image_classifier", "predict"),
+    "SequentialRecommender": Family("recommender", "predict"),
     # `predict` needs a file of questions.
-    "TimelineReader": Family("temporal", "choose_demo", "validate"),
-    "VisionLanguageModel": Family("vision_language", "VisionLanguageDemo", "validate"),
+    "TimelineReader": Family("temporal", "validate"),
+    "VisionLanguageModel": Family("vision_language", "validate"),
 }
 """{class of a module: its family}"""
 

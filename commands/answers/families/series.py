@@ -114,7 +114,7 @@ class SeriesDemo(Demo):
             yield Text("answer", "", text, is_answer=True)
             return
         cache = PrefixCache(self._model.language_model, self._model.embed(batch.prompts, features), batch.prompts.mask)
-        tokens = [self._data.encode_option(option).tokens for option in options]
+        tokens = [self._data.option_tokens(option) for option in options]
         (scores,) = option_log_likelihoods(cache, [tokens], self._model.device, lambda number: number)
         yield Text("answer", "", options[scores.index(max(scores))], is_answer=True)
         chances = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.recommender.events import EventColumns
 from datamodules.recommender.reading.content_type import BOM
 from datamodules.recommender.reading.error_location import locate_error, read_plain_column
 from datamodules.recommender.reading.errors import InteractionError
@@ -35,6 +36,7 @@ class Interactions(NamedTuple):
     user_ids: list[str]
     item_ids: list[str]
     ratings: NDArray[np.float64] | None = None  # [N]; None if the layout has none
+    features: EventColumns | None = None  # of each row; None if they are not read
 
 
 class InvalidDataError(Exception):
@@ -116,6 +118,15 @@ def _text(layout: Layout, time_type: "type[pl.DataType] | None" = None) -> "pl.L
 
 def _text_column(layout: Layout, name: str, time_type: "type[pl.DataType] | None" = None) -> "pl.Series":
     return _text(layout, time_type).select(name).collect().to_series()
+
+
+def read_text_column(layout: Layout, name: str) -> "pl.Series":
+    """Return a further column of a text file, as text; null where a field is empty.
+
+    Raises:
+        polars.exceptions.PolarsError: the file cannot be read.
+    """
+    return _text_column(layout._replace(time=None, rating=None), name)
 
 
 def _parquet_column(layout: Layout, name: str) -> "pl.Series":

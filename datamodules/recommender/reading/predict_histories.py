@@ -6,22 +6,23 @@ Each line is a JSON object, oldest event first:
 
 ``items`` are ids of the training data set, ``times`` are seconds since 1970 or ISO 8601 dates, and ``user`` is optional
 (the default is the line number). ``times`` may be missing for a model that reads no times. ``at``, the time of the
-request, is for models with request time, and not before the last event.
+request, is for models with request time, and not before the last event. Features of events have keys of their own, see
+``features/history_features.py``, whose reader is an argument here.
 """
 
 import json
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.events import EventArrays, Events, Integers
+from datamodules.recommender.events import EventArrays, EventColumns, Events, Integers
 from datamodules.recommender.reading.column_choice import resembles_time
 from datamodules.recommender.reading.content_type import BOM, foreign_content
-from datamodules.recommender.reading.errors import InteractionError
+from datamodules.recommender.reading.errors import InteractionError, preview_json
 from engine.timestamp import EXPECTED_TIME, to_seconds
 
 LONGEST_LINE = 1 << 26
@@ -63,7 +64,21 @@ class Histories(NamedTuple):
         return text
 
 
-def read_histories(path: Path, item_ids: Sequence[object]) -> Histories:
+class FeatureReader(Protocol):
+    """Collects the features of the events of all lines. Implemented by HistoryFeatures."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """Keys of a line that are features."""
+
+    def add(self, row: Mapping[str, Any], events: int, kept: Sequence[int]) -> None:
+        """Add the events of a line at the places ``kept``; raise ValueError if a value is invalid."""
+
+    def columns(self, events: int) -> EventColumns:
+        """Return the features of all events that were added."""
+
+
+def read_histories(path: Path, item_ids: Sequence[object], features: FeatureReader | None = None) -> Histories:
     """Read a file of histories.
 
     An event with an item outside ``item_ids`` is dropped and counted, and the rest of its history is kept. A history
@@ -73,6 +88,7 @@ def read_histories(path: Path, item_ids: Sequence[object]) -> Histories:
     Args:
         path: a JSONL file, see the module's docstring.
         item_ids: [num_items], ids in the data set of item 1, 2, ...; ids are compared as text (``7`` is ``"7"``).
+        features: reads the features of events from further keys; None: events have none.
 
     Raises:
         InteractionError: the file is not JSONL, or a line is invalid. The message names file and line, the value found
@@ -91,48 +107,50 @@ def read_histories(path: Path, item_ids: Sequence[object]) -> Histories:
             if not text.strip():
                 continue
             try:
-                line_items, line_times, at, user = _parse(text.removeprefix(BOM) if line == 1 else text)
+                row = _object(text.removeprefix(BOM) if line == 1 else text)
+                line_items, line_times, at, user = _parse(row, () if features is None else features.keys)
+                kept = [place for place, item in enumerate(line_items) if item in number_of]
+                if features is not None:
+                    features.add(row, len(line_items), kept)
             except ValueError as error:
                 raise InteractionError(f"{path}: line {line}: {error}") from error
             if line_times is None:
                 line_times, untimed = [0] * len(line_items), untimed or line
             requests.append(0 if at is None else at)
             undated = undated or (line if at is None else None)
-            known = [
-                (number_of[item], time) for item, time in zip(line_items, line_times, strict=True) if item in number_of
-            ]
-            items.extend(item for item, _ in known)
-            times.extend(time for _, time in known)
+            items.extend(number_of[line_items[place]] for place in kept)
+            times.extend(line_times[place] for place in kept)
             offsets.append(len(items))
             users.append(str(line) if user is None else user)
-            unknown += len(line_items) - len(known)
-            if not known:
+            unknown += len(line_items) - len(kept)
+            if not kept:
                 empty.append(line)
     if not users:
         raise InteractionError(f"{path}: found no line, expected {_EXPECTED}")
-    events = EventArrays(
-        np.array(offsets, np.int64), np.array(items, np.int32), np.array(times, np.int64), len(item_ids)
-    )
+    columns = np.array(offsets, np.int64), np.array(items, np.int32), np.array(times, np.int64)
+    of_events = None if features is None else features.columns(len(items))
+    events = EventArrays(*columns, len(item_ids), of_events)
     at_all = np.array(requests, np.int64) if undated is None else None
     return Histories(events, users, unknown, empty, untimed, at_all, undated)
 
 
-def _parse(text: bytes) -> tuple[list[str], list[int] | None, int | None, str | None]:
+def _parse(
+    row: Mapping[str, Any], features: Sequence[str]
+) -> tuple[list[str], list[int] | None, int | None, str | None]:
     """Return items (as text), times, time of the request and user of a line; raise ValueError if it is invalid."""
-    row = _object(text)
     for key in ("items", "times"):
         if key in row and not isinstance(row[key], list):
-            raise ValueError(f"found {_preview(row[key])}, expected {key!r}: a list")
-    unread = [key for key in row if key not in ("items", "times", "user") and resembles_time(key)]
+            raise ValueError(f"found {preview_json(row[key])}, expected {key!r}: a list")
+    unread = [key for key in row if key not in ("items", "times", "user", *features) and resembles_time(key)]
     if "items" not in row or ("times" not in row and unread):
         missing = "times" if "items" in row else "items"
-        raise ValueError(f"found only the keys {_preview(sorted(row))}, expected {missing!r}: a list")
+        raise ValueError(f"found only the keys {preview_json(sorted(row))}, expected {missing!r}: a list")
     items, user = row["items"], row.get("user")
     for item in items:
         if isinstance(item, bool) or not isinstance(item, int | str):
-            raise ValueError(f"key 'items': found {_preview(item)}, expected ids (integers or text)")
+            raise ValueError(f"key 'items': found {preview_json(item)}, expected ids (integers or text)")
     if isinstance(user, bool) or not isinstance(user, int | str | None):
-        raise ValueError(f"key 'user': found {_preview(user)}, expected an integer or text")
+        raise ValueError(f"key 'user': found {preview_json(user)}, expected an integer or text")
     if isinstance(user, str) and any("\ud800" <= character <= "\udfff" for character in user):
         raise ValueError(f"key 'user': found {ascii(user)[:60]}, expected text (half of a surrogate pair is none)")
     times = _seconds(row["times"], len(items)) if "times" in row else None
@@ -154,7 +172,7 @@ def _object(text: bytes) -> Mapping[str, Any]:
         found = found if len(found) <= 60 else found[:57] + "..."
         raise ValueError(f"found {found!r} (column {error.colno}: {error.msg}), expected {_EXPECTED}") from error
     if not isinstance(row, Mapping):
-        raise ValueError(f"found {_preview(row)}, expected an object: {_EXPECTED}")
+        raise ValueError(f"found {preview_json(row)}, expected an object: {_EXPECTED}")
     return row
 
 
@@ -162,7 +180,7 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"found the key {_preview(max(keys, key=keys.count))} twice, expected each key once")
+        raise ValueError(f"found the key {preview_json(max(keys, key=keys.count))} twice, expected each key once")
     return row
 
 
@@ -175,7 +193,8 @@ def _seconds(times: list[Any], expected: int) -> list[int]:
         value = _moment("times", time)
         if value < last:
             raise ValueError(
-                f"key 'times': found {_preview(time)} after {last}, expected the oldest event first: sort the history"
+                f"key 'times': found {preview_json(time)} after {last}, expected the oldest event first: sort the "
+                "history"
             )
         last = value
         seconds.append(int(value))
@@ -186,8 +205,8 @@ def _request_time(at: Any, times: list[Any]) -> int:
     value = _moment("at", at)
     if times and value < _moment("times", times[-1]):
         raise ValueError(
-            f"key 'at': found {_preview(at)}, earlier than the last of 'times', {_preview(times[-1])}; expected the "
-            "time of the request, which comes after the events"
+            f"key 'at': found {preview_json(at)}, earlier than the last of 'times', {preview_json(times[-1])}; "
+            "expected the time of the request, which comes after the events"
         )
     return int(value)
 
@@ -196,13 +215,5 @@ def _moment(key: str, time: Any) -> float:
     """Return a time in seconds since 1970; raise ValueError if it is invalid."""
     value = to_seconds(time)
     if value is None:
-        raise ValueError(f"key {key!r}: found {_preview(time)}, expected {EXPECTED_TIME}")
+        raise ValueError(f"key {key!r}: found {preview_json(time)}, expected {EXPECTED_TIME}")
     return value
-
-
-def _preview(value: object) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except RecursionError:
-        text = "deeply nested JSON"
-    return text if len(text) <= 60 else text[:57] + "..."

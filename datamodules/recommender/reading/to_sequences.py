@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.recommender.events import EventColumns
 from datamodules.recommender.reading.filters import Filters, apply_filters
 from datamodules.recommender.reading.interactions import Interactions
 
@@ -30,6 +31,7 @@ class Sequences(NamedTuple):
     times: NDArray[np.int64]  # [N] seconds
     user_ids: list[str]  # [U]
     item_ids: list[str]  # [I]
+    features: EventColumns | None = None  # of each event
 
 
 @dataclass
@@ -39,12 +41,16 @@ class _Columns:
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     times: NDArray[np.int64]
+    features: EventColumns | None
 
     def select(self, index: NDArray[Any]) -> None:
         """Index the columns one after the other; all at once would need twice the memory."""
         self.users = self.users[index]
         self.items = self.items[index]
         self.times = self.times[index]
+        if self.features is not None:
+            codes, numbers, categories = self.features
+            self.features = EventColumns(codes[index], numbers[index], categories)
 
 
 def to_sequences(rows: Interactions, filters: Filters = DEFAULT) -> tuple[Sequences, str]:
@@ -57,7 +63,8 @@ def to_sequences(rows: Interactions, filters: Filters = DEFAULT) -> tuple[Sequen
         InteractionError: the filters drop all rows.
     """
     kept, report = apply_filters(rows, filters)
-    columns, all_user_ids, all_item_ids = _Columns(rows.users, rows.items, rows.times), rows.user_ids, rows.item_ids
+    columns = _Columns(rows.users, rows.items, rows.times, rows.features)
+    all_user_ids, all_item_ids = rows.user_ids, rows.item_ids
     del rows  # so that `columns` alone holds the arrays
     if not kept.all():
         columns.select(kept)
@@ -70,7 +77,8 @@ def to_sequences(rows: Interactions, filters: Filters = DEFAULT) -> tuple[Sequen
     offsets = np.concatenate([[0], np.cumsum(counts[kept_users])])
     new_of_old, kept_items = _number_by_appearance(columns.items, len(all_item_ids))
     user_ids, item_ids = [all_user_ids[user] for user in kept_users], [all_item_ids[item] for item in kept_items]
-    return Sequences(offsets, new_of_old[columns.items], columns.times, user_ids, item_ids), report
+    items = new_of_old[columns.items]
+    return Sequences(offsets, items, columns.times, user_ids, item_ids, columns.features), report
 
 
 def _is_sorted(users: NDArray[np.int32], times: NDArray[np.int64]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from datamodules.recommender.batch import Scorer
+from datamodules.recommender.features.event_settings import KEY
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.sources.synthetic import Marketplace
 from datamodules.recommender.store.interaction_store import VERSION, InteractionStore
@@ -38,11 +39,13 @@ class InteractionSource:
     marketplace: Marketplace
 
     def __post_init__(self) -> None:
-        """Raise ValueError if `min_rating` has no ratings to read, or `rating_column` is not read."""
+        """Raise ValueError if `synthetic` lacks what an option reads, or `rating_column` is not read."""
         minimum, column = self.conversion.get("min_rating"), self.conversion.get("rating_column")
         check_number("data.init_args.min_rating", minimum)
         if minimum is not None and self.dataset == "synthetic":
             raise ValueError(f"data.init_args.min_rating: found {minimum:g}, but `synthetic` has no ratings")
+        if self.conversion.get("event_features") is not None and self.dataset == "synthetic":
+            raise ValueError(f"{KEY}: found columns, but the events of `synthetic` have no further columns")
         if minimum is None and column is not None:
             raise ValueError(
                 f"data.init_args.rating_column: found {column!r}, but only data.init_args.min_rating reads ratings; "

@@ -2,7 +2,8 @@
 
 A store is a folder. The events of user row ``u`` (from 0) are ``items[offsets[u]:offsets[u + 1]]``, oldest first. Items
 count from 1; 0 is padding. A store is written to a temporary folder and renamed, so a folder with the final name is
-complete. meta.json has the CRC-32 of every other file, see `find_corrupt_file`, and that of its own entries.
+complete. A store whose events have features has two further arrays and their categories. meta.json has the CRC-32 of
+every other file, see `find_corrupt_file`, and that of its own entries.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.recommender.events import EventColumns
 from engine.io.file_hash import crc32_file
 from engine.io.json_checksum import CHECKSUM, has_wrong_checksum
 
@@ -23,6 +25,11 @@ DTYPES: dict[str, np.dtype[np.integer]] = {
     "items": np.dtype(np.int32),
     "times": np.dtype(np.int64),
 }
+FEATURE_DTYPES: dict[str, np.dtype[Any]] = {
+    "event_codes": np.dtype(np.int32),
+    "event_numbers": np.dtype(np.float64),
+}
+"""Arrays of a store whose events have features: [N, columns of categories] and [N, columns of numbers]."""
 
 
 class StoreError(ValueError):
@@ -37,6 +44,7 @@ class InteractionStore:
         items: [N] int32, from 1 to ``num_items``.
         times: [N] int64, seconds; non-decreasing within a user.
         has_times: whether the source has times. Otherwise all times are 0, and the events are in the source's order.
+        features: features of the events, or None; the categories of column k are those of event_categories.json.
         source: provenance of the data, the `source` argument of ``write_store``.
         checksums: CRC-32 of each file, by its name; empty for a store in memory.
     """
@@ -50,6 +58,10 @@ class InteractionStore:
         self.source: dict[str, Any] = meta["source"]
         self.checksums: Mapping[str, int] = meta.get("crc32", {})
         self.offsets, self.items, self.times = arrays["offsets"], arrays["items"], arrays["times"]
+        self.features: EventColumns | None = None
+        if "event_features" in meta:
+            categories = self._texts("event_categories", arrays["event_codes"].shape[1])
+            self.features = EventColumns(arrays["event_codes"], arrays["event_numbers"], categories)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens the files itself instead of receiving a copy of all arrays.
@@ -97,7 +109,12 @@ class InteractionStore:
         if has_wrong_checksum(meta):
             raise StoreError(f"{root / 'meta.json'}: a value has changed since it was written; delete the folder")
         sizes = {"offsets": meta["num_users"] + 1, "items": meta["num_interactions"], "times": meta["num_interactions"]}
-        return cls(root, meta, {name: _open_array(root / f"{name}.npy", name, size) for name, size in sizes.items()})
+        arrays = {name: _open_array(root / f"{name}.npy", DTYPES[name], (size,)) for name, size in sizes.items()}
+        if "event_features" in meta:
+            for (name, dtype), columns in zip(FEATURE_DTYPES.items(), meta["event_features"], strict=True):
+                shape = (meta["num_interactions"], columns)
+                arrays[name] = _open_array(root / f"{name}.npy", dtype, shape)
+        return cls(root, meta, arrays)
 
     def find_corrupt_file(self) -> str | None:
         """Return the name of the first file whose content has changed since it was written, or None. Reads all files.
@@ -110,7 +127,7 @@ class InteractionStore:
                 return name
         return None
 
-    def _texts(self, name: str, size: int) -> list[str]:
+    def _texts(self, name: str, size: int) -> list[Any]:
         texts = _read_json(self.root / f"{name}.json")
         if not isinstance(texts, list) or len(texts) != size:
             found = f"{len(texts)} entries" if isinstance(texts, list) else type(texts).__name__
@@ -118,17 +135,15 @@ class InteractionStore:
         return texts
 
 
-def _open_array(path: Path, name: str, size: int) -> NDArray[Any]:
+def _open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if not path.is_file():
         raise StoreError(f"{path}: the file is missing; delete the folder to rebuild the store")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
         raise StoreError(f"{path}: not a complete array ({error}); delete the folder") from error
-    if array.dtype != DTYPES[name] or array.shape != (size,):
-        raise StoreError(
-            f"{path}: found {array.dtype} {array.shape}, expected {DTYPES[name]} ({size},); delete the folder"
-        )
+    if array.dtype != dtype or array.shape != shape:
+        raise StoreError(f"{path}: found {array.dtype} {array.shape}, expected {dtype} {shape}; delete the folder")
     return array
 
 

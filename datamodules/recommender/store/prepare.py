@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, TypedDict
 
 from typing_extensions import Unpack
 
+from datamodules.recommender.features.event_reader import choose_event_columns, read_event_columns
+from datamodules.recommender.features.event_settings import EventFeatures
+from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.file_formats import Layout, detect, with_ratings
 from datamodules.recommender.reading.filters import Filters
 from datamodules.recommender.reading.interactions import read_interactions
@@ -27,6 +30,9 @@ from engine.system.extras import require_extras
 
 log = logging.getLogger("lockstep")
 
+_BYTES_OF_A_FEATURE = 24
+"""Memory that the conversion takes for a cell of an event feature: the column, the array, and the sorted array."""
+
 _READER = 2
 """Version of the readers. Version 1 lost rows of files with stray quotes, so its stores are not used again."""
 
@@ -42,6 +48,7 @@ class Conversion(TypedDict, total=False):
     min_user_interactions: int  # users with fewer interactions are dropped, after the items; by default 1
     k_core: bool  # repeat these two filters until nothing changes; by default False
     min_rating: float | None  # interactions with a lower rating are dropped before; None: ratings are not read
+    event_features: EventFeatures | None  # columns that are features of an event; by default None
     conversion_memory: float  # GB; larger Parquet tables are converted on disk; by default 2
 
 
@@ -74,7 +81,7 @@ def prepare_store(
         if cache is None:
             ignore_in_git(root.parent)
     memory = conversion.get("conversion_memory", 2.0)
-    convert = partial(_convert, plan.layout, plan.filters, root, plan.stores[root], memory)
+    convert = partial(_convert, plan, root, memory)
     plan.hashes.save(root.parent)
     if found is not None:
         return open_verified(found, convert) if verify else InteractionStore.open(found)
@@ -99,6 +106,7 @@ class _Plan(NamedTuple):
 
     layout: Layout
     filters: Filters
+    features: EventFeatures | None
     stores: dict[Path, dict[str, Any]]  # {possible folder: settings of the store}, in order of preference
     hashes: ContentHashes
 
@@ -113,6 +121,8 @@ def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
     )
     if filters.min_rating is not None:
         layout = with_ratings(layout, conversion.get("rating_column"))
+    features = conversion.get("event_features")
+    event_columns = None if features is None else choose_event_columns(layout, features)
     caches = [Path(cache)] if cache else [layout.folder / ".lockstep", Path("data/cache")]
     hashes = ContentHashes(caches)
     files = {path: hashes.of(path) for path in (*layout.files, layout.titles) if path}
@@ -132,9 +142,11 @@ def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
             settings["k_core"] = True
         if filters.min_rating is not None:
             settings |= {"min_rating": float(filters.min_rating), "rating_column": layout.rating}
+        if features is not None:
+            settings["event_features"] = [event_columns, len(features.categories)]
         name = "interactions-" + hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
         stores[folder / name] = settings
-    return _Plan(layout, filters, stores, hashes)
+    return _Plan(layout, filters, features, stores, hashes)
 
 
 def _filters(conversion: Conversion) -> Filters:
@@ -142,13 +154,22 @@ def _filters(conversion: Conversion) -> Filters:
     return Filters(**{name: given[name] for name in Filters._fields if name in given})
 
 
-def _convert(
-    layout: Layout, filters: Filters, root: Path, settings: dict[str, Any], memory: float, log_rows: bool = False
-) -> InteractionStore:
-    if not layout.separator and (rows := count_parquet_rows(layout.files)) * BYTES_OF_A_ROW > memory * 1e9:
+def _convert(plan: _Plan, root: Path, memory: float, log_rows: bool = False) -> InteractionStore:
+    layout, filters, settings = plan.layout, plan.filters, plan.stores[root]
+    row_bytes = BYTES_OF_A_ROW + (0 if plan.features is None else _BYTES_OF_A_FEATURE * len(plan.features.columns))
+    if not layout.separator and (rows := count_parquet_rows(layout.files)) * row_bytes > memory * 1e9:
+        if plan.features is not None:
+            raise InteractionError(
+                f"{layout.path}: {rows:,} rows with data.init_args.event_features need {rows * row_bytes / 1e9:.2g} GB "
+                f"of memory, found conversion_memory {memory:g}; the conversion on disk has no event features: raise "
+                "data.init_args.conversion_memory, or remove event_features"
+            )
         require_extras({"large": f"the conversion of {rows:,} rows in {memory:g} GB (conversion_memory)"})
         return convert_out_of_core(layout, filters, root, memory_gb=memory, source=settings)
-    sequences, report = to_sequences(read_interactions(layout), filters)
+    rows_read = read_interactions(layout)
+    if plan.features is not None:
+        rows_read = rows_read._replace(features=read_event_columns(layout, plan.features, len(rows_read.users)))
+    sequences, report = to_sequences(rows_read, filters)
     if log_rows:
         log.info("%s: %s", layout.path, report)
     titles = read_titles(layout.titles, layout.item) if layout.titles else {}

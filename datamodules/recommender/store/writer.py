@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.store.interaction_store import DTYPES, VERSION, InteractionStore, StoreError
+from datamodules.recommender.events import EventColumns
+from datamodules.recommender.store.interaction_store import (
+    DTYPES,
+    FEATURE_DTYPES,
+    VERSION,
+    InteractionStore,
+    StoreError,
+)
 from engine.io.atomic_file import flush_folder, flush_tree
 from engine.io.file_hash import crc32_file
 from engine.io.json_checksum import with_checksum
@@ -25,6 +32,7 @@ def write_store(
     user_ids: Sequence[str],
     item_ids: Sequence[str],
     titles: Sequence[str] | None = None,
+    features: EventColumns | None = None,
     has_times: bool = True,
     source: dict[str, Any] | None = None,
 ) -> InteractionStore:
@@ -38,6 +46,7 @@ def write_store(
         user_ids: [U] ids in the source.
         item_ids: [I] ids in the source.
         titles: [I], or None.
+        features: features of the N events, or None.
         has_times: False if the times are unknown and all 0.
         source: provenance of the data, stored in meta.json.
 
@@ -48,12 +57,20 @@ def write_store(
     arrays = {"offsets": offsets, "items": items, "times": times}
     texts = {"user_ids": user_ids, "item_ids": item_ids} | ({} if titles is None else {"titles": titles})
     _check(arrays, user_ids, item_ids, titles)
+    if features is not None:
+        _check_features(features, len(items))
     with StoreDraft(root) as draft:
         for name, array in arrays.items():
             np.save(draft.folder / f"{name}.npy", np.asarray(array, DTYPES[name]), allow_pickle=False)
         for name, value in texts.items():
             write_texts(draft.folder / f"{name}.json", value)
-        return draft.publish(len(user_ids), len(item_ids), len(items), has_times=has_times, source=source or {})
+        if features is not None:
+            for (name, dtype), values in zip(FEATURE_DTYPES.items(), features[:2], strict=True):
+                np.save(draft.folder / f"{name}.npy", np.asarray(values, dtype), allow_pickle=False)
+            _write_json(draft.folder / "event_categories.json", features.categories)
+        return draft.publish(
+            len(user_ids), len(item_ids), len(items), has_times=has_times, source=source or {}, features=features
+        )
 
 
 class StoreDraft:
@@ -76,7 +93,16 @@ class StoreDraft:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def publish(self, users: int, items: int, interactions: int, *, has_times: bool, source: Any) -> InteractionStore:
+    def publish(
+        self,
+        users: int,
+        items: int,
+        interactions: int,
+        *,
+        has_times: bool,
+        source: Any,
+        features: EventColumns | None = None,
+    ) -> InteractionStore:
         """Write meta.json, flush all files, rename the folder to its final path, and open the store.
 
         Raises:
@@ -90,6 +116,8 @@ class StoreDraft:
             "has_times": has_times,
             "source": source,
         }
+        if features is not None:
+            meta["event_features"] = [features.codes.shape[1], features.numbers.shape[1]]
         checksums = {path.name: crc32_file(path) for path in sorted(self.folder.iterdir())}
         _write_json(self.folder / "meta.json", with_checksum(meta | {"crc32": checksums}))
         flush_tree(self.folder)
@@ -117,6 +145,19 @@ def write_texts(path: Path, texts: Iterable[str]) -> int:
 def _write_json(path: Path, value: Any) -> None:
     with path.open("w", encoding="utf-8") as file:
         json.dump(value, file, ensure_ascii=False)
+
+
+def _check_features(features: EventColumns, events: int) -> None:
+    """Check that the features are those of all events, and that each code has a category."""
+    codes, numbers, categories = features
+    if not len(codes) == len(numbers) == events or codes.shape[1] != len(categories):
+        raise ValueError(
+            f"found features {codes.shape} and {numbers.shape} with {len(categories)} lists of categories, expected "
+            f"those of {events} events, and a list for each column of categories"
+        )
+    for column, names in zip(codes.T, categories, strict=True):
+        if column.min() < 0 or column.max() > len(names):
+            raise ValueError(f"found categories from {column.min()} to {column.max()}, expected 0 to {len(names)}")
 
 
 def _check(

@@ -12,7 +12,6 @@ from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import SeriesLayout
-from datamodules.temporal.interface import Option
 from datamodules.temporal.series.answers import METRICS, RIGHT, form_of, grade, points_of
 from datamodules.temporal.series.dataset import LAYOUT_CHANNELS, PromptStyle, Questions, SeriesChats
 from datamodules.temporal.series.plot import draw
@@ -78,7 +77,7 @@ class SeriesDataModule(MultimodalDataModule):
         self.style = PromptStyle(series_position, list_options)
         self.layout = SeriesLayout(LAYOUT_CHANNELS, "channel_patch", patch_length)
         self.kind_names: tuple[str, ...] = ()
-        self._option = lru_cache(maxsize=4096)(self.encode_option)
+        self._options = lru_cache(maxsize=4096)(self._encode_option)
 
     @property
     def outcomes(self) -> tuple[str, ...]:  # type: ignore[override]  # known once the files are read
@@ -143,15 +142,18 @@ class SeriesDataModule(MultimodalDataModule):
         """Return the reference answer to a sample."""
         return self.question(sample).answer or ""
 
-    def options(self, sample: int) -> tuple[Option, ...]:
+    def options(self, sample: int) -> tuple[str, ...]:
         """Return the options of a question; empty for an open one, and for padding (a negative sample)."""
-        return tuple(map(self._option, self.question(sample).options)) if sample >= 0 else ()
+        return self.question(sample).options if sample >= 0 else ()
 
-    def encode_option(self, text: str) -> Option:
-        """Return an option with its tokens."""
-        messages = [Message(role="user", content="?"), Message(role="assistant", content=text)]
-        chat = self.chat_encoder.chat(messages, (), text)
-        return Option(text, tuple(chat.tokens[chat.supervised].tolist()))
+    def option_tokens(self, option: str) -> tuple[int, ...]:
+        """Return the tokens of an option as the assistant's turn, the end of the turn among them."""
+        return self._options(option)
+
+    def _encode_option(self, option: str) -> tuple[int, ...]:
+        messages = [Message(role="user", content="?"), Message(role="assistant", content=option)]
+        chat = self.chat_encoder.chat(messages, (), option)
+        return tuple(chat.tokens[chat.supervised].tolist())
 
     @override
     def describe(self, row: int) -> dict[str, Any]:

@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datamodules.recommender.batch import Catalog, History, RankingBatch
+from datamodules.recommender.batch import Catalog, EventCoding, History, RankingBatch
 from engine.export.onnx import check_close, export_onnx, run_onnx
-from lightning_modules.recommender.export.onnx_graph import ScoringGraph
+from lightning_modules.recommender.export.onnx_graph import ScoringGraph, given_features
+from lightning_modules.recommender.features.event_inputs import coding_settings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder, reads_times
 
 FORMAT = 1
@@ -44,6 +45,7 @@ class Recommender(NamedTuple):
     popularity: Sequence[int] | None = None  # [V] training events of each item, for histories without a known item
     feature_columns: str | None = None  # columns of features that the item vectors include
     num_cold_items: int = 0  # items at the end of the catalog that occur in no interaction
+    event_features: EventCoding | None = None  # features of events that the encoder reads
 
 
 def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
@@ -81,6 +83,8 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
         "inputs": list(inputs),
         "outputs": list(OUTPUTS),
     }
+    if recommender.event_features is not None:
+        settings["event_features"] = coding_settings(recommender.event_features)
     titles = None if catalog.titles is None else list(catalog.titles)
     _write_json(folder / "config.json", settings, indent=2)
     items = {"ids": list(catalog.item_ids), "titles": titles, "popularity": popularity}
@@ -98,10 +102,14 @@ def with_long_pauses(batch: RankingBatch) -> RankingBatch:
     gaps[0], gaps[1:2] = 0, PAUSE
     times = gaps.cumsum(0).expand_as(batch.history.times)
     spread = batch.history._replace(times=times, time_scale=torch.ones_like(batch.history.time_scale))
-    history = History(*map(torch.cat, zip(batch.history[:4], spread[:4], strict=True)))
     if batch.history.at is not None:
         last = times.gather(1, (batch.history.lengths - 1).clamp_min(0).unsqueeze(1)).squeeze(1)
-        history = history._replace(at=torch.cat((batch.history.at, last + LATER)))
+        spread = spread._replace(at=last + LATER)
+    columns = zip(batch.history._asdict().items(), spread, strict=True)
+    history = History(**{
+        name: torch.cat((column, other))
+        for (name, column), other in columns if column is not None and other is not None
+    })  # fmt: skip
     return RankingBatch(history, *(torch.cat((column, column)) for column in batch[1:]))
 
 
@@ -116,6 +124,11 @@ def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Ten
     if recommender.architecture.get("request_time"):
         assert batch.history.at is not None, "`some_histories` have the time of the request"
         inputs["at"] = batch.history.at
+    if recommender.event_features is not None:
+        codes, numbers = batch.history.event_codes, batch.history.event_numbers
+        assert codes is not None and numbers is not None, "the data have the features that the encoder reads"
+        inputs |= {"event_codes": codes} if recommender.event_features.categories else {}
+        inputs |= {"event_numbers": numbers} if recommender.event_features.numbers else {}
     if recommender.remove_seen:
         inputs["seen"] = batch.seen
     return inputs
@@ -128,6 +141,8 @@ def _axes(inputs: Mapping[str, Tensor]) -> dict[str, dict[int, Any]]:
         "times": {0: rows, 1: events},
         "time_scale": {0: rows},
         "at": {0: rows},
+        "event_codes": {0: rows, 1: events},
+        "event_numbers": {0: rows, 1: events},
         "seen": {0: rows, 1: torch.export.Dim("seen")},
     }
     return {name: axes[name] for name in inputs}
@@ -195,7 +210,10 @@ def _scores(encoder: SequenceEncoder, inputs: Mapping[str, Tensor]) -> NDArray[n
     items = inputs["items"]
     lengths = (items > 0).sum(1)
     times, scale = inputs.get("times", torch.zeros_like(items)), inputs.get("time_scale", torch.ones_like(lengths))
-    states = encoder(History(items, times, lengths, scale, inputs.get("at")))
+    features: tuple[Tensor | None, Tensor | None] = (None, None)
+    if encoder.event_features is not None:
+        features = given_features(items, inputs.get("event_codes"), inputs.get("event_numbers"))
+    states = encoder(History(items, times, lengths, scale, inputs.get("at"), *features))
     return encoder.scores(states[torch.arange(len(items)), (lengths - 1).clamp_min(0)]).numpy()
 
 

@@ -1,5 +1,6 @@
 """Writes the model card of an exported recommender."""
 
+from datamodules.recommender.batch import EventCoding
 from engine.export.artifacts import ExportedModel
 from lightning_modules.recommender.export.export import Recommender
 
@@ -33,6 +34,10 @@ _INPUTS = {
     "time_scale": "int64 [batch]: the smallest gap in seconds between two events of the whole history that is not 0; "
     "1 if there is none",
     "at": "int64 [batch]: seconds of the request, not before the last event",
+    "event_codes": "int64 [batch, length, columns]: categories of the events, by their places from 1 in the lists of "
+    "`event_features` in config.json; 0 where unknown, missing or filled",
+    "event_numbers": "float32 [batch, length, columns]: numbers of the events, as (x - mean) / deviation by "
+    "`event_features` in config.json, limited to -5 and 5; NaN where missing or filled",
     "seen": "int64 [batch, any]: items that are not to be recommended, filled with 0",
 }
 _REQUEST = 1767232800
@@ -63,7 +68,7 @@ inputs = {{
     "items": items[:, -last:],
     "times": times[:, -last:],
     "time_scale": np.array([gaps[gaps > 0].min() if (gaps > 0).any() else 1]),
-{at_input}    "seen": items,
+{at_input}{feature_inputs}    "seen": items,
 }}
 inputs = {{name: inputs[name] for name in settings["inputs"]}}
 top_items, top_scores = session.run(["top_items", "top_scores"], inputs)
@@ -116,6 +121,7 @@ def described(recommender: Recommender, inputs: list[str], checked: str) -> Expo
         top_k=min(recommender.top_k, catalog.num_items),
         competition="without what is in `seen`, " if recommender.remove_seen else "",
         at_input=f'    "at": np.array([{_REQUEST}]),\n' if with_request else "",
+        feature_inputs=_feature_inputs(recommender.event_features),
         at_argument=f", at={_REQUEST}" if with_request else "",
     )
     known = "the items of its training data" if recommender.feature_columns is None else "these items"
@@ -132,7 +138,20 @@ def described(recommender: Recommender, inputs: list[str], checked: str) -> Expo
             f" {recommender.num_cold_items:,} of the items occur in no interaction of the data and are scored by their "
             "features alone."
         )
+    if recommender.event_features is not None:
+        names = [*recommender.event_features.categories, *recommender.event_features.numbers]
+        content += f" It reads features of the events: {', '.join(names)}."
     if with_request:
         content += _REQUEST_TIME
     tags = "recommendation", _NAMES[attention].lower()
     return ExportedModel(title, content, _FILES, usage, library="onnx", tags=tags, checked=checked)
+
+
+def _feature_inputs(coding: EventCoding | None) -> str:
+    """Return the lines of the usage that give the features of two events, all missing."""
+    if coding is None:
+        return ""
+    return (
+        f'    "event_codes": np.zeros((1, 2, {len(coding.categories)}), np.int64),  # unknown categories\n'
+        f'    "event_numbers": np.full((1, 2, {len(coding.numbers)}), np.nan, np.float32),  # missing numbers\n'
+    )

@@ -50,6 +50,8 @@ class ScoringGraph(nn.Module):
         time_scale: Tensor | None = None,
         seen: Tensor | None = None,
         at: Tensor | None = None,
+        event_codes: Tensor | None = None,
+        event_numbers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Score all items and select the best.
 
@@ -60,6 +62,8 @@ class ScoringGraph(nn.Module):
             time_scale: [B] see History; None without linear time intervals.
             seen: [B, S] items to exclude from the best, padded with 0; None: exclude none.
             at: [B] see History; None without request time.
+            event_codes: [B, L, K] see History; None without categories of events.
+            event_numbers: [B, L, M] likewise, without numbers of events.
 
         Returns:
             Scores [B, V + 1] float32 (column 0 is -inf), and the best items [B, top_k] int64 with their scores.
@@ -67,22 +71,34 @@ class ScoringGraph(nn.Module):
         lengths = (items > 0).sum(1)
         times = torch.zeros_like(items) if times is None else times
         time_scale = torch.ones_like(lengths) if time_scale is None else time_scale
-        items, times, lengths = self._last_events(items, times, lengths)
-        states = self.encoder(History(items, times, lengths, time_scale, at))
+        features: tuple[Tensor | None, Tensor | None] = (None, None)
+        if self.encoder.event_features is not None:
+            codes, numbers = given_features(items, event_codes, event_numbers)
+            features = self._last_events(codes, lengths), self._last_events(numbers, lengths)
+        items, times = self._last_events(items, lengths), self._last_events(times, lengths)
+        lengths = lengths.clamp_max(self.max_length)
+        states = self.encoder(History(items, times, lengths, time_scale, at, *features))
         last = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, -1, states.shape[-1])
         scores = self.encoder.scores(states.gather(1, last).squeeze(1))
         best = (scores if seen is None else scores.scatter(1, seen, -torch.inf)).topk(self.top_k)
         return scores, best.indices, best.values
 
-    def _last_events(self, items: Tensor, times: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the last max_length events of each row, because positions count from the end."""
-        longest = self.max_length
-        indices = (lengths - longest).clamp_min(0).unsqueeze(1) + torch.arange(items.shape[1], device=items.device)
-        indices = indices.clamp_max(items.shape[1] - 1)
+    def _last_events(self, column: Tensor, lengths: Tensor) -> Tensor:
+        """Return the last max_length events of each row, [B, L] or [B, L, K], because positions count from the end."""
+        size = column.shape[1]
+        indices = (lengths - self.max_length).clamp_min(0).unsqueeze(1) + torch.arange(size, device=column.device)
+        indices = indices.clamp_max(size - 1)
+        if column.dim() == 3:
+            indices = indices.unsqueeze(2).expand(-1, -1, column.shape[2])
         # As many columns as the encoder takes; those behind a row's events are padding.
-        width = self.encoder.max_length
-        last = [column.gather(1, indices)[:, :width] for column in (items, times)]
-        return last[0], last[1], lengths.clamp_max(longest)
+        return column.gather(1, indices)[:, : self.encoder.max_length]
+
+
+def given_features(items: Tensor, event_codes: Tensor | None, event_numbers: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the codes and numbers of events; a kind that is not given has no column, [B, L, 0]."""
+    codes = items.new_zeros(*items.shape, 0) if event_codes is None else event_codes
+    numbers = torch.zeros(*items.shape, 0, device=items.device) if event_numbers is None else event_numbers
+    return codes, numbers
 
 
 def causal_attention(

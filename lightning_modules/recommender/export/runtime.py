@@ -11,6 +11,7 @@ from datamodules.recommender.batch import History
 from engine.timestamp import EXPECTED_TIME, to_seconds
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
 from lightning_modules.recommender.export.export import FORMAT
+from lightning_modules.recommender.features.event_inputs import Values, coded, coding_of
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
@@ -44,6 +45,8 @@ class ExportedRecommender:
     ) -> None:
         self.encoder, self.settings, self.item_ids, self.titles = encoder.eval(), settings, item_ids, titles
         self.popularity = popularity
+        features = settings.get("event_features")
+        self._event_features = None if features is None else coding_of(features)
         self._numbers = {item: number for number, item in enumerate(item_ids, start=1)}
 
     @torch.no_grad()
@@ -55,6 +58,7 @@ class ExportedRecommender:
         at: float | str | None = None,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
+        features: Values | None = None,
     ) -> list[Recommendation]:
         """Return the best items for a history. Unknown items are ignored.
 
@@ -67,11 +71,13 @@ class ExportedRecommender:
             at: time of the request, in the same form; only models with request time read it, and they need it.
             allow: ids of the only items to recommend; None: all. Unknown ids are ignored.
             deny: ids of items not to recommend, likewise.
+            features: {column: values of the events, None where missing} for models with event features; a column may be
+                missing.
 
         Raises:
             ValueError: the lists do not fit together, a time is invalid (milliseconds, for example) or earlier than
-                the previous time, top_k is below 1, `at` is missing or earlier than the last event, or `allow` has no
-                known item.
+                the previous time, top_k is below 1, `at` is missing or earlier than the last event, `allow` has no
+                known item, or a feature is invalid.
         """
         top_k = self.settings["top_k"] if top_k is None else top_k
         if top_k < 1:
@@ -86,8 +92,9 @@ class ExportedRecommender:
                     "expected the oldest event first"
                 )
         request = self._request_time(moments, at)
-        named = ((self._numbers.get(str(item)), int(time)) for item, time in zip(items, moments, strict=True))
-        known = [(number, time) for number, time in named if number is not None]
+        named = [self._numbers.get(str(item)) for item in items]
+        places = [place for place, number in enumerate(named) if number is not None]
+        known = [(number, int(time)) for number, time in zip(named, moments, strict=True) if number is not None]
         excluded = self._excluded(allow, deny)
         if not known:
             return self._most_popular(top_k, excluded)
@@ -95,7 +102,8 @@ class ExportedRecommender:
         scale = min((gap for a, b in zip(seconds, seconds[1:], strict=False) if (gap := b - a) > 0), default=1)
         last = self.encoder.max_length
         row = torch.tensor([numbers[-last:]]), torch.tensor([seconds[-last:]])
-        history = History(*row, torch.tensor([len(row[0][0])]), torch.tensor([scale]), request)
+        of_events = self._coded(features, places[-last:], len(items))
+        history = History(*row, torch.tensor([len(row[0][0])]), torch.tensor([scale]), request, *of_events)
         scores = self.encoder.scores(self.encoder(history)[:, -1])[0]
         if self.settings["remove_seen"]:
             scores[list(numbers)] = -torch.inf
@@ -114,6 +122,16 @@ class ExportedRecommender:
         if len(times) and moment < times[-1]:
             raise ValueError(f"at: found {at}, earlier than the last of times, {times[-1]}; expected a later time")
         return torch.tensor([int(moment)])
+
+    def _coded(
+        self, features: Values | None, places: Sequence[int], events: int
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Return the features of the events at some places of a history; None if the model reads none."""
+        if self._event_features is not None:
+            return coded(self._event_features, features, places, events)
+        if features:
+            raise ValueError(f"features: found {', '.join(features)}, and the model reads no features of events")
+        return None, None
 
     def _excluded(self, allow: Iterable[str] | None, deny: Iterable[str]) -> torch.Tensor:
         """Return the items that are not to be recommended: bool [V + 1]."""

@@ -43,6 +43,8 @@ def encode_last_position(encoder: LastPositionEncoder, history: History) -> Tens
             history.lengths[rows],
             history.time_scale[rows],
             None if history.at is None else history.at[rows],
+            None if history.event_codes is None else history.event_codes[rows, :longest],
+            None if history.event_numbers is None else history.event_numbers[rows, :longest],
         )
         states.append(encoder(group, last_only=True)[:, 0])
     return torch.cat(states)[order.argsort()]

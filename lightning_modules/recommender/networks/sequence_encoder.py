@@ -24,6 +24,7 @@ from lightning_modules.recommender.networks.hyper_connections import (
     PlainResidual,
     diagnose,
 )
+from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder, EventFeatureSizes
 from lightning_modules.recommender.networks.mask_keys import MaskKeys, masked_layers, number_layers, set_keys
 from lightning_modules.recommender.networks.recurrent.gru import GRULayers, check_gru_settings
 from lightning_modules.recommender.networks.request_time import request_times
@@ -70,6 +71,7 @@ class SequenceEncoder(nn.Module):
         norm: ``pre``: x + F(norm(x)); ``post``: norm(x + F(x)), for each stream. A final norm follows in both.
         tie_output: score with the input's item vectors; otherwise with separate vectors.
         activation_checkpointing: keep only the states between blocks in training, and recompute the others.
+        event_features: sizes of the features of events, whose vectors are added to those of items; None: no features.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class SequenceEncoder(nn.Module):
         norm: Norm = "pre",
         tie_output: bool = True,
         activation_checkpointing: bool = False,
+        event_features: EventFeatureSizes | None = None,
     ) -> None:
         super().__init__()
         feed_forward_size = hidden_size if feed_forward_size is None else feed_forward_size
@@ -139,6 +142,7 @@ class SequenceEncoder(nn.Module):
             self.blocks.append(Block(*sublayers))
         self.norm = nn.LayerNorm(hidden_size) if self.recurrent is None else nn.Identity()
         self.output = None if tie_output else nn.Parameter(torch.empty(num_items, hidden_size))
+        self.event_features = None if event_features is None else EventFeatureEncoder(event_features, hidden_size)
         self._initialise()
         self._masked = number_layers(self)
 
@@ -175,6 +179,8 @@ class SequenceEncoder(nn.Module):
 
         With ``item_vectors`` [U, C], ``history.items`` are places in them; place 0 is padding.
 
+        The features of events are those of ``history``, if the encoder has them.
+
         With ``keys``, dropout depends on them alone, otherwise on torch's generator.
         """
         set_keys(self._masked, keys)
@@ -189,6 +195,10 @@ class SequenceEncoder(nn.Module):
         places = ((self.max_length - history.lengths).unsqueeze(1) + steps).clamp_max(self.max_length - 1)
         # Item vectors are small, which keeps the scores small; as inputs they get the scale of a layer's output.
         vectors = self.items(history.items) if item_vectors is None else F.embedding(history.items, item_vectors, 0)
+        if self.event_features is not None:
+            if history.event_codes is None or history.event_numbers is None:
+                raise ValueError("event_features: found a history without `event_codes` and `event_numbers`")
+            vectors = vectors + self.event_features(history.event_codes, history.event_numbers).to(vectors.dtype)
         x = vectors * math.sqrt(self.items.embedding_dim)
         if self.positions is not None:
             x = x + self.positions(places)

@@ -29,7 +29,13 @@ class Recommender(recommender.SequentialRecommender):
 
     @property
     def data(self):
-        return SimpleNamespace(catalog=self.catalog, item_features=None, item_features_identity=None)
+        return SimpleNamespace(
+            catalog=self.catalog,
+            item_features=None,
+            item_features_identity=None,
+            event_features=None,
+            event_features_identity=None,
+        )
 
     def log(self, name, value, **_):
         self.logged[name] = value

@@ -61,10 +61,9 @@ def scored_twice(answer, compared):
         ends = features.counts.cumsum(0).tolist()
         for place, sample in enumerate(batch.prompts.samples.tolist()):
             own = features.vectors[ends[place] - int(features.counts[place]) : ends[place]]
-            options = [option.text for option in module.data.options(sample)]
-            plain = [plain_score(module, sample, option, own) for option in options]
+            plain = [plain_score(module, sample, option, own) for option in module.data.options(sample)]
             compared.extend(zip(scores[place], plain, strict=True))
-            assert not plain or texts[place] == options[int(np.argmax(plain))]
+            assert not plain or texts[place] == module.data.options(sample)[int(np.argmax(plain))]
         return texts, scores
 
     return watched

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from datamodules.recommender.batch import FeaturesIdentity
-from lightning_modules.recommender.compatibility import check_item_features
+from lightning_modules.recommender.compatibility import check_features
 from lightning_modules.recommender.features.exported_encoder import with_item_vectors
 from lightning_modules.recommender.features.item_dropout import keeps_own_vector
 from lightning_modules.recommender.losses.next_item import LOSSES
@@ -26,7 +26,13 @@ class WithFeatures(Recommender):
     @property
     def data(self):
         identity = FeaturesIdentity("categories genre", "0")
-        return SimpleNamespace(catalog=self.catalog, item_features=self.arrays, item_features_identity=identity)
+        return SimpleNamespace(
+            catalog=self.catalog,
+            item_features=self.arrays,
+            item_features_identity=identity,
+            event_features=None,
+            event_features_identity=None,
+        )
 
     @property
     def trainer(self):
@@ -138,8 +144,8 @@ def test_the_exported_encoder_scores_as_the_evaluation_does():
 
 def test_a_checkpoint_with_other_features():
     ours, saved = FeaturesIdentity("number a", "1" * 64), {"columns": "number a", "sha256": "1" * 64}
-    check_item_features(None, None)
-    check_item_features(saved, ours)
+    check_features(None, None)
+    check_features(saved, ours)
     for checkpoint, features, message in (
         (None, ours, "was trained without item features, and the config has data.init_args.item_features. Remove"),
         (saved, None, "was trained with item features, and the config has no data.init_args.item_features. Give it"),
@@ -151,7 +157,7 @@ def test_a_checkpoint_with_other_features():
         ),
     ):
         with pytest.raises(ValueError, match=message):
-            check_item_features(checkpoint, features)
+            check_features(checkpoint, features)
 
 
 def test_a_wrong_share_is_refused():

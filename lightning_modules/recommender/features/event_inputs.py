@@ -1,0 +1,97 @@
+"""Features of events as the encoder reads them: sizes of the coding, its form in config.json, and given values."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor
+
+from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCoding
+from lightning_modules.recommender.networks.inputs.event_features import EventFeatureSizes
+
+Values = Mapping[str, Sequence[str | int | float | None]]
+"""Value of each event, the oldest first, by the name of the column; None is a missing value."""
+
+
+class CodingSettings(TypedDict):
+    """Form of an EventCoding in config.json."""
+
+    categories: dict[str, list[str]]
+    numbers: dict[str, dict[str, float]]
+    largest_number: float  # standardised numbers are limited to it and to its negative
+
+
+def event_feature_sizes(coding: EventCoding | None) -> EventFeatureSizes | None:
+    """Return the sizes of a coding; None without one."""
+    if coding is None:
+        return None
+    return {"categories": [len(names) for names in coding.categories.values()], "numbers": len(coding.numbers)}
+
+
+def coding_settings(coding: EventCoding) -> CodingSettings:
+    """Return a coding for config.json."""
+    return {
+        "categories": {name: list(known) for name, known in coding.categories.items()},
+        "numbers": {name: number._asdict() for name, number in coding.numbers.items()},
+        "largest_number": LARGEST_NUMBER,
+    }
+
+
+def coding_of(settings: CodingSettings) -> EventCoding:
+    """Return the coding that `coding_settings` has written."""
+    numbers = {name: CodedNumber(**number) for name, number in settings["numbers"].items()}
+    return EventCoding(settings["categories"], numbers)
+
+
+def coded(coding: EventCoding, values: Values | None, places: Sequence[int], events: int) -> tuple[Tensor, Tensor]:
+    """Code the features of a history.
+
+    Args:
+        coding: vocabularies and statistics.
+        values: the features; a column that is missing has missing values.
+        places: [L] places of the events that are read.
+        events: number of events of the history.
+
+    Returns:
+        codes [1, L, K] int64 and numbers [1, L, M] float32, as of History.
+
+    Raises:
+        ValueError: the model has no such column, a column has another number of values, or a value is invalid.
+    """
+    values = values or {}
+    known = [*coding.categories, *coding.numbers]
+    for name, column in values.items():
+        if name not in known:
+            raise ValueError(f"features: found the key {name!r}, expected some of {', '.join(known)}")
+        if len(column) != events:
+            raise ValueError(f"features[{name!r}]: found {len(column)} values and {events} items, expected as many")
+    empty: list[None] = [None] * events
+    codes = torch.zeros(1, len(places), len(coding.categories), dtype=torch.int64)
+    for number, (name, names) in enumerate(coding.categories.items()):
+        code_of = {text: code for code, text in enumerate(names, start=1)}
+        column = values.get(name, empty)
+        codes[0, :, number] = torch.tensor([code_of.get(_text(name, column[place]), 0) for place in places])
+    numbers = torch.zeros(1, len(places), len(coding.numbers))
+    for number, (name, (mean, deviation)) in enumerate(coding.numbers.items()):
+        column = values.get(name, empty)
+        known_values = torch.tensor([_number(name, column[place]) for place in places], dtype=torch.float64)
+        numbers[0, :, number] = ((known_values - mean) / deviation).clamp(-LARGEST_NUMBER, LARGEST_NUMBER)
+    return codes, numbers
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a category as a table has it; "" if it is missing."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | None):
+        raise ValueError(f"features[{name!r}]: found {value!r}, expected a category (text or an integer), or None")
+    return "" if value is None else str(value)
+
+
+def _number(name: str, value: Any) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"features[{name!r}]: found {value!r}, expected a finite number, or None")
+    return float(value)

@@ -1,0 +1,1 @@
+"""What the encoder reads of an event besides its item and time."""

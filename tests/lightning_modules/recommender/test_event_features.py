@@ -1,0 +1,117 @@
+"""Features of events from the command line: learned, asked for through every way to ask, exported."""
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.export.onnx import run_onnx
+from lightning_modules.recommender.export.runtime import load_recommender
+from tests.conftest import REPOSITORY
+
+pytestmark = pytest.mark.slow
+
+USERS, ITEMS, EVENTS, LENGTH = 60, 24, 9, 6
+OPTIONS = [
+    "--config", str(REPOSITORY / "configs/recommender/sasrec.yaml"),
+    "--data.init_args.dataset", "files",
+    "--data.init_args.root", "events.csv",
+    "--data.init_args.min_item_interactions", "1",
+    "--data.init_args.max_length", str(LENGTH),
+    "--data.init_args.batch_size", "16",
+    "--model.init_args.hidden_size", "16",
+    "--model.init_args.num_heads", "1",
+    "--model.init_args.num_blocks", "1",
+    "--model.init_args.dropout", "0",
+    "--model.init_args.learning_rate", "0.02",
+    "--model.init_args.warmup_steps", "1",
+    "--model.init_args.schedule", "constant",
+    "--model.init_args.baselines", "false",
+    "--trainer.callbacks", "null",
+    "--trainer.check_val_every_n_epoch", "1",
+    "--trainer.log_every_n_steps", "1",
+    "--trainer.enable_progress_bar", "false",
+    "--trainer.accelerator", "cpu",
+]  # fmt: skip
+FEATURES = [
+    "--data.init_args.event_features.categories", "[device]",
+    "--data.init_args.event_features.numbers", "[stars]",
+]  # fmt: skip
+
+
+def history(user):
+    """The next item is an item of another dozen, by the device, and one of two, by the stars of the event before it."""
+    random = np.random.default_rng(user)
+    devices, stars = random.choice(["phone", "web"], EVENTS), random.integers(1, 6, EVENTS)
+    items = [f"sku-{random.integers(ITEMS)}"]
+    for device, star in zip(devices[:-1], stars[:-1], strict=True):
+        items.append(f"sku-{12 * (device == 'phone') + 6 * (star > 3) + random.integers(6)}")
+    known = [int(star) if place % 4 else None for place, star in enumerate(stars)]
+    return {"user": f"u{user}", "items": items, "times": list(range(EVENTS)), "device": list(devices), "stars": known}
+
+
+HISTORIES = [history(user) for user in range(USERS)]
+
+
+def write_table(folder):
+    rows = ["user,item,timestamp,stars,device"]
+    for one in HISTORIES:
+        for values in zip(one["items"], one["times"], one["stars"], one["device"], strict=True):
+            rows.append(",".join([one["user"], *("" if value is None else str(value) for value in values)]))
+    (folder / "events.csv").write_text("\n".join(rows) + "\n")
+
+
+def predictions(run, name="predictions.jsonl"):
+    lines = map(json.loads, (run.folder / name).read_text().splitlines())
+    return [{one["item"]: one["score"] for one in line["recommendations"]} for line in lines]
+
+
+def ask(lockstep, tmp_path, lines):
+    (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    run = lockstep("predict", "--data.init_args.predict_histories", "people.jsonl", name="a")
+    return predictions(run, "predictions-people.jsonl")
+
+
+def test_features_are_learned_and_have_one_answer_through_every_way_to_ask(lockstep, tmp_path):
+    write_table(tmp_path)
+    run = lockstep("fit", *OPTIONS, *FEATURES, "--trainer.max_epochs", "12", name="a")
+    blind = lockstep("fit", *OPTIONS, "--trainer.max_epochs", "12", name="blind")
+    ours, theirs = (max(one.series("val/hr@10").values()) for one in (run, blind))
+    assert ours > theirs + 0.15, (ours, theirs)
+
+    whole = predictions(lockstep("predict", name="a"))
+    assert ask(lockstep, tmp_path, HISTORIES) == whole
+    without = [{key: value for key, value in one.items() if key not in ("device", "stars")} for one in HISTORIES]
+    hidden = ask(lockstep, tmp_path, without)
+    assert all(line != other for line, other in zip(hidden, whole, strict=True))
+
+    lockstep("export", "--output", str(tmp_path / "out"), name="a")  # the graph is compared with the model
+    settings = json.loads((tmp_path / "out/config.json").read_text())
+    assert settings["inputs"] == ["items", "event_codes", "event_numbers", "seen"]
+    coding = settings["event_features"]
+    assert coding["categories"] == {"device": ["phone", "web"]} and coding["largest_number"] == 5
+    loaded = load_recommender(tmp_path / "out")
+    for one, expected, alone in zip(HISTORIES[:9], whole, hidden, strict=False):
+        for features, line in (({"device": one["device"], "stars": one["stars"]}, expected), (None, alone)):
+            found = loaded.recommend(one["items"], one["times"], features=features)
+            assert [row.item for row in found] == list(line)
+            assert [row.score for row in found] == pytest.approx(list(line.values()), abs=2e-4)
+        items = np.array([[loaded.item_ids.index(item) + 1 for item in one["items"]]])
+        codes = np.array([[[coding["categories"]["device"].index(name) + 1] for name in one["device"]]])
+        stars = np.array([[[np.nan if star is None else star] for star in one["stars"]]], np.float32)
+        number = coding["numbers"]["stars"]
+        inputs = {"items": items, "event_codes": codes, "seen": items}
+        inputs["event_numbers"] = ((stars - number["mean"]) / number["deviation"]).clip(-5, 5).astype(np.float32)
+        ((_, best, scores),) = run_onnx(tmp_path / "out/model.onnx", inputs)
+        graph = [score for score in scores[0] if score > -np.inf]
+        assert graph == pytest.approx(list(expected.values()), abs=1e-3)
+        assert [loaded.item_ids[item - 1] for item in best[0][: len(graph)]] == list(expected)
+    for features, message in (
+        ({"colour": []}, "features: found the key 'colour', expected some of device, stars"),
+        ({"stars": [1]}, "'stars'.: found 1 values and 9 items"),
+        ({"stars": ["x"] * EVENTS}, "'stars'.: found 'x', expected a finite number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            loaded.recommend(HISTORIES[0]["items"], HISTORIES[0]["times"], features=features)
+    card = (tmp_path / "out/README.md").read_text()
+    assert "reads features of the events: device, stars" in card and "- `event_codes`: int64" in card
