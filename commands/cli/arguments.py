@@ -32,7 +32,8 @@ from commands.cli.console_logging import LogSettings
 from commands.cli.shipped_configs import closest_configs
 from commands.cli.threads import HELP as THREADS_HELP
 from commands.cli.threads import THREADS_TYPE
-from commands.runs.run_directory import check_run_name, newest_config
+from commands.runs.run_directory import newest_config
+from commands.runs.run_names import check_run_name
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.lightning_internals import option_names
 from engine.system.runs_folder import HELP as RUNS_HELP

@@ -16,18 +16,16 @@ from commands.runs.checkpoint_selection import (
     resolve_checkpoint,
 )
 from commands.runs.run_directory import (
-    check_directory,
-    check_run_name,
     claim_run_name,
     experiment_stem,
     in_slurm_job,
     is_of_a_run,
-    make_runs_folder,
     newest_run,
     refuse_occupied,
     remove_untrained_run,
 )
 from commands.runs.run_lock import lock_run, record_end, record_start
+from commands.runs.run_names import check_directory, check_run_name, make_runs_folder
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")

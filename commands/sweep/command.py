@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.cli.shipped_configs import with_shipped_configs
-from commands.runs.run_directory import check_run_name
+from commands.runs.run_names import check_run_name
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import HELP, OPTION, runs_folder
 

@@ -4,12 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from filelock import Timeout
-
-from commands.sweep.command import parse
-from commands.sweep.settings import read_sweep
 from engine.health.exit_codes import ExitCode
-from engine.system.extras import require_extras
 from engine.system.installation import PROGRAM
 
 
@@ -27,9 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:  # before the worker handles the signal, or the second one
         print("Ctrl-C: ended at once; the same command continues the study", file=sys.stderr)
         raise SystemExit(ExitCode.SIGINT) from None
-    except Timeout as error:
-        problem = f"another worker has held {error.lock_file} for too long; is its file system slow?"
-        print(f"{PROGRAM} sweep: {problem}", file=sys.stderr)
+    except TimeoutError as error:  # filelock's
+        print(f"{PROGRAM} sweep: {error} Another worker has held it for too long: is its disk slow?", file=sys.stderr)
         raise SystemExit(ExitCode.FAILED) from None
     except (OSError, ValueError) as error:
         print(f"{PROGRAM} sweep: {error}", file=sys.stderr)
@@ -37,6 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _sweep(arguments: Sequence[str]) -> int:
+    """Run the worker; return the exit code. The imports are here, where Ctrl-C is a line."""
+    from commands.sweep.command import parse
+    from commands.sweep.settings import read_sweep
+    from engine.system.extras import require_extras
+
     command = parse(arguments)
     settings = read_sweep(command.sweep)
     require_extras({"sweep": "sweep"})

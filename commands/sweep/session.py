@@ -11,7 +11,7 @@ from typing import IO
 
 from commands.report.main import is_run, write_page
 from commands.report.study import StudySummary
-from commands.runs.run_directory import make_runs_folder
+from commands.runs.run_names import make_runs_folder
 from commands.sweep.command import Command
 from commands.sweep.settings import SweepSettings, Value
 from commands.sweep.study import DATABASE, SweepStudy

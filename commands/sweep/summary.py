@@ -1,6 +1,7 @@
 """Writes the summary of a study for the report, and prints its trials and the command of the best."""
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +9,11 @@ from pathlib import Path
 from optuna.trial import FrozenTrial, TrialState
 
 from commands.report.study import SUMMARY, StudySummary, TrialSummary
-from commands.runs.run_directory import replace_text
 from commands.sweep.settings import SweepSettings
 from commands.sweep.study import MESSAGE, STEP, SweepStudy, trial_name
 from commands.sweep.trial_process import setting
 from datamodules.multimodal.reports.html_report import finite
+from engine.io.atomic_file import write_temp
 from engine.system.installation import PROGRAM
 
 _STATES = {
@@ -44,7 +45,8 @@ def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[st
 def write_summary(summary: StudySummary, folder: Path) -> None:
     """Write study.json into the folder of a study, whose lock the caller holds."""
     text = json.dumps(finite(summary.fields()), ensure_ascii=False, indent=1, allow_nan=False)
-    replace_text(text + "\n", folder / SUMMARY)
+    content = (text + "\n").encode("utf-8", "replace")
+    os.replace(write_temp(folder / SUMMARY, lambda file: file.write(content), lambda _: None), folder / SUMMARY)
 
 
 def described(trial: TrialSummary) -> str:

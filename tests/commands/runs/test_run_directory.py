@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.runs.run_directory import (
-    check_directory,
-    check_run_name,
     claim_run_name,
     config_stem,
     experiment_stem,
@@ -18,6 +16,7 @@ from commands.runs.run_directory import (
     refuse_occupied,
     write_config,
 )
+from commands.runs.run_names import check_directory, check_run_name
 from tests.commands.runs.checkpoints import write_checkpoint
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from commands.cli.main import main
 from commands.report.main import main as report
-from commands.runs.run_directory import make_runs_folder
+from commands.runs.run_names import make_runs_folder
 from tests.conftest import TINY, Run
 
 NAME = "recommender-quickstart-job1"

@@ -1,9 +1,13 @@
 """SWEEP.yaml: what is accepted, and the file, line and key of what is not."""
 
+import subprocess
+import sys
+
 import pytest
 
 from commands.sweep.main import main
 from commands.sweep.settings import Parameter, Pruner, Sampler, read_sweep
+from tests.conftest import REPOSITORY
 
 GOOD = """\
 metric: val/loss
@@ -75,3 +79,20 @@ def test_options_that_the_sweep_sets_are_refused(tmp_path, capsys):
         with pytest.raises(SystemExit) as end:
             main([*given, *more])
         assert end.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_ctrl_c_is_a_line(tmp_path, capsys, monkeypatch):
+    def interrupted(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("commands.sweep.settings.read_sweep", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main(["--config", "x.yaml", "--sweep", str(tmp_path / "s.yaml")])
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "Ctrl-C: ended at once; the same command continues the study\n"
+
+
+def test_a_worker_has_no_torch_in_its_memory():
+    program = "import sys; import commands.sweep.session; print(sorted({'torch', 'lightning'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr

@@ -1,0 +1,61 @@
+"""A study of real trainings, killed in the middle of one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from commands.report.study import read_study
+from tests.conftest import REPOSITORY
+
+SWEEP = """\
+metric: val/ndcg@10
+direction: maximize
+trials: 3
+parameters:
+  model.init_args.learning_rate: {type: float, low: 1e-4, high: 1e-2, log: true}
+"""
+SMALL = [
+    "--data.init_args.marketplace.num_users", "64", "--data.init_args.marketplace.num_items", "60",
+    "--data.init_args.batch_size", "16", "--model.init_args.hidden_size", "8", "--trainer.max_epochs", "2",
+    "--trainer.accelerator", "cpu", "--last_checkpoint.every_n_steps", "1",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_killed_study_continues(tmp_path):
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    config = str(REPOSITORY / "configs/recommender/quickstart.yaml")
+    words = ["sweep", "--config", config, "--sweep", str(tmp_path / "s.yaml"), "--run_name", "a", *SMALL]
+    command = [sys.executable, str(REPOSITORY / "train.py"), *words]
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "LOCKSTEP_RUNS": str(tmp_path / "runs")}
+    study = tmp_path / "runs/a"
+
+    def start():
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, env=surroundings, cwd=tmp_path, text=True, **pipes)
+
+    first = start()
+    while not (study / "trial-0001/metrics.jsonl").exists() and first.poll() is None:
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    output = first.communicate(timeout=60)[0]
+    assert first.returncode == -signal.SIGKILL, output
+    assert [trial.state for trial in read_study(study).trials] == ["complete"], output
+    second = start()
+    output = second.communicate(timeout=240)[0]
+    assert second.returncode == 0, output
+    assert output.splitlines()[1] == "trial 1: continues"
+    found = read_study(study)
+    assert [(trial.state, trial.number) for trial in found.trials] == [("complete", number) for number in range(3)]
+    assert f"best: trial {found.best.number}, val/ndcg@10 {found.best.value:.6g}" in output
+    assert found.command.split()[-2:] == ["--run_name", "a-best"] and (study / "report.html").is_file()
+    for trial in found.trials:
+        lines = [json.loads(line) for line in (study / trial.name / "metrics.jsonl").read_text().splitlines()]
+        values = [(line["step"], line["val/ndcg@10"]) for line in lines if "val/ndcg@10" in line]
+        assert len(dict(values)) == 2 and trial.value == max(value for _, value in values)
