@@ -3,6 +3,8 @@
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tests.distributed.conftest import fork_server
 from tests.support.device.report import NAME, DeviceReport
 from tests.support.device.workplace import Workplace
 from tests.support.ranks.fresh import FreshProcesses
-from tests.support.ranks.team import Processes
+from tests.support.ranks.team import ForkServer, Processes
 
 ORDER = (
     "test_quickstarts.py", "test_resume.py", "test_guards.py", "test_memory.py", "test_fused_paths.py",
@@ -87,21 +89,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def processes(device: str, tmp_path_factory: pytest.TempPathFactory) -> Processes:
+def processes(device: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """What starts processes: a fork server, or fresh ones if a forked process cannot use the GPU."""
-    forge = fork_server()
-    if device == "cuda":
-        try:
-            Workplace(forge, tmp_path_factory.mktemp("fork")).call(uses, device, limit=60)
-        except AssertionError as error:
-            print(f"a forked process cannot use the GPU, so each is started anew: {error}")
-            return FreshProcesses()
-    return forge
-
-
-def uses(device: str) -> float:
-    """Compute something on a device."""
-    return torch.ones(2, device=device).sum().item()
+    if device == "cpu":
+        yield fork_server()
+        return
+    with closing(ForkServer(gpus=True)) as forge:
+        if Workplace(forge, tmp_path_factory.mktemp("fork")).can_use(device):
+            yield forge
+            return
+    yield FreshProcesses()
 
 
 @pytest.fixture

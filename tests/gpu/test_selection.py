@@ -15,6 +15,10 @@ from tests.support.device import ready
 from tests.support.device.report import DeviceReport
 
 
+def test_junit_has_a_place_for_measurements(pytestconfig):
+    assert pytestconfig.getini("junit_family") == "xunit1", "record_property is an error with xunit2"
+
+
 def test_the_order_names_every_file():
     assert sorted(ORDER) == sorted(path.name for path in Path(__file__).parent.glob("test_*.py"))
 
@@ -32,6 +36,11 @@ def test_without_a_gpu_make_ends_with_one_line(monkeypatch):
     assert f"torch {torch.__version__} of {sys.executable} finds no CUDA device" in ready.problem()
     monkeypatch.setattr(ready, "PACKAGES", ("torch", "no_such_package"))
     assert ready.problem().startswith(f"{sys.executable} lacks no_such_package: make install")
+
+
+def test_whether_processes_can_use_a_device(device, workplace):
+    assert workplace.can_use(device)
+    assert not workplace.can_use("cuda:99"), "no machine has as many"
 
 
 @pytest.mark.slow

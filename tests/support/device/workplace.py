@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tests.support.ranks.team import Processes, Team
 
 REPORT_END = 3000
@@ -71,5 +73,16 @@ class Workplace:
         assert code == 0, f"exit code {code} of {function.__name__}:\n{output.read_text()[-REPORT_END:]}"
         return json.loads(answer.read_text(encoding="utf-8"))
 
+    def can_use(self, device: str) -> bool:
+        """Return whether a process can compute on a device; a forked one cannot if its parent has used CUDA."""
+        try:
+            return bool(self.call(_two, device, limit=60) == 2)
+        except AssertionError:
+            return False
+
     def _left(self, limit: float) -> float:
         return max(0.0, min(limit, self._ends - time.monotonic()))
+
+
+def _two(device: str) -> float:
+    return torch.ones(2, device=device).sum().item()

@@ -29,13 +29,19 @@ class Processes(Protocol):
 
 
 class ForkServer:
-    """The process of fork_server.py, which forks the ranks of every team."""
+    """The process of fork_server.py, which forks the ranks of every team.
 
-    def __init__(self) -> None:
+    Args:
+        gpus: whether it sees the GPUs, which libraries look for when they are imported. It must not use them: CUDA does
+            not survive a fork. So torch asks the driver's management library for their number.
+    """
+
+    def __init__(self, gpus: bool = False) -> None:
+        seen = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.ranks.fork_server"],
             cwd=REPOSITORY,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONFAULTHANDLER": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **seen},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
