@@ -72,7 +72,7 @@ def test_time_operations_and_their_share_of_the_peak(device, workplace, record_p
     seconds = (LAST - FIRST) * 8 / rate
     record_property("profiled", {**found, "metric_seconds": seconds, "tflops": tflops, "mfu": mfu})
     assert seconds == pytest.approx(found["seconds"], rel=0.25, abs=0.05)
-    assert 0 < found["busy"] <= 1.1 * seconds, "the clock is read when the device is done"
+    assert 0 < found["busy"] <= 1.5 * seconds, "the clock is read when the device is done; steps differ in length"
     assert mfu == pytest.approx(tflops / PEAK, rel=1e-3)
     assert found["flops"] == pytest.approx(found["torch_flops"], rel=0.05)
     assert tflops * 1e12 * seconds == pytest.approx((LAST - FIRST) * found["flops"], rel=0.3), "steps differ in length"
