@@ -27,7 +27,7 @@ BENCHMARK_MINUTES ?= 8
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-slow test-gpu lint soak fuzz bench clean
+.PHONY: help install train test test-slow test-gpu lint soak fuzz bench screenshots clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -83,6 +83,9 @@ soak: $(DEVELOPMENT) ## 200 random kills of trainings of all families, each comp
 
 bench: $(DEVELOPMENT) ## the benchmarks that take minutes: `python -m benchmarks` lists them, and those that take longer
 	$(ONE_THREAD) $(VENV)/bin/python -m benchmarks all
+
+screenshots: $(DEVELOPMENT) ## take the pictures of docs/pictures anew: the quickstart of each family, half an hour
+	$(ONE_THREAD) $(VENV)/bin/python -m tests.screenshots
 
 clean: ## remove the environment and caches; runs/ and data/ stay
 	rm -rf $(VENV) *.egg-info build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks .fuzz

@@ -10,9 +10,10 @@ async function submit() {
   if (asking) return;
   asking = ask.disabled = true;
   const values = Object.fromEntries([...fields].map(([name, field]) => [name, field.value()]));
-  const asked = content.fields.filter((field) => field.kind === "text").map((field) => values[field.name]).join("\n").trim();
+  const [asked = "", ...more] = content.fields.filter((field) => field.kind === "text").map((field) => values[field.name].trim());
   const card = element("article", {class: "card"}), body = element("div");
   if (asked) card.append(element("p", {class: "asked"}, asked));
+  for (const text of more) if (text) card.append(element("p", {class: "note more"}, text.replaceAll("\n", "; ")));
   card.append(body);
   if (content.talks) answers.append(card); else answers.replaceChildren(card);
   const blocks = new Blocks(body), start = performance.now();

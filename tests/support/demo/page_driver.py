@@ -27,10 +27,10 @@ def drop(page: Browser, field: str, name: str, content: bytes) -> None:
     }})()""")
 
 
-def ask(page: Browser) -> None:
+def ask(page: Browser, seconds: float = 20.0) -> None:
     """Press the button, and wait until the answer is complete or refused."""
     page.run("document.querySelector('.ask').click()")
-    wait(page, "!document.querySelector('.ask').disabled")
+    wait(page, "!document.querySelector('.ask').disabled", seconds)
 
 
 def check_quality(page: Browser, address: str) -> None:

@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from commands.answers.loading import load_demo
 from commands.cli.main import LockstepCLI, with_config_of_run
 from commands.demo.access import Login, listen
 from commands.demo.main import create_application, uvicorn_server
+from engine.system.runs_folder import runs_folder
 
 
 class _Loading(LockstepCLI):
@@ -27,8 +27,8 @@ class _Loading(LockstepCLI):
 
 
 def loaded(name: str, *options: str) -> Demo:
-    """Return the answers of a run below the current folder."""
-    return _Loading(with_config_of_run(["demo", "--run_name", name, *options], Path("runs"))).demo
+    """Return the answers of a run."""
+    return _Loading(with_config_of_run(["demo", "--run_name", name, *options], runs_folder())).demo
 
 
 def answered(demo: Demo, question: Question) -> dict[str, Block]:
@@ -60,9 +60,9 @@ def asked(page: TestClient, **values: Any) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def served(demo: Demo) -> Iterator[str]:
+def served(demo: Demo, title: str = "run") -> Iterator[str]:
     """Serve a page at a free port; yield its address."""
-    application, _ = create_application(demo, nullcontext, "run", "127.0.0.1", None)
+    application, _ = create_application(demo, nullcontext, title, "127.0.0.1", None)
     with listen("127.0.0.1", 0) as listener:
         server = uvicorn_server(application)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

@@ -1,0 +1,30 @@
+"""The pictures of the documentation exist, are PNGs of a bounded size, and are shown; `make screenshots` takes them."""
+
+import re
+
+import pytest
+from PIL import Image
+
+from tests.conftest import REPOSITORY
+from tests.screenshots.pages import PAGES, REPORT
+from tests.screenshots.picture import LARGEST
+
+FOLDER = REPOSITORY / "docs/pictures"
+NAMES = {*(f"demo-{page.name}.png" for page in PAGES), f"{REPORT}.png"}
+
+
+def test_each_picture_is_taken_bounded_and_shown():
+    assert {path.name for path in FOLDER.iterdir()} == NAMES
+    for name in NAMES:
+        with Image.open(FOLDER / name) as picture:
+            assert picture.format == "PNG" and picture.width == 1200 and picture.height <= 1200
+        assert (FOLDER / name).stat().st_size <= LARGEST
+    guide = (REPOSITORY / "docs/demo.md").read_text(encoding="utf-8")
+    assert all(f"(pictures/{name})" in guide for name in NAMES - {f"{REPORT}.png"})
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/quickstart.md", "docs/demo.md"])
+def test_shown_pictures_exist(page):
+    path = REPOSITORY / page
+    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", path.read_text(encoding="utf-8"))  # each with a text beside it
+    assert shown and all((path.parent / picture).is_file() for picture in shown)

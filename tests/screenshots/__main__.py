@@ -1,0 +1,82 @@
+"""Take the pictures of docs/pictures: train a run of each family's quickstart, open its page, ask, take a picture.
+
+An existing run is used if it is given as PAGE=RUN. Trainings take half an hour on 2 cores.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from commands.report.main import main as write_report
+from tests.conftest import REPOSITORY
+from tests.screenshots.pages import PAGES, REPORT, ShownPage
+from tests.screenshots.picture import take
+from tests.support.demo import page_driver, served
+from tests.support.outputs.browser import Browser, missing
+
+_SECONDS = 120.0  # for an answer
+
+
+def main() -> int:
+    """Take the pictures; return 1 without a browser."""
+    names = [page.name for page in PAGES]
+    parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description=__doc__)
+    parser.add_argument("pages", nargs="*", metavar="PAGE[=RUN]", help=f"pages, of {', '.join(names)}; default: all")
+    parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs", help="folder of the runs")
+    parser.add_argument("--output", type=Path, default=REPOSITORY / "docs/pictures", help="folder of the pictures")
+    parser.add_argument("--width", type=int, default=1200, help="width of the window in pixels")
+    parser.add_argument("--dark", action="store_true", help="as a visitor sees it who prefers dark pages")
+    options = parser.parse_args()
+    given = dict(one.partition("=")[::2] for one in options.pages or names)
+    if unknown := given.keys() - set(names):
+        parser.error(f"found {', '.join(sorted(unknown))}, expected some of {', '.join(names)}")
+    if reason := missing():
+        print(reason, file=sys.stderr)
+        return 1
+    options.output.mkdir(parents=True, exist_ok=True)
+    output, runs = options.output.absolute(), options.runs.absolute()
+    os.chdir(REPOSITORY)
+    os.environ["LOCKSTEP_RUNS"] = str(runs)
+    for shown in PAGES:
+        if shown.name in given:
+            run = given[shown.name] or _trained(shown, runs)
+            _take_demo(shown, run, output, options.width, options.dark)
+            if shown.name == "recommender":
+                _take_report(runs / run, output, options.width, options.dark)
+    return 0
+
+
+def _trained(shown: ShownPage, runs: Path) -> str:
+    """Train the run of a page, unless it exists."""
+    if not (runs / shown.run / "checkpoints").is_dir():
+        for options in shown.trainings:
+            name = ["--run_name", shown.run] if options == shown.trainings[-1] else []
+            command = [sys.executable, "train.py", "fit", *options, *name]
+            subprocess.run(command, cwd=REPOSITORY, check=True)
+    return shown.run
+
+
+def _take_demo(shown: ShownPage, run: str, output: Path, width: int, dark: bool) -> None:
+    demo = served.loaded(run)
+    with tempfile.TemporaryDirectory() as folder, served.served(demo, run) as address, Browser(Path(folder)) as page:
+        page.open(address)
+        for step in shown.steps:
+            page.run(step)
+        page_driver.ask(page, _SECONDS)
+        page_driver.wait(page, "[...document.images].every((image) => image.complete)")
+        take(page, output / f"demo-{shown.name}.png", width, dark)
+
+
+def _take_report(run: Path, output: Path, width: int, dark: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder, Browser(Path(folder)) as page:
+        path = Path(folder, "report.html")
+        write_report([str(run), "--output", str(path)])
+        page.open(path.as_uri())
+        take(page, output / f"{REPORT}.png", width, dark)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

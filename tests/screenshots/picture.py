@@ -1,0 +1,32 @@
+"""Writes a picture of a page within a limit of size."""
+
+from pathlib import Path
+
+from PIL import Image
+
+from tests.support.outputs.browser import Browser
+
+LARGEST = 300_000
+"""Largest size of a picture, in bytes."""
+
+_TALLEST = 1200
+_COLOURS = (256, 128, 64, 32)
+
+
+def take(page: Browser, path: Path, width: int = 1200, dark: bool = False) -> None:
+    """Write the whole page, at most _TALLEST pixels of it, as PNG with as many colours as the limit of size allows.
+
+    Raises:
+        ValueError: it is larger than LARGEST with the fewest colours.
+    """
+    page.resize(width, 600, dark)
+    page.resize(width, min(_TALLEST, int(page.run("Math.ceil(document.documentElement.scrollHeight)"))), dark)
+    page.run("scrollTo(0, 0)")
+    page.screenshot(path)
+    with Image.open(path) as shown:
+        full = shown.convert("RGB")
+    for colours in _COLOURS:
+        full.quantize(colours).save(path, optimize=True)
+        if path.stat().st_size <= LARGEST:
+            return
+    raise ValueError(f"{path}: found {path.stat().st_size:,} bytes, expected at most {LARGEST:,}")
