@@ -6,7 +6,7 @@ and reports the installed version when an update changes it. This file imports n
 
 import argparse
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from importlib.metadata import version
 from multiprocessing.process import BaseProcess
@@ -16,15 +16,16 @@ import torch
 from lightning.fabric.loggers.logger import _DummyExperiment
 from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from lightning.fabric.utilities.logger import _flatten_dict
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loops.progress import _ProcessedTracker
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from lightning.pytorch.trainer.call import _call_configure_model
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed import Store
 from torch.distributed.distributed_c10d import _get_default_store, default_pg_timeout
+from typing_extensions import override
 
 NullExperiment = _DummyExperiment
 """Experiment that ignores every call, which loggers return on ranks that write nothing. Lightning gives it no public
@@ -66,6 +67,39 @@ def unlogged_metrics(trainer: Trainer) -> dict[str, float]:
     if progress.processed == progress.completed or not is_log_step(trainer) or not is_last_micro_batch(trainer):
         return {}
     return {name: float(value) for name, value in trainer._logger_connector.metrics["log"].items()}
+
+
+_STEP_HOOKS = (
+    "on_train_batch_start", "on_before_zero_grad", "on_before_backward", "on_after_backward",
+    "on_before_optimizer_step", "on_train_batch_end",
+)  # fmt: skip
+
+
+def skip_empty_hooks(callbacks: Iterable[Callback]) -> None:
+    """Make Lightning skip the hooks of a training step that a callback inherits from Callback, where they are empty.
+
+    Lightning calls them in every step, each with the callback's name for the profiler. It skips a hook that cannot be
+    called, which no setting does.
+    """
+    for callback in callbacks:
+        for hook in _STEP_HOOKS:
+            if hook not in vars(callback) and getattr(type(callback), hook) is getattr(Callback, hook):
+                setattr(callback, hook, None)
+
+
+class FastHookName(nn.Module):
+    """Module on which Lightning sets the name of the current hook at little cost.
+
+    It does so before and after every hook, about 50 times a step, and a Module's `__setattr__` first checks whether a
+    value is a parameter, a buffer or a module.
+    """
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_current_fx_name":
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
 
 
 def start_next_epoch(trainer: Trainer) -> None:

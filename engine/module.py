@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Callable
-from itertools import chain
 from typing import Any, Generic, cast
 
 from torch import Tensor
@@ -27,6 +26,7 @@ from engine.optim.global_loss_mean import GlobalLossMean
 from engine.optim.lr_schedule import Scaling, Schedule
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName, check_state, check_strategy
+from engine.optim.parameter_groups import parameters_of
 from engine.optim.row_table import is_trained
 from engine.optimized_module import OptimizedModule
 from engine.telemetry.sample_previews import PreviewReservoir
@@ -171,8 +171,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
                 self._before_normalization.pop(0)()
             for table in self.row_tables:
                 table.collect_gradients()
-            trained = chain(self.parameters(), (table.touched for table in self.row_tables))
-            self.mean_loss = self._mean.normalize_gradients(trained, self.counters)
+            self.mean_loss = self._mean.normalize_gradients(parameters_of(self._optimizer), self.counters)
             self._gradient_norm = None
 
     def call_before_normalization(self, function: Callable[[], None]) -> None:

@@ -12,15 +12,15 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import override
 
-from engine.lightning_internals import is_log_step, unscales_gradients
+from engine.lightning_internals import FastHookName, is_log_step, unscales_gradients
 from engine.optim.grad_norm import grad_norm_per_group, gradient_norm
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName
-from engine.optim.parameter_groups import decay_groups, group_settings, override_restored_groups
+from engine.optim.parameter_groups import decay_groups, group_settings, override_restored_groups, parameters_of
 from engine.optim.row_table import RowTable
 
 
-class OptimizedModule(LightningModule):
+class OptimizedModule(FastHookName, LightningModule):
     """LightningModule that builds its optimizer, logs and clips its gradients, and resumes with the config's rates.
 
     Args:
@@ -106,8 +106,7 @@ class OptimizedModule(LightningModule):
         """
         if self._gradient_norm is None:
             # The optimizer's order, as in clipping, so that the sum of squares is the same to the bit.
-            trained = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
-            self._gradient_norm = gradient_norm(trained, self.trainer.strategy.model)
+            self._gradient_norm = gradient_norm(parameters_of(self._optimizer), self.trainer.strategy.model)
         return self._gradient_norm
 
     @override
@@ -128,7 +127,10 @@ class OptimizedModule(LightningModule):
         by_norm = gradient_clip_algorithm in (None, GradClipAlgorithmType.NORM)
         # A fused optimizer unscales fp16 gradients itself, after clipping; Lightning's method raises then.
         if gradient_clip_val and by_norm and not unscales_gradients(optimizer):
-            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm())
+            norm = self.gradient_norm()
+            # torch multiplies by 1, too, because reading the norm waits for a GPU. A CPU does not. The margin covers
+            # the rounding of torch's factor.
+            if norm.device.type != "cpu" or not norm.item() + 1e-6 < 0.999 * gradient_clip_val:
+                torch.nn.utils.clip_grads_with_norm_(parameters_of(optimizer), gradient_clip_val, norm)
         else:
             super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)

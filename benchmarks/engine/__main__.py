@@ -2,7 +2,8 @@
 
   step       a step of about 5 ms: a bare torch loop, plain Lightning, the engine, each guard alone; one process
   step-2     the same with two processes
-  share      a step of about 20 ms: all guards together may cost at most 3 % of the engine's step; one and two processes
+  share      steps of about 5 and 20 ms beside those of a bare torch loop, Accelerate and plain Lightning; one and two
+             processes: the engine and all guards may cost 500 us, 5 % of 20 ms, and 8 % with two processes
   scaling    SASRec with one process and with two, beside a plain DDP loop and Accelerate: at least 1.85 times the
              samples per second, on two idle cores
   checkpoint how long a checkpoint blocks training, by size: Lightning's, Lockstep's, Lockstep's asynchronous one; MB/s

@@ -44,6 +44,28 @@ def bare(gate: Gate, *, batch_size: int) -> None:
             gate.step()
 
 
+def with_accelerate(gate: Gate, *, batch_size: int) -> None:
+    """Train in the same loop with Accelerate, which distributes the batches and wraps model, optimizer and schedule."""
+    from accelerate import Accelerator
+    from accelerate.utils import DataLoaderConfiguration
+
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(split_batches=True))
+    network: nn.Module = tower()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    data = torch.utils.data.TensorDataset(*samples())
+    loader = torch.utils.data.DataLoader(data, batch_size, shuffle=True, drop_last=True)
+    network, optimizer, loader, schedule = accelerator.prepare(network, optimizer, loader, schedule)
+    while True:
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            accelerator.backward(squared_errors(network, inputs, targets).mean())
+            accelerator.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            gate.step()
+
+
 class _Turns(Callback):
     def __init__(self, gate: Gate) -> None:
         self.gate = gate

@@ -93,7 +93,8 @@ class Preemption(Callback):
         if not self._must_stop and self._poll.due(trainer.global_step):
             counters = run_module(pl_module).counters
             self._must_stop = counters.total(STOP) > 0
-            self._poll.record(trainer.global_step, counters.total(SECONDS))
+            if self._poll.is_adaptive:
+                self._poll.record(trainer.global_step, counters.total(SECONDS))
         # If a validation or the end of the epoch follows, the checkpoint is saved there.
         if self._must_stop and not (trainer.is_last_batch or validation_follows(trainer)):
             self._save(trainer)

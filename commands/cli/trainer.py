@@ -33,6 +33,7 @@ from commands.runs.provenance import training_of
 from engine.datamodule import LockstepDataModule
 from engine.hook_arguments import RunTrainer, run_trainer
 from engine.io.atomic_file import atomic_directory
+from engine.lightning_internals import skip_empty_hooks
 from engine.module import LockstepModule
 from engine.number_check import check_number
 
@@ -266,3 +267,4 @@ def add_own_callbacks(
         endpoint.attach(trainer, watchdog)
     if log.console == "text":
         callbacks.append(ResultsPrinter(table))  # torn down last
+    skip_empty_hooks(callbacks)

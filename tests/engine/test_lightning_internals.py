@@ -122,6 +122,28 @@ def test_a_requested_stop_waits_for_the_least_number_of_steps():
     assert answers(stop, batches=4, min_epochs=0, min_steps=3) == [False, False, True], INSTALLED
 
 
+def test_empty_hooks_of_a_step_are_skipped_and_others_run():
+    class Overriding(Recorder):
+        on_before_backward = Recorder.on_train_batch_end
+
+    empty, overriding = Callback(), Overriding(lambda run: run.global_step)
+    internals.skip_empty_hooks([empty, overriding])
+    trainer([empty, overriding]).fit(Model(), loader(2), loader(1))
+    assert overriding.answers == [0, 1, 1, 2], INSTALLED
+    assert empty.on_train_batch_end is None and empty.on_train_start is not None
+
+
+def test_the_name_of_the_hook_is_set_as_lightning_sets_it():
+    class Fast(internals.FastHookName, Model):
+        def on_train_batch_start(self, batch, batch_idx):
+            names.append((self._current_fx_name, "_current_fx_name" in vars(self)))
+
+    names, model = [], Fast()
+    trainer().fit(model, loader(1), loader(1))
+    assert names == [("on_train_batch_start", True)] and model._current_fx_name is None, INSTALLED
+    assert [name for name, _ in model.named_parameters()] == ["linear.weight", "linear.bias"]
+
+
 def test_the_next_epoch_starts_with_its_first_batch():
     run = trainer(max_epochs=-1, max_steps=3)
     loop = run.fit_loop.epoch_loop

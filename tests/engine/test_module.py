@@ -68,3 +68,16 @@ def test_optimizer_states_of_a_checkpoint_are_kept_only_for_a_check_that_follows
     in_memory = weakref.ref(state)
     del checkpoint, state
     assert (in_memory() is None) == restores_after_setup
+
+
+@pytest.mark.parametrize("norm", [1e-3, 0.999, 1.0, 1.0000001, 7.0, float("inf"), float("nan")])
+def test_gradients_are_clipped_to_the_bit_as_torch_clips_them(norm):
+    """On a CPU a norm below the limit saves the multiplication by 1."""
+    weight, module = torch.nn.Parameter(torch.zeros(3)), Bare()
+    weight.grad = torch.tensor([0.1, -7.0, 1e-8])
+    module._gradient_norm = torch.tensor(norm)
+    expected = torch.nn.Parameter(torch.zeros(3))
+    expected.grad = weight.grad.clone()
+    torch.nn.utils.clip_grads_with_norm_([expected], 1.0, torch.tensor(norm))
+    module.configure_gradient_clipping(torch.optim.SGD([weight], lr=0.1), 1.0, "norm")
+    torch.testing.assert_close(weight.grad, expected.grad, rtol=0, atol=0, equal_nan=True)
