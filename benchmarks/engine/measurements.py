@@ -47,24 +47,21 @@ def step_2(repeats: int) -> Result:
 
 def share(repeats: int) -> Result:
     """Measure what a step costs more than that of a bare loop: with Accelerate, in plain Lightning, in the engine."""
-    sides: dict[str, Body] = {}
-    bases, processes, goals = {}, {}, []
-    for number, size in itertools.product((1, 2), _BATCH):
-        suffix = f", {size}, {number} process{'es' * (number > 1)}"
-        batch = _BATCH[size] * number
-        sides |= {
+    turns: dict[str, list[Turn]] = {}
+    bases, goals = {}, []
+    for number, size in itertools.product((1, 2), _BATCH):  # the sides of a size alternate; all at once need 20 GB
+        suffix, batch = _suffix(number, size), _BATCH[size] * number
+        sides: dict[str, Body] = {
             BARE + suffix: partial(bare, batch_size=batch),
             "Accelerate" + suffix: partial(with_accelerate, batch_size=batch),
             "plain Lightning" + suffix: partial(plain_lightning, batch_size=batch),
             "engine without guards" + suffix: partial(engine, batch_size=batch, guards=()),
             ENGINE + suffix: partial(engine, batch_size=batch),
         }
-        of_group = [name for name in sides if name.endswith(suffix)]
-        processes |= dict.fromkeys(of_group, number)
-        bases |= dict.fromkeys(of_group[1:], of_group[0])
-    turns = take_turns(sides, processes=processes, steps=50, repeats=repeats)
+        turns |= take_turns(sides, processes=dict.fromkeys(sides, number), steps=50, repeats=repeats)
+        bases |= dict.fromkeys(list(sides)[1:], BARE + suffix)
     for (number, size), (unit, limit) in _GOALS.items():
-        suffix = f", {size}, {number} process{'es' * (number > 1)}"
+        suffix = _suffix(number, size)
         pairs = list(zip(turns[ENGINE + suffix], turns[BARE + suffix], strict=True))
         if unit == "us":
             found = median(1e6 * (ours.cpu - theirs.cpu) for ours, theirs in pairs)
@@ -74,6 +71,10 @@ def share(repeats: int) -> Result:
         goals.append({"text": text, "found": found, "met": found <= limit})
     result = _result("share", "Steps beside those of a bare loop; the CPU time is that of all processes", turns)
     return result | {"bases": bases, "goals": goals}
+
+
+def _suffix(processes: int, size: str) -> str:
+    return f", {size}, {processes} process{'es' * (processes > 1)}"
 
 
 def _result(name: str, title: str, turns: dict[str, list[Turn]], compared_with: str | None = None) -> Result:
