@@ -37,7 +37,7 @@ def hash_bits(*coordinates: Coordinate) -> NDArray[np.uint64]:
     if not coordinates:
         raise ValueError("hash_bits needs at least one coordinate")
     if not any(isinstance(coordinate, np.ndarray) for coordinate in coordinates):
-        return np.uint64(_hash_one([int(coordinate) for coordinate in coordinates]))  # type: ignore[return-value]
+        return np.uint64(_hash_one([int(coordinate) for coordinate in coordinates]))
     state = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for coordinate in coordinates:
