@@ -24,6 +24,7 @@ class Family(NamedTuple):
 _FAMILIES = {
     "DocumentReader": Family("document_qa", None),
     "ImageClassifier": Family("image_classifier", "predict"),
+    "PretrainedVisionLanguageModel": Family("pretrained_vision_language", "validate"),
     "SequentialRecommender": Family("recommender", "predict"),
     # `predict` needs a file of questions.
     "TimelineReader": Family("temporal", "validate"),

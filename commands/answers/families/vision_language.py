@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -14,11 +14,11 @@ from commands.answers.families.picture_overlay import CELLS, covered, leaning
 from commands.answers.interface import Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem
-from datamodules.multimodal.images.decoding import MAX_PIXELS, decode
+from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import concat_views, make_views
 from datamodules.multimodal.text.chat_encoder import Message
-from datamodules.vision_language.chat_dataset import ImageChatDataset, ImageProcessor
-from datamodules.vision_language.chat_file import MARKER
+from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset, ImageProcessor
+from datamodules.vision_language.chat_file import MARKER, ImageChat
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.files.chat_formats import insert_image_markers, parse_content
 from datamodules.vision_language.rendered_scenes import RenderedScenes
@@ -50,10 +50,13 @@ class VisionLanguageDemo(Demo):
 
     talks = True
 
+    shows_parts: ClassVar[bool] = True
+    """Whether the parts of a picture can be shown that an answer leans on."""
+
     def __init__(self, model: VisionLanguageModel, data: VisionLanguageDataModule) -> None:
         self._model, self._data = model, data
-        pixels: int = getattr(data, "max_pixels", MAX_PIXELS)
-        self._processor = ImageProcessor(data.image_layout, min(pixels, MAX_PIXELS), data.fit)
+        self._max_pixels: int = min(getattr(data, "max_pixels", MAX_PIXELS), MAX_PIXELS)
+        self._processor = self._image_processor()
         self._system: str | None = getattr(data, "system", None)
         lean = "Each of 36 parts of the picture is covered in turn: 36 more passes of the model."
         self.fields = [
@@ -61,7 +64,11 @@ class VisionLanguageDemo(Demo):
             Field("question", "text", "Question", "Enter asks; the next question follows this one.", keeps=False),
             Field("blind", "choice", "Also answer without the picture", choices=(_YES, _NO)),
             Field("lean", "choice", "Show which part the answer leans on", lean, choices=(_NO, _YES)),
-        ]
+        ][: None if self.shows_parts else -1]
+
+    def _image_processor(self) -> ChatImages:
+        """Return what makes a batch of pictures."""
+        return ImageProcessor(self._data.image_layout, self._max_pixels, self._data.fit)
 
     @override
     def examples(self) -> list[Example]:
@@ -87,7 +94,7 @@ class VisionLanguageDemo(Demo):
         except (BadSampleError, ValueError) as error:
             raise UserInputError(str(error)) from error
         text = ""
-        for text in self._model.stream(batch.prompts, self._model.features(batch.modality), self._model.max_new_tokens):
+        for text in self._texts(batch):
             yield Text("answer", "", text, is_answer=True)
         yield Text("answer", "", text, is_answer=True)
         if not images:
@@ -99,6 +106,11 @@ class VisionLanguageDemo(Demo):
         if question.texts.get("lean") == "yes" and text:
             yield Note("lean", "covering parts of the picture")
             yield self._leaning(images[0], messages, text)
+
+    def _texts(self, batch: Questions) -> Iterator[str]:
+        """Yield the answer to a batch of one question, longer with every token."""
+        features = self._model.features(batch.modality)
+        yield from self._model.stream(batch.prompts, features, self._model.max_new_tokens)
 
     def _messages(self, question: Question) -> Iterator[Message]:
         if self._system is not None:
@@ -119,18 +131,21 @@ class VisionLanguageDemo(Demo):
 
     def _batch(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message]) -> Questions:
         """Return a batch of the same chat about different pictures, on the device of the model."""
-        layout, marked = self._data.image_layout, self._marked(messages, len(pictures[0]))
-        items = []
-        for images in pictures:
-            views = [make_views(image, layout, self._data.fit) for image in images]
-            counts = tuple(len(view.places) * layout.view_tokens for view in views)
-            items.append(ChatItem(marked, counts, concat_views(views, layout)))
+        marked = self._marked(messages, len(pictures[0]))
+        items = [self._item(marked, images) for images in pictures]
         source = _Given(self._processor, items)
         batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(len(items)))]
         if batch.skipped:
             raise ValueError("the question cannot be used: it contains a special token of the model, or is too long")
         moved: Questions = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         return moved
+
+    def _item(self, messages: list[Message], images: Sequence["Image"]) -> ChatItem:
+        """Return a chat about pictures as a sample."""
+        layout = self._data.image_layout
+        views = [make_views(image, layout, self._data.fit) for image in images]
+        counts = tuple(len(view.places) * layout.view_tokens for view in views)
+        return ChatItem(messages, counts, concat_views(views, layout))
 
     def _leaning(self, image: "Image", messages: Sequence[Message], text: str) -> Pictures:
         scores = self._log_likelihoods([[image], *([part] for part in covered(image))], messages, text)
@@ -158,9 +173,9 @@ class VisionLanguageDemo(Demo):
         return torch.cat(scores)
 
     def _decoded(self, file: UploadedFile) -> "Image":
-        layout = self._data.image_layout
         try:
-            return decode(file.content, file.name, self._processor.max_pixels, layout.size * layout.max_tiles)
+            (image,) = self._processor.decode_images(ImageChat(file.name, [], [file.content]))
+            return image
         except BadSampleError as error:
             raise UserInputError(str(error)) from error
 
@@ -168,7 +183,7 @@ class VisionLanguageDemo(Demo):
 class _Given(ImageChatDataset):
     """Samples that are in memory."""
 
-    def __init__(self, processor: ImageProcessor, items: Sequence[ChatItem]) -> None:
+    def __init__(self, processor: ChatImages, items: Sequence[ChatItem]) -> None:
         super().__init__(processor)
         self._items = items
 
