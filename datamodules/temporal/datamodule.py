@@ -14,14 +14,12 @@ from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.cache import MANIFEST, CachedTimelines, Extent, verify_cache
 from datamodules.temporal.cache_writer import write_cache
-from datamodules.temporal.channels import CHANNELS, Format
+from datamodules.temporal.channels import CHANNELS
 from datamodules.temporal.dataset import TimelineQuestions, Timelines
 from datamodules.temporal.grading import OUTCOMES, grade
 from datamodules.temporal.recorded.dataset import RecordedTimelines
 from datamodules.temporal.recorded.predict_questions import PredictDataset
-from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
-from datamodules.temporal.reports.plot import draw
-from datamodules.temporal.reports.records import answer_metrics, answer_record, question_record
+from datamodules.temporal.reports.timeline_reports import preview, report_test, report_training_data
 from datamodules.temporal.synthetic.curriculum import Curriculum
 from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, Synthesis
 from datamodules.temporal.text.facts import Task
@@ -29,16 +27,12 @@ from datamodules.temporal.text.prompt import PLACEHOLDER
 from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
 from engine.number_check import check_numbers
-from engine.telemetry.image_grid import encode_png_grid
 from engine.telemetry.sample_previews import SamplePreview
 
 log = logging.getLogger("lockstep")
 
 _TEXTS = 1000
 """Samples whose texts the built-in tokenizer is trained on."""
-
-_REPORTED = 5000
-"""Samples of the data report."""
 
 
 class ResourceTimelines(MultimodalDataModule):
@@ -244,17 +238,7 @@ class ResourceTimelines(MultimodalDataModule):
 
     def example(self, sample: int, text: str, blind: str) -> SamplePreview:
         """Return a preview of a sample of the evaluated set with the model's answers."""
-        source = self._graded_dataset
-        view = answer_record(sample, source.sample(0, sample), source.timelines.notation, text, blind)
-        return SamplePreview(
-            name=f"{sample} {view.task}",
-            question=view.question,
-            expected=view.truth,
-            answer=text,
-            right=not view.errors,
-            picture=encode_png_grid(draw(view)),
-            blind=blind,
-        )
+        return preview(self._graded_dataset, sample, text, blind)
 
     @override
     def describe(self, row: int) -> dict[str, Any]:
@@ -274,15 +258,8 @@ class ResourceTimelines(MultimodalDataModule):
             extents[Split.TRAIN] = Extent(self.sizes[Split.TRAIN], self.cached_epochs)
             write_cache(self._cache, self.synthesis, extents, progress=_log_progress)
         source = self._dataset(self.synthesis, Split.TRAIN)
-        samples = [source.sample(0, index) for index in range(min(_REPORTED, len(source)))]
-        views = [question_record(index, sample, self.synthesis.notation) for index, sample in enumerate(samples)]
-        about = {
-            "split": "training",
-            "format": Format(self.synthesis.format).value,
-            "seed": str(self.synthesis.seed),
-            "samples": f"the first {len(samples):,} of {len(source):,} in an epoch",
-        }
-        log.info("report: %s", write_data_report(Path(self.root), views, about, self._tokens))
+        path = report_training_data(Path(self.root), source, self.synthesis, self._tokens)
+        log.info("report: %s", path)
 
     def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
         """Write a report of a test: each question with its curve, the reference and the answers.
@@ -292,21 +269,12 @@ class ResourceTimelines(MultimodalDataModule):
             answers: (sample, answer, answer without the series), in the order of the samples.
         """
         assert self.trainer is not None  # the test ran under a trainer
-        source = self._graded_dataset
-        notation = source.timelines.notation
-        samples = [source.sample(0, sample) for sample, _, _ in answers]
-        texts = [(text, blind) for _, text, blind in answers]
-        views = [
-            answer_record(number, sample, notation, text, blind)
-            for (number, text, blind), sample in zip(answers, samples, strict=True)
-        ]
         about = {
             "run": Path(folder).name,
             "checkpoint": str(self.trainer.ckpt_path),
             "timelines": self.timelines or f"synthetic, seed {self.synthesis.seed}",
         }
-        metrics = answer_metrics(samples, texts, notation)
-        path = write_prediction_report(Path(folder), views, metrics, about, self.timelines)
+        path = report_test(Path(folder), self._graded_dataset, answers, about, self.timelines)
         log.info("report: %s", path)
 
     def _tokens(self, text: str) -> int:

@@ -1,1 +1,1 @@
-"""Reports and plots of series, questions and answers. Imports synthetic, text and multimodal.reports."""
+"""Reports and plots of series, questions and answers. Imports dataset, synthetic, text and multimodal.reports."""
