@@ -1,43 +1,31 @@
 """LightningModule of the image classifier: a ResNet-18 or a small Vision Transformer."""
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torchmetrics import MeanMetric
-from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
 from typing_extensions import override
 
 from datamodules.image_classifier.batch import Images
-from datamodules.image_classifier.interface import ImageClassifierData
 from engine.base_options import TrainingOptions, Unpack
 from engine.checkpointing.content_rules import declare_part, require_structure
 from engine.checkpointing.structure import TEXT, list_of
 from engine.checkpointing.verification import load_lazily
 from engine.data.samplers import MicroBatchRequest
-from engine.distributed.collectives import all_gather_objects
 from engine.export.artifacts import ExportedModel
-from engine.hook_arguments import run_trainer
-from engine.module import LockstepModule
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
-from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
-from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
-from lightning_modules.image_classifier.confusion_matrix_plot import plot_confusion_matrix
+from lightning_modules.image_classifier.evaluated_classifier import EvaluatedClassifier
 from lightning_modules.image_classifier.export.export import Classifier, export
 from lightning_modules.image_classifier.export.model_card import described
 from lightning_modules.image_classifier.networks.factory import Architecture, Kind
 from lightning_modules.image_classifier.networks.normalization import Norm
 from lightning_modules.image_classifier.networks.resnet import ResNet18
 from lightning_modules.image_classifier.networks.vit import VisionTransformer
-from lightning_modules.image_classifier.sample_previews import ShownImage, example
 from lightning_modules.image_classifier.weight_averaging import MovingAverage
 
 declare_part("classes", list_of(TEXT))
@@ -46,7 +34,7 @@ _MAX_COMPARED = 256
 """Largest number of images that an export is compared on."""
 
 
-class ImageClassifier(LockstepModule[ImageClassifierData]):
+class ImageClassifier(EvaluatedClassifier):
     """Classifies images into K classes.
 
     Args:
@@ -67,7 +55,6 @@ class ImageClassifier(LockstepModule[ImageClassifierData]):
     export_extra = "onnx"
 
     network: ResNet18 | VisionTransformer
-    preview_reservoir: PreviewReservoir[ShownImage]
 
     def __init__(
         self,
@@ -128,9 +115,7 @@ class ImageClassifier(LockstepModule[ImageClassifierData]):
             self.average = MovingAverage(self.network, self.ema_decay)
             # The average is equal on all ranks. DDP would broadcast it in every step.
             self._ddp_params_and_buffers_to_ignore = [f"average.{name}" for name, _ in self.average.named_buffers()]
-        self.loss = MeanMetric()
-        self.accuracy = MulticlassAccuracy(classes, average="micro", ignore_index=-1)
-        self.confusion = MulticlassConfusionMatrix(classes, ignore_index=-1)
+        self.build_metrics(classes)
 
     # -- training ----------------------------------------------------------------------------------------------------
 
@@ -153,8 +138,8 @@ class ImageClassifier(LockstepModule[ImageClassifierData]):
 
     # -- evaluation --------------------------------------------------------------------------------------------------
 
+    @override
     def scores(self, pixels: Tensor) -> Tensor:
-        """Return logits [B, K] float32 with the weights that are evaluated."""
         pixels = self._as_weights(pixels)
         return (self.network(pixels) if self.average is None else self.average.of(self.network, pixels)).float()
 
@@ -164,83 +149,11 @@ class ImageClassifier(LockstepModule[ImageClassifierData]):
 
     @override
     def on_validation_epoch_start(self) -> None:
-        self.loss.set_dtype(torch.float32)  # Lightning casts it with the weights, even to 16 bits
+        super().on_validation_epoch_start()
         if self.architecture.norm == "batch" and self.trainer.world_size > 1:
             # Each rank has statistics of its own images. A checkpoint contains those of rank 0.
             for statistic in self.buffers():
                 torch.distributed.broadcast(statistic, 0)
-
-    @override
-    def on_test_epoch_start(self) -> None:
-        self.loss.set_dtype(torch.float32)
-        self._tested: dict[int, tuple[int, int]] = {}  # sample -> class, predicted class
-
-    @override
-    def validation_step(self, batch: Images, batch_idx: int) -> None:
-        scores = self.scores(batch.pixels)
-        losses = cross_entropy(scores, batch.labels, ignore_index=-1, reduction="none")
-        self.loss.update(losses, (batch.labels >= 0).float())
-        self.accuracy.update(scores, batch.labels)
-        self.confusion.update(scores, batch.labels)
-        self._keep_previews(scores, batch)
-        if self._stage == "test":
-            rows = zip(batch.samples.tolist(), batch.labels.tolist(), scores.argmax(1).tolist(), strict=True)
-            self._tested |= {sample: (label, best) for sample, label, best in rows if sample >= 0 and label >= 0}
-
-    def _keep_previews(self, scores: Tensor, batch: Images) -> None:
-        if self.preview_reservoir.number:
-            samples = batch.samples.tolist()
-            for row in self.preview_reservoir.rows_to_keep(samples):
-                share, label = scores[row].softmax(0).max(0)
-                shown = ShownImage(int(batch.labels[row]), int(label), float(share))
-                self.preview_reservoir.keep(samples[row], shown)
-
-    def sample_previews(self) -> list[Callable[[], SamplePreview]]:
-        """Return previews of images: their classes and predictions."""
-        return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
-
-    def _example(self, sample: int, shown: ShownImage) -> SamplePreview:
-        return example(*self.data.validation_image(sample), shown, self.data.classes)
-
-    @override
-    def on_validation_epoch_end(self) -> None:
-        metrics = {f"{self._stage}/accuracy": self.accuracy.compute(), f"{self._stage}/loss": self.loss.compute()}
-        self.log_dict(metrics, prog_bar=self._stage == "val", batch_size=1)
-        self._confusion_counts = self.confusion.compute()
-        for metric in (self.loss, self.accuracy, self.confusion):
-            metric.reset()
-
-    @override
-    def on_validation_end(self) -> None:
-        # Not earlier, because TensorBoard's file exists once the metrics are logged.
-        if self.trainer.is_global_zero and not self.trainer.sanity_checking:
-            self._log_confusion_matrix(f"{self._stage}/confusion")
-
-    test_step, on_test_end = validation_step, on_validation_end
-
-    @override
-    def on_test_epoch_end(self) -> None:
-        self.on_validation_epoch_end()
-        tested = {sample: found for of_rank in all_gather_objects(self._tested) for sample, found in of_rank.items()}
-        if self.trainer.is_global_zero and not run_trainer(self.trainer).fast_dev_run:
-            write_graded_answers(Path(self.trainer.default_root_dir), "test/accuracy", self._graded(tested))
-
-    def _graded(self, tested: Mapping[int, tuple[int, int]]) -> Iterator[GradedAnswer]:
-        for sample, (label, predicted) in tested.items():
-            name, classes = self.data.describe(sample)["image"], self.data.classes
-            yield GradedAnswer(sample, name, classes[label], classes[predicted], float(label == predicted))
-
-    @property
-    def _stage(self) -> str:
-        return "test" if self.trainer.state.fn == "test" else "val"
-
-    def _log_confusion_matrix(self, title: str) -> None:
-        """Log a plot of the confusion matrix to TensorBoard."""
-        boards = [logger for logger in self.trainer.loggers if isinstance(logger, TensorBoardLogger)]
-        if not boards:
-            return
-        figure = plot_confusion_matrix(self._confusion_counts, self.data.classes)
-        boards[0].experiment.add_figure(title, figure, self.trainer.global_step)
 
     # -- prediction --------------------------------------------------------------------------------------------------
 

@@ -139,7 +139,7 @@ LOSSES_AND_METRICS = (
     Bug(
         "fillers-count-in-the-loss",
         "Rows without a sample, which keep processes in step, count in the mean loss of an evaluation.",
-        "lightning_modules/image_classifier/module.py",
+        "lightning_modules/image_classifier/evaluated_classifier.py",
         "self.loss.update(losses, (batch.labels >= 0).float())",
         "self.loss.update(losses)",
         (
