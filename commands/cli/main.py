@@ -42,10 +42,11 @@ from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace
 from commands.cli.error_reporting import report_error
 from commands.cli.help import usage
 from commands.cli.needed_extras import needed_extras
+from commands.cli.own_callbacks import add_own_callbacks, with_progress_bar
 from commands.cli.profiler import create_profiler
 from commands.cli.shipped_configs import with_shipped_configs
 from commands.cli.threads import as_text, from_text, known_threads, state_threads
-from commands.cli.trainer import LockstepTrainer, add_own_callbacks, require_batches, with_progress_bar
+from commands.cli.trainer import LockstepTrainer, require_batches
 from commands.launch.early_signal_handlers import handling_early_signals
 from commands.launch.env_variables_cluster import EnvVariablesEnvironment
 from commands.launch.launched_processes import exit_code_for_rank, launched_processes, mark_parent

@@ -1,39 +1,19 @@
-"""Builds the Trainer of a run: Lightning's Trainer with the callbacks of every run, in their required order."""
+"""Trainer of a run: Lightning's Trainer with checked settings and the commands that Lightning does not have."""
 
 import re
-from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch import Trainer
 
-from callbacks.checkpointing.early_stopping_resume import EarlyStoppingFromConfig
-from callbacks.checkpointing.epoch_end_resume import ResumeAtEpochEnd
-from callbacks.checkpointing.final_validation import FinalValidation
-from callbacks.checkpointing.log_step import ResumeLogStep
-from callbacks.checkpointing.pending_validation import ResumePendingValidation
-from callbacks.guards.bad_sample_limit import BadSamples
-from callbacks.guards.run_folder import RunFolderGuard
-from callbacks.health.memory_monitor import MemoryMonitor
-from callbacks.health.watchdog import Watchdog
-from callbacks.logging.prediction_writer import PredictionWriter
-from callbacks.logging.progress_bar import RunProgressBar
-from callbacks.logging.results_table import ResultsPrinter, ResultsTable
-from callbacks.logging.run_log import RunLog
-from callbacks.performance.auto_micro_batch import AutoMicroBatch
-from callbacks.performance.threads import KnownThreads, Threads
-from callbacks.prometheus.exporter import PrometheusExporter
 from commands.answers.loading import load_demo
-from commands.cli.console_logging import LogSettings
 from commands.export.model_card import write_card
 from commands.runs.provenance import training_of
 from engine.datamodule import LockstepDataModule
-from engine.hook_arguments import RunTrainer, run_trainer
+from engine.hook_arguments import RunTrainer
 from engine.io.atomic_file import atomic_directory
-from engine.lightning_internals import skip_empty_hooks
 from engine.module import LockstepModule
 from engine.number_check import check_number
 
@@ -193,16 +173,6 @@ def _checkpoint_of(ckpt_path: str | None, command: str) -> str:
     return ckpt_path
 
 
-def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:
-    """Return the callbacks of the trainer's settings, with RunProgressBar unless the user gives or disables a bar."""
-    given = settings.get("callbacks") or []
-    callbacks = [*given] if isinstance(given, list) else [given]
-    disabled = settings.get("enable_progress_bar") is False
-    if disabled or any(isinstance(callback, ProgressBar) for callback in callbacks):
-        return callbacks
-    return [*callbacks, RunProgressBar()]
-
-
 def require_batches(trainer: Trainer, command: str) -> None:
     """Raise ValueError if a limit of 0 leaves the command nothing to do."""
     limit = {"fit": "train", "validate": "val"}.get(command, command)
@@ -236,35 +206,3 @@ def _check_devices(devices: list[int] | str | int | None) -> None:
         raise ValueError(
             f"trainer.devices must be a number from 1 on, a list of devices, -1 for all or auto, got {devices!r}"
         )
-
-
-def add_own_callbacks(
-    trainer: Trainer, keep_config: Callable[[], object], log: LogSettings, altered: str, threads: KnownThreads
-) -> None:
-    """Add the callbacks of every run around those of the command line.
-
-    Args:
-        trainer: has the callbacks of the command line, including Watchdog.
-        keep_config: writes the config; called when training begins.
-        log: console settings.
-        altered: changed settings of an evaluation, see `changed_evaluation_keys`.
-        threads: known number of threads.
-    """
-    run_log, table = RunLog(keep_config, log.level == "debug", altered), ResultsTable()
-    callbacks = run_trainer(trainer).callbacks
-    if auto := getattr(trainer, "auto_micro_batch", False):
-        callbacks.append(AutoMicroBatch(if_possible=auto == "if_possible"))
-    callbacks.append(Threads(threads))  # after AutoMicroBatch, whose micro-batch it times
-    callbacks[:0] = [
-        ResumeLogStep(), run_log, RunFolderGuard(), MemoryMonitor(), BadSamples(), PredictionWriter(),
-        EarlyStoppingFromConfig(), FinalValidation(), ResumeAtEpochEnd(), ResumePendingValidation(), table,
-    ]  # fmt: skip
-    watchdog = next(callback for callback in callbacks if isinstance(callback, Watchdog))
-    watchdog.attach(trainer)
-    callbacks.remove(watchdog)
-    callbacks.insert(0, watchdog)  # gets errors before callbacks that wait for other ranks
-    for endpoint in [callback for callback in callbacks if isinstance(callback, PrometheusExporter)]:
-        endpoint.attach(trainer, watchdog)
-    if log.console == "text":
-        callbacks.append(ResultsPrinter(table))  # torn down last
-    skip_empty_hooks(callbacks)
