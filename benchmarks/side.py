@@ -36,12 +36,14 @@ class SideProcess:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # delivers a Ctrl-C that arrived meanwhile
         remote.close()
+        assert self.process.pid is not None  # it has been started
+        self.pid = self.process.pid
 
     def __enter__(self) -> Any:
         try:
             self.receive()  # sides prepare in sequence, because a preparation would disturb the turns of the others
         except BaseException:
-            kill_all(self.process.pid)  # `__exit__` is not called after an error here
+            kill_all(self.pid)  # `__exit__` is not called after an error here
             raise
         return self
 

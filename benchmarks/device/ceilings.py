@@ -48,10 +48,10 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
         [Row("copy", ([moved / seconds / 1e9 for seconds in turns.pop("copy")],))],
     )
     rows = []
-    for name, seconds in turns.items():
-        rates = [2 * edge**3 / each for each in seconds]
-        best = peak(setting, name)
-        rows.append(Row(name, ([rate / 1e12 for rate in rates], [rate / best for rate in rates] if best else "")))
+    for product in formats(device):
+        rates = [2 * edge**3 / seconds for seconds in turns[product]]
+        best = peak(setting, product)
+        rows.append(Row(product, ([rate / 1e12 for rate in rates], [rate / best for rate in rates] if best else "")))
     rows += [Row(name, (NEEDS_CUDA, "")) for name in ("tf32", "fp16") if name not in turns]
     yield Sheet(f"products of {edge} x {edge} matrices", ("TFLOP/s", "of the data sheet"), rows)
 

@@ -28,8 +28,6 @@ def full_batch(sizes: Sizes, device: str) -> TrainBatch:
     items = torch.randint(1, sizes.num_items + 1, (sizes.batch, sizes.length + 1), generator=draws)
     gaps = (torch.empty(shape).exponential_(1.0, generator=draws) ** 4 * 3600).long() + 60
     history = History(items[:, :-1], gaps.cumsum(1), torch.full((sizes.batch,), sizes.length), gaps.amin(1))
-    batch = TrainBatch(
-        history, items[:, 1:], torch.empty((sizes.batch, 1, 0), dtype=torch.int64), torch.arange(sizes.batch)
-    )
     placed = History(*(part.to(device) for part in history[:4]))
-    return TrainBatch(placed, *(part.to(device) for part in batch[1:4]))
+    negatives = torch.empty((sizes.batch, 1, 0), dtype=torch.int64, device=device)
+    return TrainBatch(placed, items[:, 1:].to(device), negatives, torch.arange(sizes.batch, device=device))

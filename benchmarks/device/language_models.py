@@ -106,7 +106,7 @@ class _Reader(nn.Module):
             self.before = nn.Linear(model.hidden_size, model.hidden_size) if trainable == "none" else None
         if self.before is not None:
             model.settings = replace(settings, trainable="none")
-            model.network = freeze_and_add_adapters(model.network, model.settings, model.precision)
+            model.network = freeze_and_add_adapters(model.causal_lm, model.settings, model.precision)
             self.before.to(model.precision.trained)
         for name, weight in model.named_parameters():
             if "lora_B" in name:  # it is initialised with zeros, which would make the gradient of the other factor zero

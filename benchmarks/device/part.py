@@ -111,7 +111,7 @@ def _serve(connection: Connection, part: str, setting: Setting) -> None:
 
 def _end(process: SideProcess) -> None:
     with suppress(psutil.NoSuchProcess):
-        for child in psutil.Process(process.process.pid).children(recursive=True):
+        for child in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 child.kill()
     process.process.kill()

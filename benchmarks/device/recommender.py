@@ -7,6 +7,7 @@ does not test for padding, for which the host would wait, and its optimizer coun
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from benchmarks.device.histories import REALISTIC, TINY, Sizes, full_batch
 from benchmarks.device.measures.busy import busy
 from benchmarks.device.measures.clock import take_turns
-from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats
+from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats, gradients_of
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
 from benchmarks.device.training_step import CapturedStep, TrainingStep
 from benchmarks.recommender.naive_time_attention import with_naive_attention
@@ -53,14 +54,12 @@ def _sides(
     """Return the sides that could be built, and the errors of the others."""
     makers: dict[str, Callable[[], TrainingStep | CapturedStep]] = {}
     for format in _GRAPHS if graphs else formats(setting.device):
-        makers[f"eager {format}" + ", as in the graph" * graphs] = lambda format=format: _step(
-            encoder, batch, format, setting.device, for_graph=graphs
+        makers[f"eager {format}" + ", as in the graph" * graphs] = partial(
+            _step, encoder, batch, format, setting.device, for_graph=graphs
         )
     if graphs:
         for format in _GRAPHS:
-            makers[f"CUDA graph {format}"] = lambda format=format: CapturedStep(
-                _step(encoder, batch, format, setting.device, for_graph=True)
-            )
+            makers[f"CUDA graph {format}"] = partial(_captured, encoder, batch, format, setting.device)
     elif setting.compiled:
         makers["compiled bf16"] = lambda: _step(encoder, batch, "bf16", setting.device, compiled=True)
     sides, failures = [], {}
@@ -96,6 +95,10 @@ def _step(
     return TrainingStep(network, loss, format, device, has_dropout=True, capturable=for_graph)
 
 
+def _captured(encoder: SequenceEncoder, batch: TrainBatch, format: Format, device: str) -> CapturedStep:
+    return CapturedStep(_step(encoder, batch, format, device, for_graph=True))
+
+
 def _reference(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Outcome:
     """Return the plain implementations of both models in float64."""
     exact = deepcopy(encoder).double()
@@ -109,7 +112,7 @@ def _reference(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Outc
         return nn.functional.cross_entropy(scores.flatten(0, 1), batch.targets.flatten() - 1)
 
     step = TrainingStep(network.eval(), loss, "fp32", device)
-    return Outcome(step.differentiate(), [weight.grad for weight in weights])
+    return Outcome(step.differentiate(), gradients_of(weights))
 
 
 def _sheet(model: str, sides: list[Side], failures: dict[str, str], sizes: Sizes, setting: Setting) -> Sheet:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.device.measures.peaks import peak
-from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, compared
+from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, compared, gradients_of
 from benchmarks.device.part import Check, Row, Setting, Sheet
 from benchmarks.device.rates import WHOLE_ROWS
 from benchmarks.engine.turns import Body, Turn, take_turns
@@ -66,11 +66,12 @@ def _sheet(turns: dict[str, list[Turn]], amounts: list[dict[str, float]], steps:
 
 
 def _pair(sizes: Sizes, compiled: bool, workers: int) -> dict[str, Body]:
-    same = {"sizes": sizes, "layout": _PACKED, "compiled": compiled, "workers": workers}
     suffix = ", compiled" * compiled
     return {
-        _PLAIN + suffix: partial(plain, **same),
-        _OURS + suffix: partial(ours, precision="bf16-mixed", **same),
+        _PLAIN + suffix: partial(plain, sizes=sizes, layout=_PACKED, compiled=compiled, workers=workers),
+        _OURS + suffix: partial(
+            ours, sizes=sizes, layout=_PACKED, precision="bf16-mixed", compiled=compiled, workers=workers
+        ),
     }
 
 
@@ -82,7 +83,7 @@ def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]
     ((examples,),) = [next(iter(data.train_dataloader()))]
     model = PlainLlava(TINY, data.tokenizer.vocabulary_size, data.tokenizer.placeholder)
     model.language_model.load_state_dict(module.language_model.network.state_dict())
-    model.tower.load_state_dict(module.encoder.network.state_dict())
+    model.tower.load_state_dict(module.get_submodule("encoder.network").state_dict())
     linear = [part for part in module.projector.modules() if isinstance(part, nn.Linear)]
     for theirs, own in zip((model.projector[0], model.projector[2]), linear, strict=True):
         theirs.load_state_dict(own.state_dict())
@@ -122,4 +123,4 @@ def _of_ours(module: VisionLanguageModel, examples: Examples, format: Format, de
 
 def _differentiated(loss: Tensor, *trained: nn.Module) -> Outcome:
     loss.backward()
-    return Outcome(loss.detach(), [weight.grad for part in trained for weight in part.parameters()])
+    return Outcome(loss.detach(), gradients_of(weight for part in trained for weight in part.parameters()))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, products_in
+from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, gradients_of, products_in
 
 _BEFORE_CAPTURE = 3  # steps in which libraries and the optimizer allocate what must exist before the capture
 
@@ -60,7 +60,7 @@ class TrainingStep:
         value = self.differentiate()
         self.network.train()
         scale = self.scaler.get_scale()
-        return Outcome(value.clone(), [weight.grad / scale for weight in self.trained])
+        return Outcome(value.clone(), [gradient / scale for gradient in gradients_of(self.trained)])
 
     def side(self, name: str) -> Side:
         """Return the step as a side of a comparison."""
@@ -77,7 +77,7 @@ class CapturedStep:
         self.step = step
         step.network.eval()
         self._checked, self._value = self._captured(step.differentiate)
-        self._gradients = [weight.grad for weight in step.trained]
+        self._gradients = gradients_of(step.trained)
         first = [weight.detach().clone() for weight in step.trained]
         step.network.train()
         self._whole, _ = self._captured(step)

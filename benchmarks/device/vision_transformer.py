@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats
+from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats, gradients_of
 from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, rate_rows
 from benchmarks.device.training_step import TrainingStep
@@ -70,4 +70,4 @@ def _reference(network: VisionTransformer, images: Tensor, targets: Tensor) -> O
         loss = F.cross_entropy(exact(some), right, reduction="sum") / len(images)
         loss.backward()
         total += loss.detach()
-    return Outcome(total, [weight.grad for weight in exact.parameters()])
+    return Outcome(total, gradients_of(exact.parameters()))

@@ -93,7 +93,7 @@ def _ingest(paths: Sequence[Path], cache: Path) -> dict[str, float]:
             seconds, cpu = side.receive()
         side.process.join()
     finally:
-        kill_all(side.process.pid)
+        kill_all(side.pid)
     pages = sum(1 for _ in cache.glob("documents/*/pages/*.png"))
     return {"seconds": seconds, "cpu": cpu, "pages": pages, "parent": memory.parent, "worker": memory.worker}
 

@@ -7,6 +7,7 @@ questions are then asked of bm25, without OCR and with it.
 import argparse
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from PIL import Image, ImageFilter
@@ -34,7 +35,9 @@ def scan(page: Image.Image, number: int) -> Image.Image:
     return turned.filter(ImageFilter.GaussianBlur(_BLUR))
 
 
-def share_found(questions: list[Question], documents: dict[str, Document], sources: tuple[str, ...]) -> tuple[int, int]:
+def share_found(
+    questions: list[Question], documents: Mapping[str, Document], sources: tuple[str, ...]
+) -> tuple[int, int]:
     """Return (questions whose first page by bm25 is an evidence page, questions) of some evidence sources."""
     retriever = Bm25()
     asked = [question for question in questions if question.evidence_pages and question.source in sources]
@@ -51,9 +54,7 @@ def main() -> None:
     sampler = QuestionSampler(ManualSettings(chapters=4), AskingSettings())
     split = ManualQuestionSet(sampler, Split.VALIDATION, _PER_MANUAL * options.manuals, per_manual=_PER_MANUAL)
     questions = [split.questions(0, index)[0] for index in range(len(split))]
-    originals: dict[str, Document] = {
-        split.document(0, index).name: split.document(0, index) for index in range(len(split))
-    }
+    originals = {split.document(0, index).name: split.document(0, index) for index in range(len(split))}
     with tempfile.TemporaryDirectory() as folder:
         pages = 0
         for name, manual in originals.items():
@@ -61,7 +62,7 @@ def main() -> None:
             for number in range(1, len(manual.pages) + 1):
                 pages += 1
                 scan(render_page(manual.pdf(), number), pages).save(Path(folder) / name / f"{number}.png")
-        results = {"the PDFs' own text": originals}
+        results: dict[str, Mapping[str, Document]] = {"the PDFs' own text": originals}
         for ocr in ("none", options.ocr):
             began = time.monotonic()
             settings = IngestionSettings(ocr=ocr, workers=1)

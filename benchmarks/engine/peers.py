@@ -23,8 +23,6 @@ from engine.data.samplers import global_batches
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 _SEED, _WARM_UP, _LENGTH = 1, 100, 200
-_SIZES = {"hidden_size": 64, "num_blocks": 2, "num_heads": 2, "feed_forward_size": 256}
-_ADAMW = {"lr": 2e-3, "betas": (0.9, 0.98), "weight_decay": 0.0}
 
 Losses = Iterator[float]
 """Yields the loss of this process's share of each global batch, after its step; endless."""
@@ -85,7 +83,7 @@ def with_accelerate(interactions: Path, batch_size: int = 128, dropout: float = 
     rows, network = _rows_and_network(interactions, dropout)
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(split_batches=True))
     optimizer, schedule = _optimizer(network)
-    loader = DataLoader(rows, batch_sampler=_Batches(len(rows), batch_size))  # type: ignore[arg-type]
+    loader = DataLoader(rows, batch_sampler=_Batches(len(rows), batch_size))
     network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
     while True:
         for items, targets in loader:
@@ -117,10 +115,10 @@ def _rows_and_network(interactions: Path, dropout: float) -> tuple[TensorDataset
         own = np.asarray(events.items[max(start, end - 1 - _LENGTH) : end])  # without the two for evaluation
         inputs[user, _LENGTH + 1 - len(own) :], targets[user, _LENGTH + 1 - len(own) :] = own[:-1], own[1:]
     torch.manual_seed(_SEED)
-    encoder = SequenceEncoder(events.num_items, _LENGTH, dropout=dropout, **_SIZES)  # type: ignore[arg-type]
+    encoder = SequenceEncoder(events.num_items, _LENGTH, 64, num_heads=2, feed_forward_size=256, dropout=dropout)
     return TensorDataset(torch.as_tensor(inputs), torch.as_tensor(targets)), _Loss(PlainSASRec(encoder))
 
 
 def _optimizer(network: nn.Module) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
-    optimizer = torch.optim.AdamW(network.parameters(), **_ADAMW)  # type: ignore[arg-type]
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3, betas=(0.9, 0.98), weight_decay=0.0)
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / _WARM_UP))

@@ -36,7 +36,7 @@ def scaling(repeats: int, steps: int = 4) -> dict[str, Any]:
 
 def result_of(turns: dict[str, list[Turn]]) -> dict[str, Any]:
     """Return the result of `scaling` from the turns of every side."""
-    sides = []
+    sides: list[dict[str, Any]] = []
     for name, measured in turns.items():
         way = _OURS if name == _LIMIT else name.rsplit(",", 1)[0]
         alone = turns[_side(way, 1)]

@@ -105,7 +105,7 @@ class Side(SideProcess):
         super().__init__(name, _first, body, processes, warm_up)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        kill_all(self.process.pid)
+        kill_all(self.pid)
         self.process.join()
         self.connection.close()
 

@@ -16,6 +16,7 @@ from benchmarks.growth.steps import item_step, length_step, row_step
 from benchmarks.growth.users import user_makers
 from benchmarks.recommender.measure import Maker, take_turns
 from benchmarks.surroundings import number, spread
+from lightning_modules.recommender.networks.sequence_encoder import Attention
 
 LENGTHS = (50, 100, 200, 500, 1000)
 ITEMS = (3_000, 30_000, 300_000, 1_000_000)
@@ -64,9 +65,10 @@ def _makers(part: str, rows: list[int]) -> Iterator[dict[str, Maker]]:
 
 def _steps(part: str) -> dict[str, Maker]:
     if part == "length":
+        models: dict[Attention, str] = {"standard": "SASRec", "time_interval": "TiSASRec"}
         return {
             f"{name}, L {length:,}": partial(length_step, attention, length)
-            for attention, name in (("standard", "SASRec"), ("time_interval", "TiSASRec"))
+            for attention, name in models.items()
             for length in LENGTHS
         }
     if part == "ranking":

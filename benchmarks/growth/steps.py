@@ -29,14 +29,14 @@ _NEGATIVES = 128
 def length_step(attention: Attention, length: int, batch_size: int = 16, num_items: int = 3416) -> Work:
     """Return a step with the scores of all items; the amount is the number of events."""
     module = _module(attention, "cross_entropy", length, num_items)
-    return _work(optimizer_step(module, module.mean_loss), _batches(1, length, batch_size, num_items, negatives=0))
+    return _work(optimizer_step(module, module.batch_loss), _batches(1, length, batch_size, num_items, negatives=0))
 
 
 def item_step(loss: LossName, num_items: int, length: int = 50, batch_size: int = 32) -> Work:
     """Return a step of SASRec; the amount is the number of events."""
     module = _module("standard", loss, length, num_items)
     negatives = 0 if loss == "cross_entropy" else _NEGATIVES
-    return _work(optimizer_step(module, module.mean_loss), _batches(1, length, batch_size, num_items, negatives))
+    return _work(optimizer_step(module, module.batch_loss), _batches(1, length, batch_size, num_items, negatives))
 
 
 def row_step(
@@ -54,7 +54,7 @@ def row_step(
     module = _module("standard", "sampled_softmax", length, num_items, item_optimizer)
     step = optimizer_step if item_optimizer == "dense" else row_optimizer_step
     prepared = _batches(batches, length, batch_size, num_items, _NEGATIVES)
-    return _work(step(module, module.mean_loss), prepared, steps)
+    return _work(step(module, module.batch_loss), prepared, steps)
 
 
 def _module(

@@ -52,7 +52,7 @@ def training(file: Path, batches: int = 8) -> Work:
     order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, sample_costs=data.train_set.sample_costs)
     # The epoch continues from turn to turn: a few steps do not amortize the order of all users.
     draws = chain.from_iterable(repeat(order))
-    step = optimizer_step(module, module.mean_loss)
+    step = optimizer_step(module, module.batch_loss)
 
     def work() -> Done:
         users = 0

@@ -38,10 +38,11 @@ def carry(connection: Connection, names: Sequence[str]) -> None:
         return
     connection.send(None)
     delay = 0.0
+    watched: list[int | Connection] = [*ends, connection]
     under_way: deque[tuple[float, int, bytes]] = deque()  # arrival time, end of the cable, frame
     while True:
         wait = max(0.0, under_way[0][0] - time.monotonic()) if under_way else None
-        readable, _, _ = select.select([*ends, connection], [], [], wait)
+        readable, _, _ = select.select(watched, [], [], wait)
         for here, there in (ends, ends[::-1]):
             if here in readable:
                 under_way.append((time.monotonic() + delay, there, os.read(here, _ROOM)))

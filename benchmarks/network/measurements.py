@@ -140,7 +140,7 @@ def settings(repeats: int, sides: dict[str, Options] | None = None, steps: int =
             for name, together in in_order(running.items(), turn):
                 together.turn(SETTLING)
                 turns[name].append(together.turn(steps))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": name, "options": list(sides[name]), "seconds": [turn.seconds for turn in measured],
          "sent": [turn.sent for turn in measured]}
         for name, measured in turns.items()

@@ -2,6 +2,7 @@
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from engine.distributed.ddp_comm_hook import compress_gradients
@@ -15,4 +16,6 @@ class SentAsFp16(Callback):
 
     @override
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        compress_gradients(trainer.strategy.model, torch.float16)
+        ddp = trainer.strategy.model
+        assert isinstance(ddp, DistributedDataParallel), "a training of a single process"
+        compress_gradients(ddp, torch.float16)

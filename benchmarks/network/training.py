@@ -82,9 +82,10 @@ def received(sides: Sequence[SideProcess]) -> list[Any]:
     Raises:
         RuntimeError: a process has ended; raised at once, as the other would wait for it until torch's timeout.
     """
-    waiting, answers = {side.connection: side for side in sides}, []
+    waiting: dict[object, SideProcess] = {side.connection: side for side in sides}
+    answers = []
     while waiting:
-        for connection in wait(list(waiting)):
+        for connection in wait([side.connection for side in waiting.values()]):
             answers.append(waiting.pop(connection).receive())
     return answers
 

@@ -44,6 +44,8 @@ class Driver:
                 [str(command.python), str(command.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=output, cwd=folder, env=command.variables, text=True, start_new_session=True,
             )  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None  # pipes, see above
+        self._questions, self._answers = self._process.stdin, self._process.stdout
         self._say(settings)
 
     def __enter__(self) -> "Driver":
@@ -58,7 +60,7 @@ class Driver:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # with all processes of its session
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self._questions, self._answers):
             with suppress(BrokenPipeError):
                 pipe.close()
 
@@ -70,11 +72,11 @@ class Driver:
 
     def _say(self, message: dict[str, Any]) -> None:
         with suppress(BrokenPipeError):  # it has ended: reading its answer raises a better error
-            self._process.stdin.write(json.dumps(message) + "\n")
-            self._process.stdin.flush()
+            self._questions.write(json.dumps(message) + "\n")
+            self._questions.flush()
 
     def _listen(self) -> dict[str, Any]:
-        line = self._process.stdout.readline()
+        line = self._answers.readline()
         if not line:
             code = self._process.wait()
             output = "\n".join(self._output.read_text(errors="replace").splitlines()[-_LINES:])

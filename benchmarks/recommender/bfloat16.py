@@ -39,5 +39,5 @@ def loss_after(steps: int, bf16: bool, num_users: int = 64, length: int = 50) ->
     batch = rows[MicroBatchRequest(0, np.arange(num_users))]
     torch.manual_seed(1)
     module = ModuleAlone(SequenceEncoder(rows.rows.events.num_items, length, dropout=0.0))
-    step = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.mean_loss))
+    step = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.batch_loss))
     return [step(batch) for _ in range(steps)][-1]

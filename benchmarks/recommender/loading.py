@@ -7,7 +7,7 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_row_sampler import PerRowSampler, User
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, TIME_SPAN, train_sequences
 from datamodules.recommender.dataset import TrainDataset
-from datamodules.recommender.events import EventArrays
+from datamodules.recommender.events import Events
 from datamodules.recommender.length_buckets import LengthGroups
 from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import TrainSampler
@@ -49,7 +49,7 @@ def vectorised(with_times: bool, num_users: int = 1024, batch_size: int = 128, l
     return work
 
 
-def training_users(events: EventArrays, sequences: TrainDataset) -> list[User]:
+def training_users(events: Events, sequences: TrainDataset) -> list[User]:
     """Return the training rows as Python lists."""
     parts = [slice(events.offsets[user], end) for user, end in zip(sequences.users, sequences.ends, strict=True)]
     scales = np.asarray(sequences.time_scale)[sequences.users].tolist()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -78,7 +78,7 @@ class Side(SideProcess):
         """Return the memory of the work, and of what was prepared; see ``Measured``."""
         return self._ask("memory")
 
-    def _ask(self, question: str) -> Turn | tuple[int, int]:
+    def _ask(self, question: str) -> Any:
         self.connection.send(question)
         return self.receive()
 

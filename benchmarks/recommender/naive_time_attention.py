@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.blocks import Block
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
@@ -75,7 +76,8 @@ class NaiveTimeAttention(nn.Module):
 def with_naive_attention(encoder: SequenceEncoder) -> SequenceEncoder:
     """Replace the attention of all blocks of a TiSASRec by the naive form, in place."""
     assert encoder.time_tables is not None, "an encoder without times"
-    encoder.time_tables = NaiveTimeTables(encoder.time_tables)
+    encoder.register_module("time_tables", NaiveTimeTables(encoder.time_tables))
     for block in encoder.blocks:
+        assert isinstance(block, Block) and isinstance(block.attention.function, TimeIntervalAttention)
         block.attention.function = NaiveTimeAttention(block.attention.function)
     return encoder

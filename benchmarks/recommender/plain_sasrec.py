@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lightning_modules.recommender.networks.blocks import Block
+from lightning_modules.recommender.networks.attention import StandardAttention
+from lightning_modules.recommender.networks.blocks import Block, FeedForward
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
@@ -60,14 +61,18 @@ class PlainSASRec(nn.Module):
 class PlainBlock(nn.Module):
     """Block with the weights of a Block."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: nn.Module) -> None:
         super().__init__()
+        assert isinstance(block, Block) and block.feed_forward is not None, "not a block of a plain SASRec"
         ours, feed_forward = block.attention.function, block.feed_forward.function
+        assert isinstance(ours, StandardAttention) and isinstance(feed_forward, FeedForward)
         self.attention = nn.MultiheadAttention(
             ours.output.in_features, ours.num_heads, dropout=ours.dropout, batch_first=True
         )
-        self.attention.in_proj_weight, self.attention.in_proj_bias = ours.projection.weight, ours.projection.bias
-        self.attention.out_proj.weight, self.attention.out_proj.bias = ours.output.weight, ours.output.bias
+        for name, parameter in ours.projection.named_parameters():  # weight and bias
+            self.attention.register_parameter(f"in_proj_{name}", parameter)
+        for name, parameter in ours.output.named_parameters():
+            self.attention.out_proj.register_parameter(name, parameter)
         self.attention_norm, self.feed_forward_norm = block.attention.norm, block.feed_forward.norm
         self.inner, self.outer = feed_forward.inner, feed_forward.outer
         self.dropout = nn.Dropout(block.attention.dropout.p)

@@ -4,6 +4,7 @@ Every maker returns work for ``measure``; what it creates before is not measured
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +20,7 @@ from datamodules.recommender.batch import TrainBatch
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.negatives.mixture import UNIFORM, NegativeOptions
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.dataloader import PendingSampler, TimedDataLoader
 from engine.data.samplers import MicroBatchRequest, TrainSampler
@@ -40,10 +42,10 @@ def attention_alone(form: Form, length: int, batch_size: int = 32, dropout: floa
     """Measure forward and backward through the looked-up tables and a layer of time-interval attention."""
     torch.manual_seed(1)
     history = full_batch(length, batch_size).history
-    tables: nn.Module = TimeTables(length, TIME_SPAN, HIDDEN_SIZE, 1, dropout)
-    attention: nn.Module = TimeIntervalAttention(HIDDEN_SIZE, 1, dropout)
-    if form == "naive":
-        tables, attention = NaiveTimeTables(tables), NaiveTimeAttention(attention)
+    own_tables = TimeTables(length, TIME_SPAN, HIDDEN_SIZE, 1, dropout)
+    own_attention = TimeIntervalAttention(HIDDEN_SIZE, 1, dropout)
+    tables: nn.Module = NaiveTimeTables(own_tables) if form == "naive" else own_tables
+    attention: nn.Module = NaiveTimeAttention(own_attention) if form == "naive" else own_attention
     places = torch.arange(length).expand(batch_size, length)
     x = torch.randn(batch_size, length, HIDDEN_SIZE, requires_grad=True)
     gradient = torch.randn_like(x)
@@ -70,7 +72,7 @@ def tisasrec_step(form: Form, length: int, batch_size: int = 32, dropout: float 
     if form == "naive":
         encoder = with_naive_attention(encoder)
     module = ModuleAlone(encoder)
-    step = optimizer_step(module, module.mean_loss)
+    step = optimizer_step(module, module.batch_loss)
 
     def work() -> Done:
         for _ in range(steps):
@@ -106,19 +108,23 @@ def sasrec_step(
     encoder = _encoder("standard", length, dropout=0.2)
     if form == "ours":
         module, rows = ModuleAlone(encoder), LengthGroups(sequences, LENGTH_GROUPS)
-        loaded = [rows[draw] for draw in draws]
-        step = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.mean_loss))
+        train = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.batch_loss))
+        steps = [partial(train, rows[draw]) for draw in draws]
     else:
         model = PlainSASRec(encoder)
-        loaded = [left_padded(sequences[draw], length) for draw in draws]
-        step = optimizer_step(model, lambda rows: model.loss(*rows))
+        train_padded = optimizer_step(model, partial(_plain_loss, model))
+        steps = [partial(train_padded, left_padded(sequences[draw], length)) for draw in draws]
 
     def work() -> Done:
-        for batch in loaded:
-            step(batch)
+        for step in steps:
+            step()
         return Done(sum(len(draw.indices) for draw in draws))
 
     return work
+
+
+def _plain_loss(model: PlainSASRec, rows: tuple[Tensor, Tensor]) -> Tensor:
+    return model.loss(*rows)
 
 
 def step_with_loader(
@@ -129,7 +135,7 @@ def step_with_loader(
     order = TrainSampler(len(sequences), batch_size, seed=1)
     loader = TimedDataLoader(LengthGroups(sequences, LENGTH_GROUPS), sampler=PendingSampler(order), batch_size=None)
     module = ModuleAlone(_encoder(attention, length, dropout))
-    step = optimizer_step(module, module.mean_loss)
+    step = optimizer_step(module, module.batch_loss)
 
     def work() -> Done:
         before, steps = loader.waited, 0
@@ -153,7 +159,7 @@ class ModuleAlone(SequentialRecommender):
         all_items = loss == "cross_entropy"
         self.training_vectors = TrainingVectors(encoder, None, self.row_tables, all_items, item_dropout=0.0)
 
-    def mean_loss(self, parts: Sequence[TrainBatch]) -> Tensor:
+    def batch_loss(self, parts: Sequence[TrainBatch]) -> Tensor:
         """Return the mean over all items, or over the negatives of the batch."""
         total, count = self.training_loss(parts)
         return total / count
@@ -196,11 +202,11 @@ def row_optimizer_step(module: ModuleAlone, loss: Callable[[Batch], Tensor]) -> 
     return step
 
 
-def train_sequences(events: EventArrays, length: int, **options: bool | int) -> TrainDataset:
+def train_sequences(events: EventArrays, length: int, negatives: NegativeOptions = UNIFORM) -> TrainDataset:
     """Return the training rows of leave-one-out: all but the last two events of each user."""
     users, ends = np.arange(len(events.offsets) - 1), events.offsets[1:] - 2
     scale = personal_time_scale(events, ends)
-    return TrainDataset(events, (users, ends), max_length=length, time_scale=scale, seed=1, **options)
+    return TrainDataset(events, (users, ends), max_length=length, time_scale=scale, seed=1, negatives=negatives)
 
 
 def full_batch(length: int, batch_size: int) -> TrainBatch:

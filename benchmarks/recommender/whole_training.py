@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from benchmarks.recommender.loading import training_users
 from benchmarks.recommender.measure import Done, Work
@@ -56,7 +57,7 @@ def whole_training(
 
 def _ours(sequences: TrainDataset, encoder: SequenceEncoder, loss: Loss) -> Step:
     rows, module = LengthGroups(sequences, LENGTH_GROUPS), ModuleAlone(encoder, loss)
-    train = optimizer_step(module, module.mean_loss)
+    train = optimizer_step(module, module.batch_loss)
 
     def step(draw: MicroBatchRequest) -> int:
         train(rows[draw])
@@ -69,8 +70,12 @@ def _plain(sequences: TrainDataset, encoder: SequenceEncoder, loss: Loss) -> Ste
     users = training_users(sequences.events, sequences)
     sampler = PerRowSampler(users, sequences.events.num_items, sequences.max_length, None, negatives=loss == "bce")
     model = PlainSASRec(encoder)
-    value = model.loss if loss == "cross_entropy" else model.binary_loss
-    train = optimizer_step(model, lambda tensors: value(*tensors))
+    value: Callable[..., Tensor] = model.loss if loss == "cross_entropy" else model.binary_loss
+
+    def loss_of(tensors: tuple[Tensor, ...]) -> Tensor:
+        return value(*tensors)
+
+    train = optimizer_step(model, loss_of)
 
     def step(draw: MicroBatchRequest) -> int:
         rows = sampler.batch(draw.indices.tolist())

@@ -8,7 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from datamodules.multimodal.batch import ImageLayout, Images
-from datamodules.multimodal.chat_dataset import ChatItem
+from datamodules.multimodal.chat_dataset import ChatExamples, ChatItem
 from datamodules.multimodal.images.tiling import Views, collate_views
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
@@ -77,6 +77,7 @@ class Mixture(VisionLanguageDataModule):
         batches: see MultimodalDataModule and LockstepDataModule.
     """
 
+    train_set: ChatExamples
     outcomes = ("exact",)
 
     def __init__(self, vocabulary: int | None = None, **batches: Any) -> None:
@@ -86,7 +87,7 @@ class Mixture(VisionLanguageDataModule):
     @cached_property
     @override
     def tokenizer(self) -> ChatTokenizer:
-        tokenizer = VisionLanguageDataModule.tokenizer.func(self)
+        tokenizer = super().tokenizer
         if self.vocabulary is not None:
             tokenizer.vocabulary_size = self.vocabulary
         return tokenizer

@@ -2,16 +2,19 @@
 
 import logging
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from lightning.pytorch import Trainer, seed_everything
 
 from benchmarks.vision_language.mixture import Mixture
+from engine.hook_arguments import run_trainer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
+
+Precision = Literal["32-true", "bf16-mixed"]
 
 
 class Sizes(NamedTuple):
@@ -94,7 +97,7 @@ def amounts_of_turns(sizes: Sizes, layout: Layout, turns: int, steps: int, warm_
 
 
 def built(
-    sizes: Sizes, layout: Layout, meta: bool = False, precision: str = "32-true", compiled: bool = False
+    sizes: Sizes, layout: Layout, meta: bool = False, precision: Precision = "32-true", compiled: bool = False
 ) -> tuple[VisionLanguageModel, Mixture]:
     """Return model and data outside a training; with `meta` without weights, for counting."""
     quiet()
@@ -103,7 +106,8 @@ def built(
     trainer = Trainer(
         accelerator="cpu", precision=precision, logger=False, enable_checkpointing=False, enable_model_summary=False
     )
-    module.trainer, trainer.datamodule = trainer, data
+    module.trainer = trainer
+    run_trainer(trainer).datamodule = data
     data.image_layout = module.image_layout
     with torch.device("meta" if meta else "cpu"):
         module.configure_model()

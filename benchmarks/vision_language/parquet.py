@@ -8,6 +8,7 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -122,6 +123,7 @@ def _groups_of_an_epoch(path: Path, root: str) -> dict[str, Any]:
 
     mix = Mixture([SourceSettings(str(path))], root)
     blocks = mix.blocks(0)
+    assert blocks is not None, "a mixture without row groups"
     found: dict[str, Any] = {"in the file": len(blocks.starts)}
     for order, tell in (("blocks", mix.blocks), ("random", lambda epoch: None)):
         found[order] = {}
@@ -132,7 +134,7 @@ def _groups_of_an_epoch(path: Path, root: str) -> dict[str, Any]:
                 for draw in TrainSampler(len(mix), _BATCH, seed=0, rank=process, world_size=processes, blocks=tell):
                     indices = draw.indices[draw.indices != PADDING_INDEX]
                     for block in (np.searchsorted(blocks.starts, indices, side="right") - 1).tolist():
-                        kept.get(block, lambda block=block: block)
+                        kept.get(block, partial(int, block))
                 read.append(kept.misses)
             found[order][processes] = read
     return found

@@ -4,20 +4,19 @@ Samples of every step, optimizer and its settings, clipping and precision (fp32)
 CPU.
 """
 
-from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, SequentialSampler
 
 from benchmarks.engine.turns import Gate
 from benchmarks.vision_language.models import Layout, Sizes, built, quiet
-from benchmarks.vision_language.plain_llava import PlainChats, PlainLlava
+from benchmarks.vision_language.plain_llava import PlainChat, PlainChats, PlainLlava
 
 _SEED = 1
-_ADAMW = {"lr": 1e-4, "betas": (0.9, 0.95), "weight_decay": 0.0}
+_LEARNING_RATE, _BETAS = 1e-4, (0.9, 0.95)
 
 
 def parts(sizes: Sizes) -> tuple[PlainLlava, PlainChats]:
@@ -32,7 +31,7 @@ def parts(sizes: Sizes) -> tuple[PlainLlava, PlainChats]:
 def bare(gate: Gate, *, sizes: Sizes) -> None:
     """Train in a plain loop."""
     model, chats = parts(sizes)
-    optimizer = torch.optim.AdamW(_trained(model), **_ADAMW)
+    optimizer = _optimizer(model)
     for batch in _loader(chats, sizes):
         optimizer.zero_grad()
         model(**batch)["loss"].backward()
@@ -47,7 +46,7 @@ def accelerate(gate: Gate, *, sizes: Sizes) -> None:
 
     model, chats = parts(sizes)
     accelerator = Accelerator(cpu=True)
-    optimizer = torch.optim.AdamW(_trained(model), **_ADAMW)
+    optimizer = _optimizer(model)
     model, optimizer, loader = accelerator.prepare(model, optimizer, _loader(chats, sizes))
     for batch in loader:
         optimizer.zero_grad()
@@ -61,19 +60,20 @@ def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
     """Train with transformers.Trainer and its defaults, except for settings that must be equal."""
     import transformers
 
+    model, chats = parts(sizes)
+
     class Turns(transformers.TrainerCallback):
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
             gate.step()
 
     class InOrder(transformers.Trainer):
-        def _get_train_sampler(self, *args: Any) -> Iterator[int]:
-            return SequentialSampler(self.train_dataset)  # the order is random already
+        def _get_train_sampler(self, *args: Any) -> SequentialSampler:
+            return SequentialSampler(chats)  # the order is random already
 
-    model, chats = parts(sizes)
     with TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
-            folder, per_device_train_batch_size=sizes.batch_size, max_steps=10**8, learning_rate=_ADAMW["lr"],
-            adam_beta2=_ADAMW["betas"][1], weight_decay=0.0, lr_scheduler_type="constant", max_grad_norm=1.0,
+            folder, per_device_train_batch_size=sizes.batch_size, max_steps=10**8, learning_rate=_LEARNING_RATE,
+            adam_beta2=_BETAS[1], weight_decay=0.0, lr_scheduler_type="constant", max_grad_norm=1.0,
             logging_steps=10, save_strategy="no", report_to=[], disable_tqdm=True, remove_unused_columns=False,
             use_cpu=True, seed=_SEED,
         )  # fmt: skip
@@ -82,9 +82,13 @@ def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
         trainer.train()
 
 
+def _optimizer(model: nn.Module) -> torch.optim.AdamW:
+    return torch.optim.AdamW(_trained(model), lr=_LEARNING_RATE, betas=_BETAS, weight_decay=0.0)
+
+
 def _trained(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _loader(chats: PlainChats, sizes: Sizes) -> DataLoader[dict[str, Tensor]]:
+def _loader(chats: PlainChats, sizes: Sizes) -> DataLoader[PlainChat]:
     return DataLoader(chats, sizes.batch_size, collate_fn=chats.collate)

@@ -40,7 +40,7 @@ def measure(
     sides = sides or sides_of(sizes)
     turns = take_turns(sides, processes=dict.fromkeys(sides, 1), steps=steps, repeats=repeats, warm_up=_WARM_UP)
     held = [turn["tokens"] for turn in amounts_of_turns(sizes, Layout(), repeats, steps, _WARM_UP)]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": name,
             "tokens_per_second": [tokens / (turn.wall * steps) for turn, tokens in zip(measured, held, strict=True)],

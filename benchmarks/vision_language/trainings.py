@@ -12,7 +12,7 @@ from torch import nn
 from benchmarks.engine.trainings import lockstep
 from benchmarks.engine.turns import Gate
 from benchmarks.vision_language.mixture import Mixture
-from benchmarks.vision_language.models import Layout, Sizes, built, data_settings, model_settings, quiet
+from benchmarks.vision_language.models import Layout, Precision, Sizes, built, data_settings, model_settings, quiet
 from benchmarks.vision_language.plain_llava import PlainLlava
 from callbacks.performance.throughput import Throughput
 from engine.data.dataloader import TimedDataLoader
@@ -33,7 +33,7 @@ def ours(
     *,
     sizes: Sizes,
     layout: Layout,
-    precision: str = "32-true",
+    precision: Precision = "32-true",
     compiled: bool = False,
     workers: int = 0,
     callbacks: Sequence[Callback] = (),

@@ -93,6 +93,9 @@ class InteractionSequences(InteractionData):
     """
 
     is_in_memory = True
+    train_set: LengthGroups
+    validation_set: RankingDataset
+    test_set: RankingDataset
 
     def __init__(
         self,

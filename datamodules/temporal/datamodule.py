@@ -10,6 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from datamodules.multimodal.chat_dataset import ChatExamples
 from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.cache import MANIFEST, CachedTimelines, Extent, verify_cache
@@ -61,6 +62,7 @@ class ResourceTimelines(MultimodalDataModule):
         **batches: see MultimodalDataModule and LockstepDataModule.
     """
 
+    train_set: ChatExamples
     marker = PLACEHOLDER
     outcomes = OUTCOMES
     kinds = tuple(task.value for task in Task)

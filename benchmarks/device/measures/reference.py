@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.device.measures.clock import Work
 from benchmarks.device.part import Check
@@ -34,6 +34,15 @@ class Side(NamedTuple):
     format: Format
     work: Work  # timed
     outcome: Callable[[], Outcome]  # runs the same once, for the comparison
+
+
+def gradients_of(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    """Return the gradients of parameters, all of which must have one."""
+    found = [parameter.grad for parameter in parameters]
+    gradients = [gradient for gradient in found if gradient is not None]
+    if len(gradients) < len(found):
+        raise ValueError(f"{len(found) - len(gradients)} of {len(found)} parameters have no gradient")
+    return gradients
 
 
 @contextmanager

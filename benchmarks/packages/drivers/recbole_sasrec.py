@@ -37,9 +37,14 @@ def main() -> None:
     versions = {"package": version("recbole"), "torch": version("torch")}
 
     if settings["work"] == "train":
-        rows = []
+        rows: list[int] = []
         loss = model.calculate_loss
-        model.calculate_loss = lambda batch: rows.append(len(batch)) or loss(batch)
+
+        def counted_loss(batch: Any) -> Any:
+            rows.append(len(batch))
+            return loss(batch)
+
+        model.calculate_loss = counted_loss
         trainer.optimizer.register_step_post_hook(lambda *_: turns.done(rows=rows[-1], targets=rows[-1]))
         turns.begin(**versions)
         trainer.fit(train_rows, saved=False)

@@ -42,7 +42,8 @@ class Turns:
             self._start()
 
     def _start(self) -> None:
-        self._left, self._amounts = self._listen()["units"], {}
+        self._left = self._listen()["units"]
+        self._amounts: dict[str, float] = {}
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
     def _listen(self) -> dict[str, Any]:

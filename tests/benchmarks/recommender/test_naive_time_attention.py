@@ -30,10 +30,10 @@ def test_same_loss_of_the_whole_model() -> None:
     torch.manual_seed(0)
     batch = (full_batch(length=30, batch_size=3),)
     encoder = SequenceEncoder(3416, 30, 8, dropout=0.0, attention="time_interval", time_span=20)
-    ours = ModuleAlone(encoder).mean_loss(batch)
+    ours = ModuleAlone(encoder).batch_loss(batch)
     naive = with_naive_attention(encoder)
     assert isinstance(naive.blocks[1].attention.function, NaiveTimeAttention)
-    torch.testing.assert_close(ModuleAlone(naive).mean_loss(batch), ours, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ModuleAlone(naive).batch_loss(batch), ours, rtol=1e-5, atol=1e-6)
 
 
 def test_the_naive_form_drops_elements_of_every_pair() -> None:

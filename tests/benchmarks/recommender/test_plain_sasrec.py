@@ -23,7 +23,7 @@ def test_same_loss_and_gradients(heads: int, groups: int) -> None:
     encoder = SequenceEncoder(2300, 60, 8, num_heads=heads, dropout=0.0)
     plain = PlainSASRec(encoder)
     weights = list(encoder.parameters())
-    ours, theirs = ModuleAlone(encoder).mean_loss(parts), plain.loss(*left_padded(batch, 60))
+    ours, theirs = ModuleAlone(encoder).batch_loss(parts), plain.loss(*left_padded(batch, 60))
     torch.testing.assert_close(theirs, ours, rtol=1e-5, atol=1e-6)
     pairs = zip(torch.autograd.grad(theirs, weights), torch.autograd.grad(ours, weights), strict=True)
     for their_gradient, our_gradient in pairs:
@@ -37,7 +37,7 @@ def test_same_binary_loss_of_the_same_negatives() -> None:
     encoder = SequenceEncoder(2300, 60, 8, dropout=0.0)
     negatives, _ = left_padded(batch._replace(history=batch.history._replace(items=batch.negatives[..., 0])), 60)
     theirs = PlainSASRec(encoder).binary_loss(*left_padded(batch, 60), negatives)
-    torch.testing.assert_close(theirs, ModuleAlone(encoder, "bce").mean_loss([batch]), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(theirs, ModuleAlone(encoder, "bce").batch_loss([batch]), rtol=1e-5, atol=1e-6)
 
 
 def test_the_plain_form_trains_the_same_weights() -> None:
