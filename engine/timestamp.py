@@ -38,7 +38,7 @@ def iso_seconds(text: str) -> int | None:
     return round(elapsed.total_seconds()) - (-offset if found["sign"] == "-" else offset)
 
 
-def to_seconds(value: Any) -> float | None:
+def to_seconds(value: object) -> float | None:
     """Return a time in seconds since 1970; None if it is no time.
 
     Args:

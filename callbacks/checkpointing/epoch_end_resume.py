@@ -1,7 +1,5 @@
 """Lets a run that is limited by steps resume at the end of an epoch with the next epoch's first batch."""
 
-from typing import Any
-
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
@@ -20,7 +18,7 @@ class ResumeAtEpochEnd(Callback):
         self._is_completed = False
 
     @override
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         if trainer.state.fn == "fit" and trainer.max_steps != -1:
             self._is_completed = complete_epoch(checkpoint)
 

@@ -1,7 +1,5 @@
 """Validates the final weights of a training when its last step has no validation."""
 
-from typing import Any
-
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
@@ -21,7 +19,7 @@ class FinalValidation(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if is_last_micro_batch(trainer) and is_last_step(trainer) and not validation_follows(trainer):
             request_validation(trainer)

@@ -40,7 +40,7 @@ class LastCheckpoint(RotatingCheckpoint):
             self.io.resume_from(checkpoint["saved_at"])
 
     @override
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         checkpoint["saved_at"] = self.io.next_timestamp()
 
     @override
@@ -56,7 +56,7 @@ class LastCheckpoint(RotatingCheckpoint):
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         # After an epoch's last batch a validation may follow. A checkpoint saved here would make a resumed run skip it.
         if self.is_disabled(trainer) or trainer.is_last_batch or not is_last_micro_batch(trainer):

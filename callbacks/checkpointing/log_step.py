@@ -1,7 +1,5 @@
 """Counts steps for log intervals after a resume as in a run that was never stopped."""
 
-from typing import Any
-
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
@@ -21,7 +19,7 @@ class ResumeLogStep(Callback):
         self._is_resumed = False
 
     @override
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         self._is_resumed = trainer.state.fn == "fit"
 
     @override
@@ -30,7 +28,7 @@ class ResumeLogStep(Callback):
             set_log_step(trainer, trainer.global_step - 1)
 
     @override
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self._is_resumed:
             set_log_step(trainer, trainer.global_step)
             self._is_resumed = False

@@ -46,11 +46,11 @@ class BadSamples(Callback):
         self._num_listed = self._resumed.get("unusable", 0)
 
     @override
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         self._training.add(self._collect_skipped(run_trainer(trainer).train_dataloader, batch))
 
     @override
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
         module = run_module(pl_module)
         if module.is_log_step:
             data = module.data
@@ -83,19 +83,19 @@ class BadSamples(Callback):
 
     @override
     def on_validation_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+        self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         self._evaluation.add(self._collect_skipped(run_trainer(trainer).val_dataloaders, batch))
 
     @override
     def on_test_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+        self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         self._evaluation.add(self._collect_skipped(run_trainer(trainer).test_dataloaders, batch))
 
     @override
     def on_predict_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+        self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         self._evaluation.add(self._collect_skipped(run_trainer(trainer).predict_dataloaders, batch))
 
@@ -124,7 +124,7 @@ class BadSamples(Callback):
 
     # -- both --------------------------------------------------------------------------------------------------------
 
-    def _collect_skipped(self, loader: TimedDataLoader, batch: Any) -> list[SkippedSample]:
+    def _collect_skipped(self, loader: TimedDataLoader, batch: object) -> list[SkippedSample]:
         """Return and log the samples that a batch lacks, skipped by its loader or by its collation."""
         skipped = [*loader.next_skipped(), *skipped_in(batch)]
         self._skip_logger.log(skipped)
@@ -143,7 +143,7 @@ class BadSamples(Callback):
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     @override
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         if trainer.state.fn == "fit":
             checkpoint["left_out"] = self._training.state_dict()
 

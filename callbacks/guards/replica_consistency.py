@@ -1,7 +1,5 @@
 """Detects replicas that differ: ranks that no longer train the same model."""
 
-from typing import Any
-
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
@@ -38,7 +36,7 @@ class ReplicaConsistencyCheck(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         step = trainer.global_step
         if self._is_enabled and step != self._last_compared and step % self.every_n_steps == 0:

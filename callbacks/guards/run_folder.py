@@ -1,7 +1,6 @@
 """Ends a run whose folder is deleted or renamed while it trains."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -43,7 +42,7 @@ class RunFolderGuard(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         module = run_module(pl_module)
         if is_last_micro_batch(trainer) and module.is_log_step and module.counters.total(GONE):
@@ -54,7 +53,7 @@ class RunFolderGuard(Callback):
         self._check(trainer)
 
     @override
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         self._check(trainer)
 
     def _check(self, trainer: Trainer) -> None:

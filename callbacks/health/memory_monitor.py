@@ -91,12 +91,12 @@ class MemoryMonitor(Callback):
         self._phase = BACKWARD
 
     @override
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
         self._phase = STEP
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         self._phase, self._batch = LOADING, None
         if run_module(pl_module).is_log_step and is_last_micro_batch(trainer):

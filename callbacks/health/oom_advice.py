@@ -23,7 +23,7 @@ _EVALUATION_PHASES = (VALIDATION, TEST, PREDICTION)
 _BATCH_PHASES = (LOADING, FORWARD, BACKWARD)
 
 
-def oom_message(trainer: Trainer, pl_module: LockstepModule, phase: str, batch: Any) -> str:
+def oom_message(trainer: Trainer, pl_module: LockstepModule, phase: str, batch: object) -> str:
     """Return lines with the phase, the batch, the peak, and the settings to change.
 
     Args:
@@ -63,7 +63,7 @@ def peak(device: torch.device) -> str:
     return text
 
 
-def shapes(batch: Any) -> str:
+def shapes(batch: object) -> str:
     """Return the tensors of a micro-batch, largest first: `history.tokens [8, 50] int64, targets [8] int64`."""
     found = sorted(_tensors(batch, ""), key=lambda named: -named[1].numel() * named[1].element_size())
     texts = [
@@ -73,7 +73,7 @@ def shapes(batch: Any) -> str:
     return ", ".join(texts) + (f" and {len(found) - _MAX_SHAPES} more" if len(found) > _MAX_SHAPES else "")
 
 
-def _batch_lines(trainer: Trainer, phase: str, batch: Any) -> list[str]:
+def _batch_lines(trainer: Trainer, phase: str, batch: object) -> list[str]:
     datamodule = run_trainer(trainer).datamodule
     if phase in _EVALUATION_PHASES:
         size = f"batch: at most {datamodule.evaluation_batch_size} samples on each rank"
@@ -114,7 +114,7 @@ def _settings(
         yield "more memory for the container or job", "or a smaller model"
 
 
-def _tensors(content: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+def _tensors(content: object, name: str) -> Iterator[tuple[str, Tensor]]:
     if isinstance(content, Tensor):
         yield name, content
     elif isinstance(content, tuple) and hasattr(content, "_fields"):

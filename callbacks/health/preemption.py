@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import time
-from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -63,7 +62,7 @@ class Preemption(Callback):
             self._stop(trainer)  # nothing to save: the run has just started or resumed
 
     @override
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self._saved:
             self._stop(trainer)  # only now are the metrics of the last step logged
 
@@ -86,7 +85,7 @@ class Preemption(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if not is_last_micro_batch(trainer):
             return
@@ -118,8 +117,8 @@ class Preemption(Callback):
         self,
         trainer: Trainer,
         pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -124,7 +123,7 @@ class Watchdog(Callback):
             self._enter("first step", self.start_timeout)
 
     @override
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         self._in_training(trainer)
 
     @override
@@ -133,7 +132,7 @@ class Watchdog(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         self._in_training(trainer)
 
@@ -149,11 +148,11 @@ class Watchdog(Callback):
         self._enter("sanity check" if trainer.sanity_checking else "validation", self.start_timeout)
 
     @override
-    def on_validation_batch_start(self, *args: Any, **kwargs: Any) -> None:
+    def on_validation_batch_start(self, *args: object, **kwargs: object) -> None:
         self._started_monitor.progress += 1
 
     @override
-    def on_validation_batch_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_validation_batch_end(self, trainer: Trainer, *args: object, **kwargs: object) -> None:
         if trainer.sanity_checking:
             self._enter("sanity check", self.start_timeout)
         else:
@@ -175,15 +174,15 @@ class Watchdog(Callback):
         self._enter("end of prediction", self.start_timeout)
 
     @override
-    def on_test_batch_end(self, *args: Any, **kwargs: Any) -> None:
+    def on_test_batch_end(self, *args: object, **kwargs: object) -> None:
         self._enter("test", self.timeout)
 
     @override
-    def on_predict_batch_end(self, *args: Any, **kwargs: Any) -> None:
+    def on_predict_batch_end(self, *args: object, **kwargs: object) -> None:
         self._enter("prediction", self.timeout)
 
     @override
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         self._enter("saving", self.start_timeout)
 
     @override

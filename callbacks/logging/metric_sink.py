@@ -1,7 +1,5 @@
 """Base of the loggers that receive the metrics of a run and nothing else."""
 
-from typing import Any
-
 from lightning.pytorch.loggers.logger import Logger
 from typing_extensions import override
 
@@ -27,5 +25,5 @@ class MetricSink(Logger):
     def version(self) -> str:
         return ""
 
-    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(self, params: object, *args: object, **kwargs: object) -> None:
         """Do nothing, because config.yaml has the hyperparameters."""

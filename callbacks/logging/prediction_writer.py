@@ -48,8 +48,8 @@ class PredictionWriter(BasePredictionWriter):
         trainer: Trainer,
         pl_module: LightningModule,
         prediction: list[tuple[int, dict[str, Any]]],
-        batch_indices: Any,
-        batch: Any,
+        batch_indices: object,
+        batch: object,
         batch_idx: int,
         dataloader_idx: int,
     ) -> None:

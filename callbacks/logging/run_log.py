@@ -159,7 +159,7 @@ class RunLog(Callback):
         self._unlogged = checkpoint.get("unlogged_metrics", {})
 
     @override
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         checkpoint["unlogged_metrics"] = unlogged_metrics(trainer) if trainer.state.fn == "fit" else {}
 
     def _log_lost_metrics(self, trainer: Trainer) -> None:

@@ -2,7 +2,6 @@
 
 import gc
 import logging
-from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -129,7 +128,7 @@ def _not_possible_because(trainer: Trainer, pl_module: LockstepModule) -> str:
     return ""
 
 
-def _two_passes(trainer: Trainer, pl_module: LockstepModule, batch: Any) -> None:
+def _two_passes(trainer: Trainer, pl_module: LockstepModule, batch: object) -> None:
     """Run two passes beside the memory that the optimizer and DDP will take.
 
     The second pass runs with the gradients of the first pass allocated, as in accumulation.

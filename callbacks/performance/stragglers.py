@@ -3,7 +3,6 @@
 import logging
 import statistics
 import time
-from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -40,7 +39,7 @@ class Stragglers(Callback):
         self._reset(trainer)
 
     @override
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         self._batch_start = time.perf_counter()
 
     @override
@@ -49,7 +48,7 @@ class Stragglers(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         steps = trainer.global_step - self._steps
         if trainer.world_size == 1 or steps < self.every_n_steps:

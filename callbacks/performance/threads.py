@@ -5,7 +5,7 @@ records it in environment.json and in its checkpoints, and a resumed run uses th
 """
 
 import logging
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -71,7 +71,7 @@ class Threads(Callback):
         log.info("threads: %d%s", number, reason)
 
     @override
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         if trainer.strategy.root_device.type == "cpu":
             checkpoint[RECORD] = {"number": torch.get_num_threads(), "processes": trainer.world_size}
 

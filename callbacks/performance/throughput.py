@@ -2,7 +2,6 @@
 
 import logging
 import time
-from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
@@ -90,7 +89,7 @@ class Throughput(Callback):
             self._start += time.perf_counter() - self._paused
 
     @override
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         module, waited = run_module(pl_module), run_trainer(trainer).train_dataloader.waited
         module.counters.add(WAITED, waited - self._counted_wait)
         self._counted_wait = waited
@@ -102,7 +101,7 @@ class Throughput(Callback):
 
     @override
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         steps = trainer.global_step - self._steps
         if steps < run_trainer(trainer).log_every_n_steps:

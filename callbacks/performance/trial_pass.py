@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import MethodType
-from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
@@ -17,7 +16,7 @@ from engine.module import LockstepModule
 
 
 @contextmanager
-def trial_pass(trainer: Trainer, pl_module: LockstepModule, batch: Any) -> Iterator[Callable[[], None]]:
+def trial_pass(trainer: Trainer, pl_module: LockstepModule, batch: object) -> Iterator[Callable[[], None]]:
     """Yield a function that runs one forward and backward pass of a micro-batch in the run's precision.
 
     Passes accumulate gradients. On exit, gradients, buffers, metrics and random number generators are restored.
@@ -43,7 +42,7 @@ def trial_pass(trainer: Trainer, pl_module: LockstepModule, batch: Any) -> Itera
         yield run_pass
 
 
-def _discard_log(*_: Any, **__: Any) -> None:
+def _discard_log(*_: object, **__: object) -> None:
     """Replace a module's `log` and `log_dict`, which fail outside of training."""
 
 

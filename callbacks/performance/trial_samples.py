@@ -60,7 +60,7 @@ def _load_stream(stream: StreamDataset[Any], data: LockstepDataModule, size: int
     return _load(records, data, np.arange(len(records)), size)
 
 
-def _load(source: Any, data: LockstepDataModule, indices: NDArray[np.integer], size: int) -> Any:
+def _load(source: object, data: LockstepDataModule, indices: NDArray[np.integer], size: int) -> Any:
     """Load `size` of the given samples. Bad samples are skipped, and the rest is repeated in their place."""
     reader, wanted = SkipBadSamples(source, data.skips_bad_samples), _repeat(indices, size)
     loaded = reader[MicroBatchRequest(0, wanted)]
@@ -80,7 +80,7 @@ def _repeat(indices: NDArray[np.integer], size: int) -> NDArray[np.int64]:
     return np.resize(indices[:size], size).astype(np.int64)
 
 
-def _count_elements(content: Any) -> int:
+def _count_elements(content: object) -> int:
     """Return the number of tensor and array elements in nested containers."""
     if isinstance(content, (Tensor, np.ndarray)):
         return int(np.prod(content.shape))

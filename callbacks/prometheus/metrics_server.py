@@ -64,7 +64,7 @@ class MetricsServer:
 class _Handler(WSGIRequestHandler):
     timeout = 10.0  # seconds to wait for a client; a silent client only occupies its own thread
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Log nothing, because scrapes are periodic."""
 
 
@@ -85,7 +85,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         log.debug("metrics for %s", client_address, exc_info=True)  # usually a client that has disconnected
 
 

@@ -106,7 +106,7 @@ class ExperimentTracker(Logger):
         fields = event("tracker_failed", tracker=self.KEY, error=str(error))
         log.warning("WARNING: %s %s (%s); %s", self.PROGRAM, problem, error, consequence, extra=fields)
 
-    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(self, params: object, *args: object, **kwargs: object) -> None:
         """Do nothing, because the whole config is recorded at the start."""
 
     @rank_zero_only

@@ -127,7 +127,7 @@ def as_json(block: Block) -> dict[str, Any]:
     return {"kind": type(block).__name__.lower(), **plain(block)}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a value with its NamedTuples as objects, for `json.dumps`."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: plain(item) for name, item in value._asdict().items()}

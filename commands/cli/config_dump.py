@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 from enum import Enum
-from typing import Any
 
 import torch
 import yaml
@@ -28,6 +27,6 @@ def register_dumper() -> None:
     set_dumper(PARSER_MODE, _dump)
 
 
-def _dump(data: Any) -> str:
+def _dump(data: object) -> str:
     text: str = yaml.dump(data, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False)
     return text

@@ -44,7 +44,7 @@ def adapt_to_launch(config: Namespace, command: str, launched: LaunchedProcesses
         trainer.update(Namespace(devices=1, num_nodes=1, strategy="auto"))
 
 
-def with_ddp_settings(strategy: Any, ddp: Namespace, processes: int) -> Any:
+def with_ddp_settings(strategy: object, ddp: Namespace, processes: int) -> Any:
     """Return `trainer.strategy` with the bucket size of `ddp`.
 
     A strategy that is not DDP is returned as it is; DDPOptions refuses it.

@@ -73,7 +73,7 @@ class _Aliases:
     def __init__(self) -> None:
         self._logged: set[str] = set()  # jsonargparse loads the same text several times
 
-    def replace(self, value: Any) -> Any:
+    def replace(self, value: object) -> Any:
         """Return a loaded config with the class paths of today."""
         if isinstance(value, dict):
             return {key: self.replace(item) for key, item in value.items()}

@@ -118,7 +118,7 @@ class LockstepCLI(LightningCLI):
     def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
 
-    def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: Any) -> None:
+    def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: object) -> None:
         command, every = self._command, self.subcommands()
         if command is None or command not in every:
             super()._add_subcommands(parser, **kwargs)
@@ -134,7 +134,7 @@ class LockstepCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         add_own_options(parser)
 
-    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: object) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         parser.usage = usage(subcommand)
         add_command_options(parser, subcommand)
@@ -237,7 +237,7 @@ class LockstepCLI(LightningCLI):
                 raise
 
     @override
-    def instantiate_trainer(self, **kwargs: Any) -> LockstepTrainer:
+    def instantiate_trainer(self, **kwargs: object) -> LockstepTrainer:
         command = self.subcommand
         assert command is not None, "the parser requires one"
         config = self._get(self.config_init, "trainer")

@@ -49,7 +49,7 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
         raise UserInputError(f"the question cannot be read; {_FORM}") from error
 
 
-def _text(value: Any, label: str) -> str:
+def _text(value: object, label: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{label}: found {type(value).__name__}")
     if len(value) > LONGEST_TEXT:

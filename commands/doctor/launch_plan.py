@@ -90,7 +90,7 @@ def is_rank_zero(environ: Mapping[str, str]) -> bool:
     return (environ.get("RANK") or environ.get("SLURM_PROCID") or "0") == "0"
 
 
-def _count(devices: Any) -> int | None:
+def _count(devices: object) -> int | None:
     """Return the number of devices: 2 for 2, "2", [0, 1] and "0,1"; None for "auto" and -1."""
     if isinstance(devices, list):
         return len(devices)
@@ -118,7 +118,7 @@ def _launched_nodes(environ: Mapping[str, str]) -> int | None:
     return int(nodes) if nodes.isdigit() else None
 
 
-def _merge(base: dict[str, Any], overlay: Any) -> dict[str, Any]:
+def _merge(base: dict[str, Any], overlay: object) -> dict[str, Any]:
     """Return a config with an overlay merged into it."""
     if not isinstance(overlay, Mapping):
         return base
@@ -128,7 +128,7 @@ def _merge(base: dict[str, Any], overlay: Any) -> dict[str, Any]:
     }
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 

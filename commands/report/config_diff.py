@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from commands.runs.renamed_groups import rename_groups
 from engine.io.yaml_file import YamlFileError, read_yaml
@@ -41,11 +40,11 @@ def read_settings(folder: Path) -> dict[str, Settings]:
     return found
 
 
-def flatten(config: Mapping[str, Any]) -> dict[str, str]:
+def flatten(config: Mapping[str, object]) -> dict[str, str]:
     """Return nested settings with dotted keys and values as JSON, strings without quotes."""
     settings: dict[str, str] = {}
 
-    def visit(key: str, value: Any) -> None:
+    def visit(key: str, value: object) -> None:
         if isinstance(value, Mapping) and value:
             for name, inner in value.items():
                 visit(f"{key}.{name}" if key else str(name), inner)

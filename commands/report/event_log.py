@@ -145,7 +145,7 @@ def _records(path: Path) -> Iterator[tuple[float, int | None, dict[str, Any] | N
                 continue
 
 
-def _step(line: Mapping[str, Any]) -> int | None:
+def _step(line: Mapping[str, object]) -> int | None:
     """Return the step of a line; None if it is null or absent.
 
     Raises:
@@ -177,7 +177,7 @@ def _parse(line: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal
+from typing import Literal
 
 from commands.report.downsample import DownsampledSeries
 from datamodules.multimodal.json_records import each_key_once
@@ -81,7 +81,7 @@ def read_metrics(path: Path, monitor: str | None, mode: Literal["min", "max"], p
     return history
 
 
-def _is_metric(name: str, value: Any) -> bool:
+def _is_metric(name: str, value: object) -> bool:
     return name not in _NOT_METRICS and isinstance(value, (int, float, NoneType)) and not isinstance(value, bool)
 
 
@@ -111,7 +111,7 @@ def _records(path: Path, history: MetricHistory) -> Iterator[tuple[int, float, i
             yield parsed
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, found {value!r}")
     return value

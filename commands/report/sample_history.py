@@ -91,7 +91,7 @@ def _example(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _png(picture: Any) -> str | None:
+def _png(picture: object) -> str | None:
     """Return the picture if it is a PNG in base64, else None: the page contains nothing else."""
     if not isinstance(picture, str):
         return None

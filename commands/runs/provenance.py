@@ -106,7 +106,7 @@ def _metrics(path: Path, step: int) -> tuple[dict[str, float], dict[str, str]]:
     return found.get("val", {}) | found.get("test", {}), excluded
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -16,7 +16,7 @@ OPTION_GROUPS: Mapping[str, str] = {
 """Old name of a group of options -> name now."""
 
 
-def rename_groups(config: Mapping[str, Any], on_rename: Callable[[str], None] = lambda old: None) -> dict[str, Any]:
+def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None] = lambda old: None) -> dict[str, Any]:
     """Return a loaded config in which all groups have the names of today.
 
     Args:

@@ -36,7 +36,7 @@ class ChatRecords(Protocol[Record]):
         """
         ...
 
-    def collate(self, items: Sequence[Any]) -> Any:
+    def collate(self, items: Sequence[object]) -> Any:
         """Return a batch for the encoder; `items` may be empty."""
         ...
 

@@ -108,7 +108,7 @@ def describe_names(names: Iterable[object]) -> str:
     return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
 
 
-def describe_value(value: Any) -> str:
+def describe_value(value: object) -> str:
     """Return a value, cut to a bounded length, for messages."""
     text = repr(value)
     return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
@@ -137,7 +137,7 @@ def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_characters(value: Any) -> None:
+def _check_characters(value: object) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -162,7 +162,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _depth(value: Any) -> int:
+def _depth(value: object) -> int:
     """Return how deep lists and objects are nested."""
     depth, level = 0, [value]
     while level := [item for item in level if isinstance(item, (dict, list))]:

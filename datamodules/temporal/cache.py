@@ -193,7 +193,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _difference(kind: str, found: Any, expected: Any) -> str:
+def _difference(kind: str, found: object, expected: object) -> str:
     if isinstance(found, dict) and isinstance(expected, dict):
         names = sorted(name for name in found | expected if found.get(name) != expected.get(name))
         differences = [f"{name} {found.get(name)!r} where {expected.get(name)!r} is expected" for name in names]

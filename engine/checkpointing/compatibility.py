@@ -21,7 +21,7 @@ _PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes, torch.Tensor,
 _CONTAINERS = (list, tuple, set)
 
 
-def require_lightning(checkpoint: Any, path: Path) -> None:
+def require_lightning(checkpoint: object, path: Path) -> None:
     """Check that a file holds a Lightning checkpoint.
 
     Args:
@@ -126,7 +126,7 @@ def _list_first(names: list[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _is_loadable(content: Any) -> bool:
+def _is_loadable(content: object) -> bool:
     file = io.BytesIO()
     try:
         torch.save(content, file)

@@ -7,7 +7,6 @@ Undeclared keys are not checked; a user's own callbacks may have written them.
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from engine.checkpointing.frozen_weights import KEY
 from engine.checkpointing.structure import (
@@ -80,7 +79,7 @@ _EXTRA_STATE = "_extra_state"
 """Last part of the key under which torch saves what `get_extra_state` of a layer returns, of any type."""
 
 
-def _weights(value: Any, key: str) -> Iterator[str]:
+def _weights(value: object, key: str) -> Iterator[str]:
     if isinstance(value, dict):
         value = {name: item for name, item in value.items() if not str(name).endswith(_EXTRA_STATE)}
     yield from each(TENSOR)(value, key)
@@ -115,7 +114,7 @@ def declare_callback(name: str, rule: Rule) -> None:
     _callbacks[name] = rule
 
 
-def require_structure(checkpoint: Mapping[str, Any], path: Path) -> None:
+def require_structure(checkpoint: Mapping[str, object], path: Path) -> None:
     """Check that each known key of a checkpoint holds the kind of value that was saved under it.
 
     Args:
@@ -130,7 +129,7 @@ def require_structure(checkpoint: Mapping[str, Any], path: Path) -> None:
         raise CorruptCheckpointError(f"{path} is a whole file with wrong content: {problem}")
 
 
-def _callback_states(value: Any, key: str) -> Iterator[str]:
+def _callback_states(value: object, key: str) -> Iterator[str]:
     yield from MAPPING(value, key)
     for name, state in value.items() if isinstance(value, dict) else ():
         # Lightning's state keys are the name of the class, with settings in braces for some: EarlyStopping{...}.

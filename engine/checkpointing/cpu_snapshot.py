@@ -15,7 +15,7 @@ class Snapshot:
     def __init__(self) -> None:
         self._buffers: dict[_BufferKey, list[Tensor]] = {}
 
-    def copy_to_cpu(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    def copy_to_cpu(self, checkpoint: dict[str, object]) -> dict[str, Any]:
         """Return a deep copy of a checkpoint with all tensors on the CPU.
 
         The copy is valid until the next call. Tensors that share memory share it in the copy.
@@ -44,7 +44,7 @@ class Snapshot:
         return buffer
 
 
-def _collect_tensors(content: Any, tensors: dict[int, Tensor]) -> None:
+def _collect_tensors(content: object, tensors: dict[int, Tensor]) -> None:
     if isinstance(content, Tensor):
         tensors[id(content)] = content
     elif isinstance(content, dict):

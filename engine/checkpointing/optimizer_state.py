@@ -19,7 +19,7 @@ _STEP = kind(
 )
 
 
-def check_optimizer_state(optimizer: Optimizer, saved: Mapping[str, Any], source: str) -> None:
+def check_optimizer_state(optimizer: Optimizer, saved: Mapping[str, object], source: str) -> None:
     """Check that a checkpoint's optimizer state belongs to the parameters of an optimizer, before it is loaded.
 
     torch loads a state of another shape without complaint and fails in the next step.
@@ -83,7 +83,7 @@ def _state_of_rows(table: RowTable) -> Rule:
 
 
 def _numbers(shape: list[int]) -> Rule:
-    def fits(value: Any) -> bool:
+    def fits(value: object) -> bool:
         return isinstance(value, Tensor) and value.is_floating_point() and list(value.shape) == shape
 
     return kind(f"a tensor of floating-point numbers {shape}", fits)

@@ -17,7 +17,7 @@ _MAX_COUNT = 2**53
 _MAX_TEXT = 40  # characters of a value that a message quotes
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Describe a value for a message: a scalar by its value, a container or tensor by its type and size."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
@@ -38,14 +38,14 @@ def kind(expected: str, accepts: Callable[[Any], bool]) -> Rule:
         accepts: returns whether the rule holds.
     """
 
-    def check(value: Any, key: str) -> Iterator[str]:
+    def check(value: object, key: str) -> Iterator[str]:
         if not accepts(value):
             yield f"{key} is {describe(value)}, expected {expected}"
 
     return check
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -65,7 +65,7 @@ def fields(required: Mapping[str, Rule], optional: Mapping[str, Rule] | None = N
     """Return the rule for a dict with certain keys. It may have further keys."""
     optional = optional or {}
 
-    def check(value: Any, key: str) -> Iterator[str]:
+    def check(value: object, key: str) -> Iterator[str]:
         yield from MAPPING(value, key)
         if not isinstance(value, dict):
             return
@@ -82,7 +82,7 @@ def fields(required: Mapping[str, Rule], optional: Mapping[str, Rule] | None = N
 def each(rule: Rule, names: type = str) -> Rule:
     """Return the rule for a dict whose keys have the type `names` and whose values follow a rule."""
 
-    def check(value: Any, key: str) -> Iterator[str]:
+    def check(value: object, key: str) -> Iterator[str]:
         yield from MAPPING(value, key)
         for name, item in value.items() if isinstance(value, dict) else ():
             if type(name) is not names:
@@ -97,7 +97,7 @@ def list_of(rule: Rule, length: int | None = None) -> Rule:
     number = "" if length is None else f" of {length}"
     is_list = kind(f"a list{number}", lambda value: isinstance(value, list) and length in (None, len(value)))
 
-    def check(value: Any, key: str) -> Iterator[str]:
+    def check(value: object, key: str) -> Iterator[str]:
         yield from is_list(value, key)
         for index, item in enumerate(value if isinstance(value, list) else ()):
             yield from rule(item, f"{key}[{index}]")
@@ -108,13 +108,13 @@ def list_of(rule: Rule, length: int | None = None) -> Rule:
 def optional(rule: Rule) -> Rule:
     """Return the rule for None or a value that follows a rule."""
 
-    def check(value: Any, key: str) -> Iterator[str]:
+    def check(value: object, key: str) -> Iterator[str]:
         if value is not None:
             yield from rule(value, key)
 
     return check
 
 
-def find_problem(content: Any, rule: Rule, key: str = "") -> str | None:
+def find_problem(content: object, rule: Rule, key: str = "") -> str | None:
     """Return the first problem of a value, None if it follows its rule."""
     return next(rule(content, key), None)

@@ -1,7 +1,5 @@
 """Checkpoints of the trainable weights alone, which a run writes with `checkpoints.trainable_only`."""
 
-from typing import Any
-
 from lightning.pytorch import LightningModule
 from torch import nn
 
@@ -28,7 +26,7 @@ class FrozenWeights:
         if trainable_only and not strategy.restore_checkpoint_after_setup:
             self._hashes = frozen_fingerprints(module)
 
-    def strip(self, module: nn.Module, checkpoint: dict[str, Any]) -> None:
+    def strip(self, module: nn.Module, checkpoint: dict[str, object]) -> None:
         """Omit the frozen weights that are unchanged since `record` from a checkpoint, in place."""
         if self._hashes is not None:
             strip_frozen(module, checkpoint, self._hashes)

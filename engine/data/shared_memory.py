@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -35,7 +34,7 @@ class SharedMemoryFull(OSError):
     """A batch does not fit into the free shared memory. Nothing was written."""
 
 
-def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
+def tensors_of(batch: object) -> Iterator[torch.Tensor]:
     """Iterate over all tensors of nested tuples, lists and dictionaries."""
     if isinstance(batch, torch.Tensor):
         yield batch
@@ -53,7 +52,7 @@ def free_bytes(folder: Path = SHARED_MEMORY) -> int | None:
     return room.f_bavail * room.f_frsize
 
 
-def move_to_shared_memory(batch: Any, patience: float = PATIENCE, folder: Path = SHARED_MEMORY) -> int:
+def move_to_shared_memory(batch: object, patience: float = PATIENCE, folder: Path = SHARED_MEMORY) -> int:
     """Move a batch's tensors to shared memory in a worker, and wait for space if necessary.
 
     torch would move them in a thread of the worker. A failure there loses the batch silently, and the training hangs.

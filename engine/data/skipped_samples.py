@@ -20,7 +20,7 @@ _MAX_LOGGED = 20  # unusable samples that each rank logs as errors
 log = logging.getLogger("lockstep")
 
 
-def skipped_in(batch: Any) -> list[SkippedSample]:
+def skipped_in(batch: object) -> list[SkippedSample]:
     """Return the skipped samples that a micro-batch, or each part of it, lists in its field `skipped`."""
     if hasattr(batch, "skipped"):
         return list(batch.skipped)

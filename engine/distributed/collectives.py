@@ -25,7 +25,7 @@ def all_gather_tensor(values: Tensor) -> Tensor:
     return torch.stack(gathered)
 
 
-def all_gather_objects(content: Any) -> list[Any]:
+def all_gather_objects(content: object) -> list[Any]:
     """Return the object of each rank. Objects are pickled, so this is slower than `all_gather_tensor`."""
     if not _is_distributed():
         return [content]

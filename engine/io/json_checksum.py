@@ -9,16 +9,16 @@ CHECKSUM = "checksum"
 """Key of the CRC-32 of all other entries."""
 
 
-def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(content: Mapping[str, object]) -> dict[str, Any]:
     """Return the object with its checksum. All keys must be strings."""
     return {**content, CHECKSUM: _crc32(content)}
 
 
-def has_wrong_checksum(content: Mapping[str, Any]) -> bool:
+def has_wrong_checksum(content: Mapping[str, object]) -> bool:
     """Return whether a loaded object has another checksum than that of its entries; one without a checksum has not."""
     return CHECKSUM in content and content[CHECKSUM] != _crc32(content)
 
 
-def _crc32(content: Mapping[str, Any]) -> int:
+def _crc32(content: Mapping[str, object]) -> int:
     entries = {key: value for key, value in content.items() if key != CHECKSUM}
     return zlib.crc32(json.dumps(entries, sort_keys=True).encode())

@@ -46,7 +46,7 @@ ALREADY_SHOWN = {"already_shown": True}
 """Extra of a record for people: the JSON console drops it, because the record of an event has the same content."""
 
 
-def event(name: str, **fields: Any) -> dict[str, Any]:
+def event(name: str, **fields: object) -> dict[str, Any]:
     """Return the ``extra`` of a log record of an event.
 
     Args:

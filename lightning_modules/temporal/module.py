@@ -95,7 +95,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
     # -- longer series than those of training ------------------------------------------------------------------------
 
     @override
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: dict[str, object]) -> None:
         super().on_save_checkpoint(checkpoint)
         checkpoint[TRAINED_STEPS] = self.data.trained_steps()
 

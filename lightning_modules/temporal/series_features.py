@@ -52,5 +52,5 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
         return networks.encoder.flops(examples.modality) + projected
 
     @override
-    def description(self, encoder: Any, data: TemporalData) -> dict[str, Any]:
+    def description(self, encoder: object, data: TemporalData) -> dict[str, Any]:
         return {**self.settings, "layout": data.layout._asdict()}

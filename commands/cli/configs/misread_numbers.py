@@ -52,7 +52,7 @@ def _texts(node: yaml.Node, prefix: str) -> Iterator[tuple[str, str]]:
         yield prefix, node.value
 
 
-def _leaves(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+def _leaves(value: object, prefix: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _leaves(inner, f"{prefix}.{name}" if prefix else str(name))

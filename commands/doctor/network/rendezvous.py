@@ -49,7 +49,7 @@ class HeartbeatStore:
         self._heartbeat_store = self._connect(False)  # a connection of its own, which nothing blocks
         threading.Thread(target=self._send_heartbeats, name="doctor-heartbeat", daemon=True).start()
 
-    def gather(self, topic: str, value: Any, timeout: float | None = None) -> dict[int, Any]:
+    def gather(self, topic: str, value: object, timeout: float | None = None) -> dict[int, Any]:
         """Return the value of each live rank, the same on all ranks; later calls do not wait for missing ranks.
 
         Args:

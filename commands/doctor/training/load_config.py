@@ -23,7 +23,7 @@ class _ParserOnlyCLI(LockstepCLI):
         return {"fit": LockstepCLI.subcommands()["fit"]}  # each command's parser takes seconds to build
 
     @override
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+    def parse_arguments(self, parser: LightningArgumentParser, args: object) -> None:
         self.full_parser = parser
         raise _ParserBuilt(self)
 

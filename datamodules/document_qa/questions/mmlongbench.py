@@ -32,7 +32,7 @@ _TYPES: dict[str, AnswerType | None] = {"Int": "number", "Float": "number", "Lis
 """Answer types by answer format; None: inferred from the answer."""
 
 
-def is_mmlongbench(whole: Any) -> bool:
+def is_mmlongbench(whole: object) -> bool:
     """Return whether JSON content has the format of MMLongBench-Doc."""
     return isinstance(whole, list) and bool(whole) and isinstance(whole[0], dict) and "doc_id" in whole[0]
 
@@ -51,7 +51,7 @@ def read_mmlongbench(whole: list[Any], path: Path) -> list[Question]:
     return questions
 
 
-def _record(record: Any, where: str) -> Question:
+def _record(record: object, where: str) -> Question:
     try:
         if not isinstance(record, dict):
             raise ValueError(f"found {type(record).__name__}, expected an object with doc_id and question")
@@ -75,7 +75,7 @@ def _record(record: Any, where: str) -> Question:
         raise located(where, error) from error
 
 
-def _answer(value: Any, form: str | None) -> str | None:
+def _answer(value: object, form: str | None) -> str | None:
     if form == "List":
         return ", ".join(filter(None, map(written, _list("answer", value)))) or None
     answer = written(value)
@@ -88,7 +88,7 @@ def _answer_type(answer: str | None, form: str | None) -> AnswerType | None:
     return "unanswerable" if answer == UNANSWERABLE else _TYPES.get(str(form)) or infer_answer_type(answer)
 
 
-def _source(value: Any) -> Source | None:
+def _source(value: object) -> Source | None:
     found = _list("evidence_sources", value)
     for source in found:
         if not isinstance(source, str) or source not in _SOURCES:
@@ -96,7 +96,7 @@ def _source(value: Any) -> Source | None:
     return source_of([_SOURCES[source] for source in found])
 
 
-def _list(field: str, value: Any) -> list[Any]:
+def _list(field: str, value: object) -> list[Any]:
     """Return a list, which may be written as text in Python's or JSON's syntax.
 
     Raises:

@@ -12,7 +12,7 @@ from datamodules.document_qa.questions.question_record import document_of, forma
 from datamodules.document_qa.types.question import Question
 
 
-def is_mp_docvqa(whole: Any) -> bool:
+def is_mp_docvqa(whole: object) -> bool:
     """Return whether JSON content has the format of MP-DocVQA."""
     return isinstance(whole, dict) and isinstance(whole.get("data"), list)
 
@@ -42,7 +42,7 @@ def read_mp_docvqa(
     return questions, documents
 
 
-def _record(record: Any, where: str) -> tuple[Question, tuple[str, ...]]:
+def _record(record: object, where: str) -> tuple[Question, tuple[str, ...]]:
     try:
         if not isinstance(record, dict):
             raise ValueError(f"found {type(record).__name__}, expected an object with questionId, question, doc_id")
@@ -67,13 +67,13 @@ def _record(record: Any, where: str) -> tuple[Question, tuple[str, ...]]:
         raise located(where, error) from error
 
 
-def _page_ids(value: Any) -> tuple[str, ...]:
+def _page_ids(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise ValueError(f"page_ids: found {format_value(value)}, expected a list of page names")
     return tuple(document_of(text_of("page_ids", page)) for page in value)
 
 
-def _answers(value: Any) -> tuple[str, ...]:
+def _answers(value: object) -> tuple[str, ...]:
     answers = [] if value is None else value
     if not isinstance(answers, list):
         raise ValueError(f"answers: found {format_value(value)}, expected a list of texts")

@@ -84,7 +84,7 @@ _Read = tuple[Sequence[str | int], Sequence[Question], Mapping[str, DocumentRefe
 _Reader = Callable[[Any, Path], _Read]
 
 
-def _lines(whole: Any, path: Path) -> _Read:
+def _lines(whole: object, path: Path) -> _Read:
     ids, questions = [], []
     for number, line in iterate_lines(path, _EXPECTED):
         where = f"{path}, line {number}"
@@ -109,7 +109,7 @@ def _mp_docvqa(whole: Any, path: Path) -> _Read:
     return ids, questions, {name: DocumentReference(name, *document) for name, document in pages.items()}
 
 
-def _mmlongbench(whole: Any, path: Path) -> _Read:
+def _mmlongbench(whole: object, path: Path) -> _Read:
     if not isinstance(whole, list):
         found = f"; found invalid JSON: {whole.problem}" if isinstance(whole, _Invalid) else ""
         raise ValueError(f"{path}: expected the JSON of MMLongBench-Doc: a list of questions with doc_id{found}")
@@ -143,7 +143,7 @@ def _whole(path: Path) -> Any:
         return _Invalid(str(error), 1, text[:64].lstrip()[:1] == "[")
 
 
-def _recognised(whole: Any, path: Path) -> _Reader:
+def _recognised(whole: object, path: Path) -> _Reader:
     if is_mp_docvqa(whole):
         return _mp_docvqa
     if is_mmlongbench(whole):

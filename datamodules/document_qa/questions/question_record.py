@@ -4,7 +4,6 @@ import difflib
 import math
 from collections.abc import Mapping
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any
 
 from datamodules.document_qa.grading.abstention import is_abstention
 from datamodules.document_qa.questions.answer_types import canonical_answer, infer_answer_type
@@ -21,7 +20,7 @@ LONGEST_MESSAGE = 1000
 """Largest number of characters of an error message, without file and line."""
 
 
-def parse_question(record: Any, where: str) -> Question:
+def parse_question(record: object, where: str) -> Question:
     """Parse a line.
 
     Args:
@@ -63,7 +62,7 @@ def located(where: str, error: ValueError) -> ValueError:
     return ValueError(f"{where}: {text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + '...'}")
 
 
-def text_of(field: str, value: Any) -> str:
+def text_of(field: str, value: object) -> str:
     """Check a text field: not empty, and not too long.
 
     Raises:
@@ -76,7 +75,7 @@ def text_of(field: str, value: Any) -> str:
     return value.strip()
 
 
-def identifier(value: Any) -> str:
+def identifier(value: object) -> str:
     """Check a question id: text or an integer."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -85,7 +84,7 @@ def identifier(value: Any) -> str:
     return text_of("id", value)
 
 
-def document_of(value: Any) -> str:
+def document_of(value: object) -> str:
     """Check a document name: a path inside the folder of documents."""
     name = text_of("document", value)
     # Data may be written on one operating system and read on another, so both path syntaxes are checked.
@@ -95,7 +94,7 @@ def document_of(value: Any) -> str:
     return name
 
 
-def pages_of(value: Any) -> tuple[int, ...]:
+def pages_of(value: object) -> tuple[int, ...]:
     """Check page numbers, from 1; sort them and remove duplicates."""
     pages = [] if value is None else value
     if not isinstance(pages, list) or any(isinstance(page, bool) or not isinstance(page, int) for page in pages):
@@ -105,7 +104,7 @@ def pages_of(value: Any) -> tuple[int, ...]:
     return tuple(sorted(set(pages)))
 
 
-def source_of(value: Any) -> Source | None:
+def source_of(value: object) -> Source | None:
     """Combine evidence sources to one; several kinds of chunks are `cross`."""
     found = [] if value is None else value if isinstance(value, list) else [value]
     for source in found:
@@ -119,13 +118,13 @@ def source_of(value: Any) -> Source | None:
     return "hop" if "hop" in kinds else "cross"
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Format a value for a message."""
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
-def written(value: Any) -> str | None:
+def written(value: object) -> str | None:
     """Return an answer as text; None if there is none.
 
     Raises:
@@ -140,7 +139,7 @@ def written(value: Any) -> str | None:
     return text_of("answer", str(value))
 
 
-def _options(value: Any) -> tuple[tuple[str, ...], bool]:
+def _options(value: object) -> tuple[tuple[str, ...], bool]:
     if value is None or value == []:
         return (), False
     if not isinstance(value, list):
@@ -148,7 +147,7 @@ def _options(value: Any) -> tuple[tuple[str, ...], bool]:
     return strip_letters([text_of("options", str(option) if _is_number(option) else option) for option in value])
 
 
-def _answer(value: Any, options: tuple[str, ...], lettered: bool) -> tuple[str | None, int | None]:
+def _answer(value: object, options: tuple[str, ...], lettered: bool) -> tuple[str | None, int | None]:
     answer = written(value)
     if answer is None or not options:
         return answer, None
@@ -156,7 +155,7 @@ def _answer(value: Any, options: tuple[str, ...], lettered: bool) -> tuple[str |
     return options[right], right
 
 
-def _answer_type(value: Any, options: tuple[str, ...]) -> AnswerType | None:
+def _answer_type(value: object, options: tuple[str, ...]) -> AnswerType | None:
     if value == "unit":
         return "number"  # every number may have a unit
     if value is not None and value not in ANSWER_TYPES:
@@ -175,11 +174,11 @@ def _open(answer: str | None, answer_type: AnswerType | None) -> tuple[str | Non
     return canonical_answer(answer), answer_type or infer_answer_type(answer)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _check_spelling(record: Mapping[str, Any]) -> None:
+def _check_spelling(record: Mapping[str, object]) -> None:
     missing = [field for field in FIELDS if field not in record]
     for field in record.keys() - set(FIELDS):
         close = difflib.get_close_matches(field.lower(), missing, n=1, cutoff=0.83)

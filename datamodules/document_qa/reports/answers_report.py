@@ -171,7 +171,7 @@ def _table(metrics: Mapping[str, MetricEstimate]) -> list[dict[str, Any]]:
     ]
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> Any:
     """Round numbers to digits that do not depend on the composition of batches."""
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}

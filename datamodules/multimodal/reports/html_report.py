@@ -74,7 +74,7 @@ def write_report(
     folder: Path,
     stem: str,
     title: str,
-    content: Mapping[str, Any],
+    content: Mapping[str, object],
     scripts: Sequence[Path],
     styles: Sequence[Path] = (),
 ) -> Path:
@@ -140,7 +140,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> Any:
     """Return a copy with None for non-finite numbers, which JSON does not have."""
     if isinstance(value, Mapping):
         return {key: finite(item) for key, item in value.items()}

@@ -166,7 +166,7 @@ class ChatEncoder:
             supervised[start : start + ends[0] + 1] = True
         return tokens, supervised
 
-    def _render(self, turns: list[Message], sample: object, **arguments: Any) -> NDArray[np.int64]:
+    def _render(self, turns: list[Message], sample: object, **arguments: object) -> NDArray[np.int64]:
         text = self._apply_template(turns, sample, tokenize=False, **arguments)
         return np.array(self.tokenizer.encode(text), np.int64)
 

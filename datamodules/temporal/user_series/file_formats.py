@@ -171,7 +171,7 @@ def _read_parquet(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
         raise ValueError(f"{path}: not a Parquet file, or a corrupt one: {why}") from error
 
 
-def _from_row(where: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _from_row(where: str, row: Mapping[str, object]) -> dict[str, Any]:
     """Return the record of a row of a Parquet file: null fields are missing, NaN is a gap, a text may hold JSON."""
     record = {key: _plain(value) for key, value in row.items() if value is not None}
     for key in ("series", "options"):
@@ -184,7 +184,7 @@ def _from_row(where: str, row: Mapping[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value of a row as JSON has it. A struct of the file has all keys, so null ones are missing."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items() if entry is not None}

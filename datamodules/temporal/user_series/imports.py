@@ -58,7 +58,7 @@ def _from_chatts(record: dict[str, Any]) -> dict[str, Any]:
     return converted | {key: record[key] for key in ("key", "kind") if key in record}
 
 
-def _flat(key: str, values: Any) -> list[Any]:
+def _flat(key: str, values: object) -> list[Any]:
     """Return the values of a series, which some files write as lists of one number each."""
     if not isinstance(values, list):
         raise ValueError(f"{key}: found {describe_value(values)}, expected a list of numbers")

@@ -16,7 +16,7 @@ _TEXT = 100_000
 """Largest length of a text, in characters."""
 
 
-def check_keys(record: Mapping[str, Any], known: Collection[str], what: str) -> None:
+def check_keys(record: Mapping[str, object], known: Collection[str], what: str) -> None:
     """Refuse keys that are not known.
 
     Raises:
@@ -26,7 +26,7 @@ def check_keys(record: Mapping[str, Any], known: Collection[str], what: str) -> 
         raise ValueError(f"{what}: found the key {describe_names(unknown)}, expected some of {', '.join(known)}")
 
 
-def text(key: str, value: Any, default: str | None = None) -> str:
+def text(key: str, value: object, default: str | None = None) -> str:
     """Return a text; `default` if the value is None.
 
     Raises:
@@ -41,7 +41,7 @@ def text(key: str, value: Any, default: str | None = None) -> str:
     return value
 
 
-def label(key: str, value: Any, default: str) -> str:
+def label(key: str, value: object, default: str) -> str:
     """Return a text on one line, such as a name; `default` if the value is None. Errors are those of `text`."""
     found = text(key, value, default)
     if not found.isprintable():
@@ -49,7 +49,7 @@ def label(key: str, value: Any, default: str) -> str:
     return found.strip()
 
 
-def scalar_text(key: str, value: Any) -> str:
+def scalar_text(key: str, value: object) -> str:
     """Return a text or a number as text.
 
     Raises:
@@ -60,7 +60,7 @@ def scalar_text(key: str, value: Any) -> str:
     return text(key, value).strip()
 
 
-def number(key: str, value: Any, above: float, at_most: float) -> float:
+def number(key: str, value: object, above: float, at_most: float) -> float:
     """Return a number in a range.
 
     Raises:
@@ -73,7 +73,7 @@ def number(key: str, value: Any, above: float, at_most: float) -> float:
     return float(value)
 
 
-def measurements(key: str, values: Any) -> NDArray[np.float64]:
+def measurements(key: str, values: object) -> NDArray[np.float64]:
     """Return numbers [n], NaN for null.
 
     Raises:
@@ -88,7 +88,7 @@ def measurements(key: str, values: Any) -> NDArray[np.float64]:
     return column
 
 
-def stamps(key: str, values: Any, seconds: float = 1.0) -> NDArray[np.float64]:
+def stamps(key: str, values: object, seconds: float = 1.0) -> NDArray[np.float64]:
     """Return stamps [n] in seconds: numbers in units of `seconds`, or dates and times in ISO 8601.
 
     Raises:
@@ -110,7 +110,7 @@ def stamps(key: str, values: Any, seconds: float = 1.0) -> NDArray[np.float64]:
     return column
 
 
-def _floats(key: str, values: Any, expected: str) -> NDArray[np.float64]:
+def _floats(key: str, values: object, expected: str) -> NDArray[np.float64]:
     if not isinstance(values, (list, tuple)) or not values:
         raise ValueError(f"{key}: found {describe_value(values)}, expected a list of numbers")
     for place, value in enumerate(values):

@@ -48,7 +48,7 @@ class RecordParser:
         self._limits, self._answers = limits, answers
         self._files = SeriesFiles(folder, limits)
 
-    def parse(self, where: str, record: Any) -> SeriesQuestion:
+    def parse(self, where: str, record: object) -> SeriesQuestion:
         """Return the question of a record, in this schema or one that `imports` converts.
 
         Args:
@@ -64,7 +64,7 @@ class RecordParser:
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
 
-    def _parse(self, where: str, record: Any) -> SeriesQuestion:
+    def _parse(self, where: str, record: object) -> SeriesQuestion:
         if not isinstance(record, dict):
             raise ValueError(f"found {describe_value(record)}, expected an object with question and series")
         record = convert({key: value for key, value in record.items() if value is not None})
@@ -91,7 +91,7 @@ class RecordParser:
         key = scalar_text("key", record["key"]) if "key" in record else ""
         return SeriesQuestion(where, key, question, series, options, answer, kind)
 
-    def _options(self, found: Any) -> tuple[str, ...]:
+    def _options(self, found: object) -> tuple[str, ...]:
         if found is None or found == []:
             return ()
         if not isinstance(found, list) or len(found) < 2:
@@ -107,7 +107,7 @@ class RecordParser:
 
     # -- series ------------------------------------------------------------------------------------------------------
 
-    def _all_series(self, found: Any) -> tuple[InputSeries, ...]:
+    def _all_series(self, found: object) -> tuple[InputSeries, ...]:
         entries = found if isinstance(found, list) else [found]
         if not entries:
             raise ValueError("series: found an empty list, expected numbers, or a list of series")
@@ -123,7 +123,7 @@ class RecordParser:
                 )
         return tuple(series)
 
-    def _from_file(self, key: str, entry: Any) -> list[InputSeries]:
+    def _from_file(self, key: str, entry: object) -> list[InputSeries]:
         fields: Mapping[str, Any] = entry if isinstance(entry, dict) else {"file": entry}
         check_keys(fields, _FILE, key)
         step = fields.get("step")
@@ -135,7 +135,7 @@ class RecordParser:
         seconds = None if step is None else number(f"{key}.step", step, 0, LATEST)
         return self._files.read(f"{key}.file", text(f"{key}.file", fields.get("file")), columns, seconds)
 
-    def _series(self, key: str, entry: Any, place: int) -> InputSeries:
+    def _series(self, key: str, entry: object, place: int) -> InputSeries:
         fields = {"values": entry} if isinstance(entry, list) else entry
         if not isinstance(fields, dict):
             raise ValueError(
@@ -167,5 +167,5 @@ class RecordParser:
         return InputSeries(name or f"series {place + 1}", unit, values, step)
 
 
-def _names_file(entry: Any) -> bool:
+def _names_file(entry: object) -> bool:
     return isinstance(entry, str) or (isinstance(entry, dict) and "file" in entry)

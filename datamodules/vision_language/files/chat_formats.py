@@ -76,13 +76,13 @@ def insert_image_markers(name: str, messages: Sequence[Message], images: int) ->
     return [*messages[:first], Message(role="user", content=text), *messages[first + 1 :]]
 
 
-def first_filled(fields: Sequence[str], found: Mapping[str, Any]) -> str | None:
+def first_filled(fields: Sequence[str], found: Mapping[str, object]) -> str | None:
     """Return the first field with a value other than null and the empty list; else the first field that exists."""
     present = [field for field in fields if field in found]
     return next((field for field in present if found[field] not in (None, [])), present[0] if present else None)
 
 
-def _parse_turn(name: str, turn: Any) -> list[Message]:
+def _parse_turn(name: str, turn: object) -> list[Message]:
     if isinstance(turn, dict) and {"user", "assistant"} & set(turn):
         pair = [(role, turn[role]) for role in ("user", "assistant") if turn.get(role) is not None]
         return [Message(role=role, content=parse_content(name, content)) for role, content in pair]
@@ -95,7 +95,7 @@ def _parse_turn(name: str, turn: Any) -> list[Message]:
     return [Message(role=_SPEAKERS[role], content=parse_content(name, content))]
 
 
-def parse_content(name: str, content: Any) -> str:
+def parse_content(name: str, content: object) -> str:
     """Return the text of a turn's content.
 
     Args:
@@ -121,5 +121,5 @@ def parse_content(name: str, content: Any) -> str:
     return "".join(texts)
 
 
-def _preview(value: Any) -> str:
+def _preview(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=lambda unknown: type(unknown).__name__)[:120]

@@ -1,7 +1,6 @@
 """Reads images that a data set names by their path in a folder."""
 
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
 
 from datamodules.multimodal.images.image_file import read_image_file
 from datamodules.multimodal.json_records import describe_value
@@ -27,7 +26,7 @@ class ImageFolder:
         self.folder = Path(folder)
         self._require()
 
-    def read(self, name: str, path: Any) -> bytes:
+    def read(self, name: str, path: object) -> bytes:
         """Read the bytes of an image file.
 
         Args:

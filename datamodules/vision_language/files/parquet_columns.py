@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from datamodules.vision_language.files.chat_formats import CHAT_FIELDS, IMAGE_FIELDS
 from datamodules.vision_language.files.parquet_row_groups import read_schema
@@ -88,13 +88,13 @@ def _check_types(path: Path, schema: "Schema", chats: Sequence[str], images: Seq
             )
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: object) -> bool:
     from pyarrow import types
 
     return types.is_string(kind) or types.is_large_string(kind)
 
 
-def _is_list(kind: Any) -> bool:
+def _is_list(kind: object) -> bool:
     from pyarrow import types
 
     return types.is_list(kind) or types.is_large_list(kind)

@@ -107,7 +107,7 @@ class ParquetRows(ChatFile):
             raise BadSampleError(f"{name}: a value cannot be read: {error}") from error
         return self.convert(name, fields)
 
-    def image(self, name: str, column: str, image: Any) -> bytes:
+    def image(self, name: str, column: str, image: object) -> bytes:
         """Return the bytes of an image: bytes, a path, or an object of both.
 
         Args:

@@ -44,7 +44,7 @@ class Question(NamedTuple):
     reference: Reference
 
 
-def parse_question(name: str, fields: Mapping[str, Any]) -> Question:
+def parse_question(name: str, fields: Mapping[str, object]) -> Question:
     """Convert the fields of a row.
 
     Args:
@@ -75,13 +75,13 @@ def parse_question(name: str, fields: Mapping[str, Any]) -> Question:
     return Question(messages, reference)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or value == [] or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
 
 
-def _text(name: str, field: str, value: Any) -> str:
+def _text(name: str, field: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or len(str(value)) > _LONGEST:
         raise BadSampleError(f"{name}: {field}: found {describe_value(value)}, expected a text")
     return str(value).strip()
@@ -104,14 +104,14 @@ def _options(name: str, found: Mapping[str, Any]) -> list[str]:
     return options
 
 
-def _answer(name: str, found: Mapping[str, Any]) -> Any:
+def _answer(name: str, found: Mapping[str, object]) -> Any:
     field = next((field for field in ANSWER_FIELDS if field in found), None)
     if field is None:
         raise BadSampleError(f"{name}: found no answer, expected one in {' or '.join(ANSWER_FIELDS)}")
     return found[field]
 
 
-def _chosen(name: str, options: list[str], answer: Any, has_letters: bool) -> int:
+def _chosen(name: str, options: list[str], answer: object, has_letters: bool) -> int:
     """Return the place of the answer: its index, its letter, or its text.
 
     A text that is both a letter and an option is the option, unless the columns are letters.
@@ -130,7 +130,7 @@ def _chosen(name: str, options: list[str], answer: Any, has_letters: bool) -> in
     raise BadSampleError(f"{name}: answer: found {describe_value(answer)}, expected {expected}")
 
 
-def _accepted(name: str, found: Mapping[str, Any]) -> list[str]:
+def _accepted(name: str, found: Mapping[str, object]) -> list[str]:
     """Return the accepted answers to an open question, in their order and each once."""
     answer = _answer(name, found)
     texts = [_text(name, "answer", text) for text in (answer if isinstance(answer, list) else [answer])]

@@ -126,7 +126,7 @@ class TemplateEncoder:
             )
         return [start for start, _ in spans]
 
-    def _render(self, turns: list[dict[str, Any]], name: str, **arguments: Any) -> str:
+    def _render(self, turns: list[dict[str, Any]], name: str, **arguments: object) -> str:
         from jinja2 import TemplateError
 
         try:

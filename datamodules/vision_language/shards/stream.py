@@ -46,7 +46,7 @@ class ShardRecords(ChatRecords[SampleLocation]):
         return self.processor.item(self._read(record))
 
     @override
-    def collate(self, items: Sequence[Any]) -> Any:
+    def collate(self, items: Sequence[object]) -> Any:
         return self.processor.collate(items)
 
     def _read(self, record: SampleLocation) -> ImageChat:

@@ -6,11 +6,12 @@
 - `batch` normalises over the micro-batch of one rank: the training depends on the world size.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 from typing_extensions import override
 
 Norm = Literal["group", "sync_batch", "batch"]
@@ -58,13 +59,13 @@ class _Sum(torch.autograd.Function):
     """Differentiable sum over all ranks. Each rank's value affects all losses, so its gradient is summed too."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, value: Tensor) -> Tensor:
         value = value.clone()
         dist.all_reduce(value)
         return value
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
         gradient = gradient.clone()
         dist.all_reduce(gradient)
         return gradient

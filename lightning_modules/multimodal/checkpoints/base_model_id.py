@@ -65,7 +65,9 @@ def weights_identity(path: str | None) -> str | None:
     return None if path is None else _hash_of_weights(folder_of(path))
 
 
-def _network_identity(path: str | None, config: Mapping[str, Any] | None, whole: bool, **used: Any) -> dict[str, Any]:
+def _network_identity(
+    path: str | None, config: Mapping[str, object] | None, whole: bool, **used: object
+) -> dict[str, Any]:
     if path is not None:
         config = json.loads((folder_of(path) / "config.json").read_text(encoding="utf-8"))
     config = config or {}
@@ -78,13 +80,13 @@ def _network_identity(path: str | None, config: Mapping[str, Any] | None, whole:
     }
 
 
-def differences(saved: Mapping[str, Any], own: Mapping[str, Any], keys: Iterable[str]) -> str:
+def differences(saved: Mapping[str, object], own: Mapping[str, object], keys: Iterable[str]) -> str:
     """Return the differing keys of two identities with both values; "" if they are equal."""
     differ = [key for key in keys if saved.get(key) != own[key]]
     return "; ".join(f"{key} {_short(saved.get(key))}, here {_short(own[key])}" for key in differ)
 
 
-def check_base(saved: Mapping[str, Any] | None, own: Mapping[str, Any]) -> None:
+def check_base(saved: Mapping[str, object] | None, own: Mapping[str, object]) -> None:
     """Raise ValueError if a checkpoint was trained on a language model other than the configured model."""
     if saved is None:
         raise ValueError("the checkpoint does not name the language model it was trained on; it is of another family")
@@ -126,6 +128,6 @@ def _sha256(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text[:12] if _BLOB.fullmatch(text) else text

@@ -64,7 +64,7 @@ def read_stage(path: Path) -> dict[str, Any]:
 def load_stage(
     module: nn.Module,
     path: Path,
-    checkpoint: Mapping[str, Any],
+    checkpoint: Mapping[str, object],
     origins: Mapping[str, Origin],
     optional: tuple[str, ...],
 ) -> None:

@@ -98,7 +98,7 @@ def export(
     tokenizer: "PreTrainedTokenizerFast",
     end_of_turn: int,
     networks: Mapping[str, nn.Module],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     merge: bool = False,
 ) -> None:
     """Write the files. Adapters are merged and weights are cast in place, so the language model cannot be used again.

@@ -166,7 +166,7 @@ class LanguageModel(nn.Module):
         finally:
             self.train(training)
 
-    def decode(self, embeddings: Tensor, positions: Tensor, **options: Any) -> Any:
+    def decode(self, embeddings: Tensor, positions: Tensor, **options: object) -> Any:
         """Run the decoder layers of transformers on embeddings [R, L, C]; `options` are those of its forward."""
         return self.causal_lm.get_decoder()(inputs_embeds=embeddings, position_ids=positions, **options)
 

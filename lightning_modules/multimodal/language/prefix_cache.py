@@ -42,7 +42,7 @@ class Decoder(Protocol):
     def embed(self, tokens: Tensor) -> Tensor:
         """Return the vectors of tokens: [...] -> [..., C]."""
 
-    def decode(self, embeddings: Tensor, positions: Tensor, **options: Any) -> Any:
+    def decode(self, embeddings: Tensor, positions: Tensor, **options: object) -> Any:
         """Run the decoder layers."""
 
     def logits(self, states: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ def config_of(section: str, given: Mapping[str, Any], examples: str, **own: Any)
     return build(section, AutoConfig.for_model, kind, **chosen, **own)
 
 
-def build(section: str, function: Callable[..., T], *args: Any, **options: Any) -> T:
+def build(section: str, function: Callable[..., T], *args: object, **options: object) -> T:
     """Call a function of transformers that builds what the section's `config` describes.
 
     Raises:
