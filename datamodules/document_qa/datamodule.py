@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.config import AugmentationSettings
-from datamodules.document_qa.evaluation import AnswerEvaluation, Split
+from datamodules.document_qa.evaluation import AnswerEvaluation, PageOptions, Split
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, Prompter
 from datamodules.document_qa.retrieval.config import RetrieverSettings
@@ -23,7 +23,9 @@ from datamodules.document_qa.samples.sample_builder import SampleBuilder
 from datamodules.document_qa.samples.train_chats import DocumentChats
 from datamodules.document_qa.types.question import QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
+from datamodules.multimodal.chat_dataset import ChatExamples
 from datamodules.multimodal.datamodule import ChatOptions
+from engine.base_options import Unpack
 from engine.data.dataloader import SkipBadSamples, TimedDataLoader
 from engine.determinism.stateless_rng import global_seed
 
@@ -31,10 +33,9 @@ _TEXTS = 500
 """Number of samples whose texts train the built-in tokenizer."""
 
 
-class DocumentOptions(ChatOptions, total=False):
+class DocumentOptions(ChatOptions, PageOptions, total=False):
     """Options of DocumentDataModule, which describes them, and of its bases."""
 
-    max_tiles: int
     task: Literal["answer", "retrieve"]
     context: ContextSettings | None
     retriever: RetrieverSettings | None
@@ -81,6 +82,7 @@ class DocumentDataModule(AnswerEvaluation):
 
     extra = "documents"
 
+    # Their classes depend on the task; those of MultimodalDataModule are for chats.
     train_set: Any
     validation_set: Any
     test_set: Any
@@ -102,7 +104,7 @@ class DocumentDataModule(AnswerEvaluation):
         hard_negatives: int = 3,
         rank: list[Split] | None = None,
         evaluation_batch_size: int = 16,
-        **images: Any,
+        **images: Unpack[PageOptions],
     ) -> None:
         super().__init__(evaluation_batch_size=evaluation_batch_size, **images)
         self.context, self.retriever = context or ContextSettings(), retriever or RetrieverSettings()
@@ -195,7 +197,7 @@ class DocumentDataModule(AnswerEvaluation):
             evidence_first=training and self.context.evidence_in_training,
         )
 
-    def _training(self) -> Any:
+    def _training(self) -> ChatExamples | OptionDataset | RetrievalPairDataset:
         skip_bad = self.skips_bad_samples
         if self.task == "retrieve":
             reader = EncoderInputBuilder(self.context_builder, self.chat_encoder, self.ablate)
@@ -212,7 +214,7 @@ class DocumentDataModule(AnswerEvaluation):
             )
         return OptionDataset(source, self.chat_encoder, self.row_tokens, self.max_length, self.too_long, skip_bad)
 
-    def _evaluation(self, split: Split) -> Any:
+    def _evaluation(self, split: Split) -> EvaluationDataset | RankingDataset:
         skip_bad, predicts = self.skips_bad_samples, split == "predict"
         if self.task == "retrieve":
             reader = EncoderInputBuilder(self.context_builder, self.chat_encoder, self.ablate)

@@ -17,7 +17,7 @@ from datamodules.document_qa.reports.run_reports import write_prediction_report,
 from datamodules.document_qa.types.question import Question, QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
+from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
 from datamodules.multimodal.image_options import ImageOptions
 from datamodules.multimodal.images.tiling import MARKER, Fit
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
@@ -34,6 +34,12 @@ _ANSWER_SETTINGS = (
     "fit",
 )  # fmt: skip
 """Settings that the answers of a test depend on, besides the checkpoint and the questions."""
+
+
+class PageOptions(ChatLoaderOptions, total=False):
+    """Options of AnswerEvaluation and of its bases, except `evaluation_batch_size`."""
+
+    max_tiles: int
 
 
 class AnswerEvaluation(MultimodalDataModule):

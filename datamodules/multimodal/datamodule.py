@@ -10,14 +10,14 @@ from datamodules.multimodal.chat_dataset import ChatExamples, ChatQuestions, Cha
 from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
-from engine.base_options import LoadingOptions, Unpack
+from engine.base_options import LoaderOptions, LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
 
 log = logging.getLogger("lockstep")
 
 
-class ChatOptions(LoadingOptions, total=False):
-    """Options of MultimodalDataModule, which describes them, and of its base."""
+class ChatLoaderOptions(LoaderOptions, total=False):
+    """Options of MultimodalDataModule, which describes them, and of its base, except `evaluation_batch_size`."""
 
     tokenizer: str | None
     row_tokens: int | None
@@ -25,6 +25,10 @@ class ChatOptions(LoadingOptions, total=False):
     max_length: int | None
     too_long: TooLong
     max_unusable: int
+
+
+class ChatOptions(LoadingOptions, ChatLoaderOptions, total=False):
+    """Options of MultimodalDataModule, which describes them, and of its base."""
 
 
 class MultimodalDataModule(LockstepDataModule):

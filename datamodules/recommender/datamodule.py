@@ -237,13 +237,28 @@ class InteractionSequences(InteractionData):
         if any(splits.without_history.values()):
             log.info("users without a history before the period, skipped: %s", splits.without_history)
 
-    def _ranking_set(self, events: Events, examples: tuple[Integers, Integers], **options: Any) -> RankingDataset:
+    def _ranking_set(
+        self,
+        events: Events,
+        examples: tuple[Integers, Integers],
+        candidates: Integers | None = None,
+        held_out: bool = True,
+        at: Integers | None = None,
+    ) -> RankingDataset:
         users, ends = examples
         history_ends = np.array(events.offsets[:-1])
         history_ends[users] = ends
         scale = personal_time_scale(events, history_ends)
-        options["features"] = self.event_features
-        return RankingDataset(events, examples, max_length=self.max_length, time_scale=scale, **options)
+        return RankingDataset(
+            events,
+            examples,
+            max_length=self.max_length,
+            time_scale=scale,
+            candidates=candidates,
+            held_out=held_out,
+            at=at,
+            features=self.event_features,
+        )
 
     def _prediction_set(self, histories: Histories) -> RankingDataset:
         return self._ranking_set(histories.events, histories.examples, held_out=False, at=histories.at)

@@ -67,7 +67,7 @@ def all_gather_rows_with_grad(rows: Tensor) -> GatheredRows:
     return GatheredRows(_AllGatherRows.apply(rows, counts), sum(counts[: torch.distributed.get_rank()]))
 
 
-def gloo_group() -> Any:
+def gloo_group() -> "torch.distributed.ProcessGroup | None":
     """Return a process group of all ranks for collectives on the CPU, or None without a process group."""
     if not _is_distributed():
         return None

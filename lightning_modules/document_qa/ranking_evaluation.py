@@ -1,10 +1,11 @@
 """Evaluates a retriever: the ranks of the pages of each question's document."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
+from lightning.pytorch import Trainer
 from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
@@ -19,7 +20,9 @@ from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
 class EncodingModule(Protocol):
     """What a RankingEvaluation needs of the module. PageRetriever provides it."""
 
-    trainer: Any
+    @property
+    def trainer(self) -> Trainer:
+        """The run's trainer."""
 
     @property
     def data(self) -> RetrievalData:

@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from datamodules.multimodal.chat_dataset import ChatExamples
 from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import Message
@@ -57,10 +58,7 @@ class SeriesDataModule(MultimodalDataModule):
 
     marker = PLACEHOLDER
     baselines = ("chance",)
-    train_set: Any
-    validation_set: Any
-    test_set: Any
-    predict_set: Any
+    train_set: ChatExamples
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from lightning.pytorch import Trainer
 from typing_extensions import override
 
 from datamodules.document_qa.batch import AnswerRecord, EvaluationBatch
@@ -19,7 +20,10 @@ class AnsweringModule(Protocol):
     """What an DocumentEvaluation needs of the module. DocumentReader provides it."""
 
     preview_reservoir: PreviewReservoir[Any]
-    trainer: Any
+
+    @property
+    def trainer(self) -> Trainer:
+        """The run's trainer."""
 
     @property
     def data(self) -> DocumentData:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from lightning.pytorch import Trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
@@ -30,7 +31,10 @@ class GenerativeModel(Protocol):
 
     language_model: LanguageModel
     preview_reservoir: PreviewReservoir[Any]
-    trainer: Any
+
+    @property
+    def trainer(self) -> Trainer:
+        """The run's trainer."""
 
     @property
     def data(self) -> GradedData:
