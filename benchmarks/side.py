@@ -2,9 +2,12 @@
 
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import get_context, resource_tracker
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -72,6 +75,27 @@ def kill_all(process: int) -> None:
         for one in (*first.children(recursive=True), first):
             with suppress(psutil.NoSuchProcess):
                 one.kill()
+
+
+def run_python(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], timeout: float
+) -> tuple[int, str, str]:
+    """Run a Python command in a folder, and return its exit code, output and errors.
+
+    Raises:
+        subprocess.TimeoutExpired: it took more than `timeout` seconds; it and its descendants were killed.
+    """
+    command = subprocess.Popen(
+        [sys.executable, *arguments], cwd=folder, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with command:
+        try:
+            output, errors = command.communicate(timeout=timeout)
+        except BaseException:
+            kill_all(command.pid)
+            raise
+    return command.returncode, output, errors
 
 
 class one_thread:

@@ -3,8 +3,6 @@
 import json
 import os
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -15,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.order import in_order
-from benchmarks.side import ONE_THREAD, kill_all
+from benchmarks.side import ONE_THREAD, run_python
 from benchmarks.start_up.first_step import PREFIX
 from benchmarks.surroundings import goals_reached, spread
 
@@ -63,19 +61,10 @@ def start(arguments: list[str], folder: Path, timeout: float = 300) -> Start:
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(_ROOT), "COLUMNS": "120"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each start compiles the sources
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = subprocess.Popen(
-        [sys.executable, *arguments], cwd=folder, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with command:
-        try:
-            output, errors = command.communicate(timeout=timeout)
-        except BaseException:
-            kill_all(command.pid)
-            raise
+    code, output, errors = run_python(arguments, folder, environment, timeout)
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if command.returncode:
-        raise RuntimeError(f"{' '.join(arguments)} ended with {command.returncode}:\n{errors[-2000:]}")
+    if code:
+        raise RuntimeError(f"{' '.join(arguments)} ended with {code}:\n{errors[-2000:]}")
     line = next((line for line in output.splitlines() if line.startswith(PREFIX)), None)
     if line:
         return Start(**json.loads(line.removeprefix(PREFIX)))

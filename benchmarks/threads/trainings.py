@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.order import in_order
-from benchmarks.side import kill_all
+from benchmarks.side import run_python
 from benchmarks.surroundings import goals_reached, spread
 from benchmarks.threads.rate import PREFIX
 from engine.system.cpu_count import available_cpus
@@ -81,19 +81,10 @@ def train(config: str, side: Side, folder: Path, seconds: float, warm_up: int = 
         "--trainer.callbacks+=benchmarks.threads.rate.Rate", f"--trainer.callbacks.seconds={seconds}",
         f"--trainer.callbacks.warm_up={warm_up}",
     ]  # fmt: skip
-    command = subprocess.Popen(
-        [sys.executable, *arguments], cwd=folder, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with command:
-        try:
-            output, errors = command.communicate(timeout=timeout)
-        except BaseException:
-            kill_all(command.pid)
-            raise
+    code, output, errors = run_python(arguments, folder, environment, timeout)
     found = next((line for line in output.splitlines() if line.startswith(PREFIX)), None)
-    if command.returncode or found is None:
-        raise RuntimeError(f"the training of {config} ended with {command.returncode}:\n{(output + errors)[-2000:]}")
+    if code or found is None:
+        raise RuntimeError(f"the training of {config} ended with {code}:\n{(output + errors)[-2000:]}")
     return Found(**json.loads(found.removeprefix(PREFIX)))
 
 

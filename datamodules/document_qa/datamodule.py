@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.config import AugmentationSettings
-from datamodules.document_qa.evaluation import AnswerEvaluation, PageOptions, Split
+from datamodules.document_qa.evaluation import AnswerEvaluation, Split
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, Prompter
 from datamodules.document_qa.retrieval.config import RetrieverSettings
@@ -24,7 +24,7 @@ from datamodules.document_qa.samples.train_chats import DocumentChats
 from datamodules.document_qa.types.question import QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.chat_dataset import ChatExamples
-from datamodules.multimodal.datamodule import ChatOptions
+from datamodules.multimodal.image_datamodule import TileLoaderOptions, TileOptions
 from engine.base_options import Unpack
 from engine.data.dataloader import SkipBadSamples, TimedDataLoader
 from engine.determinism.stateless_rng import global_seed
@@ -33,7 +33,7 @@ _TEXTS = 500
 """Number of samples whose texts train the built-in tokenizer."""
 
 
-class DocumentOptions(ChatOptions, PageOptions, total=False):
+class DocumentOptions(TileOptions, total=False):
     """Options of DocumentDataModule, which describes them, and of its bases."""
 
     task: Literal["answer", "retrieve"]
@@ -77,7 +77,7 @@ class DocumentDataModule(AnswerEvaluation):
             `predict`.
         evaluation_batch_size: questions (or pages) per evaluation batch on one device, each with its whole context;
             metrics do not depend on it.
-        images: see AnswerEvaluation, MultimodalDataModule and LockstepDataModule.
+        images: see ImageDataModule, MultimodalDataModule and LockstepDataModule.
     """
 
     extra = "documents"
@@ -104,7 +104,7 @@ class DocumentDataModule(AnswerEvaluation):
         hard_negatives: int = 3,
         rank: list[Split] | None = None,
         evaluation_batch_size: int = 16,
-        **images: Unpack[PageOptions],
+        **images: Unpack[TileLoaderOptions],
     ) -> None:
         super().__init__(evaluation_batch_size=evaluation_batch_size, **images)
         self.context, self.retriever = context or ContextSettings(), retriever or RetrieverSettings()

@@ -16,16 +16,11 @@ from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
 from datamodules.document_qa.types.question import Question, QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
-from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
-from datamodules.multimodal.image_options import ImageOptions
-from datamodules.multimodal.images.tiling import MARKER, Fit
-from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
-from engine.base_options import Unpack
+from datamodules.multimodal.image_datamodule import ImageDataModule
 from engine.telemetry.sample_previews import SamplePreview
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    pass
 
 Split = Literal["train", "validation", "test", "predict"]
 
@@ -36,42 +31,11 @@ _ANSWER_SETTINGS = (
 """Settings that the answers of a test depend on, besides the checkpoint and the questions."""
 
 
-class PageOptions(ChatLoaderOptions, total=False):
-    """Options of AnswerEvaluation and of its bases, except `evaluation_batch_size`."""
-
-    max_tiles: int
-
-
-class AnswerEvaluation(MultimodalDataModule):
-    """Base of DataModules that evaluates answers. A subclass provides the questions and builds the data sets.
-
-    Args:
-        max_tiles: maximum number of tiles along each edge that a larger image is split into, besides a view of the
-            whole image; 1 disables tiling.
-        **batches: see MultimodalDataModule and LockstepDataModule.
-    """
-
-    marker = MARKER
-
-    fit: Fit = "stretch"
-    """How an image becomes a square view."""
+class AnswerEvaluation(ImageDataModule):
+    """Base of DataModules that evaluates answers. A subclass provides the questions and builds the data sets."""
 
     ablate: Ablation
     """Content that is removed from documents."""
-
-    def __init__(self, max_tiles: int = 1, **batches: Unpack[ChatOptions]) -> None:
-        super().__init__(**batches)
-        self.image_options = ImageOptions(max_tiles)
-        self.max_tiles = max_tiles
-
-    @cached_property
-    def image_layout(self) -> ImageLayout:
-        """Layout of the views of an image; known from `setup` on."""
-        return self.image_options.layout(self.trainer)
-
-    def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
-        """Return the tokenizer for other programs, with a chat template that takes images."""
-        return exported_tokenizer(self.tokenizer, self.marker)
 
     @abstractmethod
     def question_set(self, split: Split) -> QuestionSet:
@@ -124,7 +88,7 @@ class AnswerEvaluation(MultimodalDataModule):
             return None
         best = next((page for page in record.ranked if page in record.pages), record.pages[0])
         sample_builder = self.evaluated.sample_builder
-        return self.image_options.preview(
+        return self.preview_images(
             (record.sample, best), lambda: [sample_builder.build(0, record.sample).document.picture(best)]
         )
 

@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.chat_dataset import ChatItem, SampleEncoder
-from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
-from datamodules.multimodal.image_options import ImageOptions
-from datamodules.multimodal.images.tiling import MARKER, Fit
+from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
-from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from datamodules.vision_language.html_report import AnsweredQuestion, is_right, write_prediction_report
 from datamodules.vision_language.interface import ProcessorSource
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
 from datamodules.vision_language.pretrained.processor import ModelProcessor
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
-from engine.base_options import Unpack
 from engine.telemetry.sample_previews import SamplePreview
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from transformers import PreTrainedTokenizerFast
 
 log = logging.getLogger("lockstep")
 
@@ -38,35 +32,8 @@ _REPORTED = 1000
 """Answers that the report shows with their images; its metrics cover all answers."""
 
 
-class TileOptions(ChatOptions, total=False):
-    """Options of VisionLanguageDataModule, which describes them, and of its bases."""
-
-    max_tiles: int
-
-
-class VisionLanguageDataModule(MultimodalDataModule):
-    """Chats with images. Answers are graded one by one and previewed beside their images.
-
-    Args:
-        max_tiles: maximum number of tiles along each edge that a larger image is split into, besides a view of the
-            whole image; 1 disables tiling.
-        **batches: see MultimodalDataModule and LockstepDataModule.
-    """
-
-    marker = MARKER
-
-    fit: Fit = "stretch"
-    """How an image becomes a square view."""
-
-    def __init__(self, max_tiles: int = 1, **batches: Unpack[ChatOptions]) -> None:
-        super().__init__(**batches)
-        self.image_options = ImageOptions(max_tiles)
-        self.max_tiles = max_tiles
-
-    @cached_property
-    def image_layout(self) -> ImageLayout:
-        """Layout of the views of an image; known from `setup` on."""
-        return self.image_options.layout(self.trainer)
+class VisionLanguageDataModule(ImageDataModule):
+    """Chats with images. Answers are graded one by one and previewed beside their images."""
 
     # -- chats that the processor of a pretrained model encodes --------------------------------------------------------
 
@@ -121,10 +88,6 @@ class VisionLanguageDataModule(MultimodalDataModule):
                     "(model.init_args.image_processor changes settings of the image processor)"
                 )
 
-    def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
-        """Return the tokenizer for other programs, with a chat template that takes images."""
-        return exported_tokenizer(self.tokenizer, self.marker)
-
     # -- samples of the evaluated set, as reports show them ----------------------------------------------------------
 
     @abstractmethod
@@ -157,7 +120,7 @@ class VisionLanguageDataModule(MultimodalDataModule):
             expected=self.right_answer(sample),
             answer=text,
             right=self.is_right(sample, text),
-            picture=self.image_options.preview(sample, lambda: self.images(sample)),
+            picture=self.preview_images(sample, lambda: self.images(sample)),
             blind=blind,
         )
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
+from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageProcessor, TrainDataset
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
-from datamodules.vision_language.datamodule import TileOptions, VisionLanguageDataModule
+from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.evaluation_dataset import EvaluationDataset
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
@@ -63,7 +64,7 @@ class ImageChats(VisionLanguageDataModule):
         fit: how an image becomes a square view: `stretch`, `pad` (padded to a square, as in LLaVA) or `crop` (the
             central square).
         root: folder that `prepare` writes to.
-        **batches: see VisionLanguageDataModule, MultimodalDataModule and LockstepDataModule.
+        **batches: see ImageDataModule, MultimodalDataModule and LockstepDataModule.
     """
 
     def __init__(

@@ -8,9 +8,10 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
+from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.tiling import Views, collate_views, make_views
 from datamodules.multimodal.text.chat_encoder import Message
-from datamodules.vision_language.datamodule import TileOptions, VisionLanguageDataModule
+from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.scenes.captions import caption
 from datamodules.vision_language.scenes.grading import OUTCOMES, grade
 from datamodules.vision_language.scenes.question_types import KINDS
@@ -42,7 +43,7 @@ class RenderedScenes(VisionLanguageDataModule):
         fresh_samples: draw new samples in every epoch instead of repeating the same samples.
         validation_size: samples of a validation; the model generates their answers.
         test_size: samples of a test, and of predict.
-        **batches: see VisionLanguageDataModule, MultimodalDataModule and LockstepDataModule.
+        **batches: see ImageDataModule, MultimodalDataModule and LockstepDataModule.
     """
 
     outcomes = OUTCOMES

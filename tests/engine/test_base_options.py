@@ -7,8 +7,9 @@ import pytest
 
 from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptions
 from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
+from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
-from datamodules.vision_language.datamodule import TileOptions, VisionLanguageDataModule
+from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from engine.base_options import LoadingOptions, TrainingOptions
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule

@@ -85,28 +85,26 @@ class Squares:
 
 def write_config(folder: Path, **model: Any) -> list[str]:
     """The options of a run that takes a second."""
+    data = {"class_path": "tests.support.families.coloured_squares.ColouredSquares", "init_args": {"batch_size": 16}}
+    return write_run(
+        folder / "vision_language.yaml", "VisionLanguageModel", {"max_new_tokens": 4, **model}, data, "val/exact"
+    )
+
+
+def write_run(
+    path: Path, model: str, model_options: dict[str, Any], data: dict[str, Any], monitor: str, steps: int = 2
+) -> list[str]:
+    """The options of a short run of a model with these parts."""
+    parts = {"language_model": {"config": LANGUAGE_MODEL}, "vision_tower": {"config": TOWER, "trainable": "full"}}
     config = {
-        "model": {
-            "class_path": "VisionLanguageModel",
-            "init_args": {
-                "language_model": {"config": LANGUAGE_MODEL},
-                "vision_tower": {"config": TOWER, "trainable": "full"},
-                "learning_rate": 3e-3,
-                "max_new_tokens": 4,
-                **model,
-            },
-        },
-        "data": {
-            "class_path": "tests.support.families.coloured_squares.ColouredSquares",
-            "init_args": {"batch_size": 16},
-        },
+        "model": {"class_path": model, "init_args": {**parts, "learning_rate": 3e-3, **model_options}},
+        "data": data,
         "trainer": {
-            "max_steps": 2, "accelerator": "cpu", "enable_progress_bar": False, "log_every_n_steps": 1,
+            "max_steps": steps, "accelerator": "cpu", "enable_progress_bar": False, "log_every_n_steps": 1,
             "num_sanity_val_steps": 0,
         },
-        "best_checkpoint": {"monitor": "val/exact", "mode": "max"},
+        "best_checkpoint": {"monitor": monitor, "mode": "max"},
     }  # fmt: skip
-    path = folder / "vision_language.yaml"
     path.write_text(yaml.safe_dump(config))
     return ["--config", str(path)]
 

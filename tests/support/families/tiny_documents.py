@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from datamodules.document_qa.datamodule import DocumentDataModule, Split
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import UNANSWERABLE, Question
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
-from tests.support.families.coloured_squares import COLOURS, LANGUAGE_MODEL, TOWER
+from tests.support.families.coloured_squares import COLOURS, write_run
 
 PARTS = ("bolt", "cover", "lever", "spring")
 MATERIALS = ("steel", "brass", "nylon", "rubber")
@@ -143,27 +142,10 @@ def tiny_tokenizer() -> ChatTokenizer:
 
 def write_config(folder: Path, **model: Any) -> list[str]:
     """The options of a run that takes a second."""
-    config = {
-        "model": {
-            "class_path": "DocumentReader",
-            "init_args": {
-                "language_model": {"config": LANGUAGE_MODEL},
-                "vision_tower": {"config": TOWER, "trainable": "full"},
-                "learning_rate": 3e-3,
-                "max_new_tokens": 4,
-                **model,
-            },
-        },
-        "data": {
-            "class_path": "tests.support.families.tiny_documents.TinyDocuments",
-            "init_args": {"batch_size": 16, "evaluation_batch_size": 16},
-        },
-        "trainer": {
-            "max_steps": 2, "accelerator": "cpu", "enable_progress_bar": False, "log_every_n_steps": 1,
-            "num_sanity_val_steps": 0,
-        },
-        "best_checkpoint": {"monitor": "val/accuracy", "mode": "max"},
-    }  # fmt: skip
-    path = folder / "document_qa.yaml"
-    path.write_text(yaml.safe_dump(config))
-    return ["--config", str(path)]
+    data = {
+        "class_path": "tests.support.families.tiny_documents.TinyDocuments",
+        "init_args": {"batch_size": 16, "evaluation_batch_size": 16},
+    }
+    return write_run(
+        folder / "document_qa.yaml", "DocumentReader", {"max_new_tokens": 4, **model}, data, "val/accuracy"
+    )

@@ -1,0 +1,80 @@
+"""Base of the DataModules of chats with images: tiling, the layout of a view, and preview images."""
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
+from datamodules.multimodal.images.tiling import MARKER, Fit
+from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
+from engine.base_options import Unpack
+from engine.telemetry.image_grid import encode_png_grid
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from transformers import PreTrainedTokenizerFast
+
+
+class TileLoaderOptions(ChatLoaderOptions, total=False):
+    """Options of ImageDataModule and of its bases, except `evaluation_batch_size`."""
+
+    max_tiles: int
+
+
+class TileOptions(ChatOptions, TileLoaderOptions, total=False):
+    """Options of ImageDataModule, which describes them, and of its bases."""
+
+
+class ImageDataModule(MultimodalDataModule):
+    """Chats with images, which become square views.
+
+    Args:
+        max_tiles: maximum number of tiles along each edge that a larger image is split into, besides a view of the
+            whole image; 1 disables tiling.
+        **batches: see MultimodalDataModule and LockstepDataModule.
+
+    Raises:
+        ValueError: `max_tiles` is below 1.
+    """
+
+    marker = MARKER
+
+    fit: Fit = "stretch"
+    """How an image becomes a square view."""
+
+    def __init__(self, max_tiles: int = 1, **batches: Unpack[ChatOptions]) -> None:
+        super().__init__(**batches)
+        if max_tiles < 1:
+            raise ValueError(f"data.init_args.max_tiles must be at least 1 (images are not split), got {max_tiles}")
+        self.max_tiles = max_tiles
+        self._image_previews: dict[Hashable, bytes] = {}
+
+    @cached_property
+    def image_layout(self) -> ImageLayout:
+        """Layout that the vision tower and the projector impose on a view; known from `setup` on.
+
+        Raises:
+            ValueError: the trainer's module has no such parts.
+        """
+        assert self.trainer is not None  # setup runs under a trainer
+        layout = getattr(self.trainer.lightning_module, "image_layout", None)
+        if not isinstance(layout, ImageLayout):
+            raise ValueError(
+                "data.class_path: these data make views for a vision tower, which "
+                f"{type(self.trainer.lightning_module).__name__} has not; use ImageChats"
+            )
+        return layout
+
+    def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
+        """Return the tokenizer for other programs, with a chat template that takes images."""
+        return exported_tokenizer(self.tokenizer, self.marker)
+
+    def preview_images(self, key: Hashable, load: Callable[[], Sequence["Image"]]) -> bytes | None:
+        """Return the images of a sample as one PNG, or None if it has no images.
+
+        Every validation previews the same samples, so the images of a key are loaded once.
+        """
+        if key not in self._image_previews and (images := load()):
+            self._image_previews[key] = encode_png_grid(*images)
+        return self._image_previews.get(key)
