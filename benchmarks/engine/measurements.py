@@ -48,7 +48,8 @@ def step_2(repeats: int) -> Result:
 def share(repeats: int) -> Result:
     """Measure what a step costs more than that of a bare loop: with Accelerate, in plain Lightning, in the engine."""
     turns: dict[str, list[Turn]] = {}
-    bases, goals = {}, []
+    bases: dict[str, str] = {}
+    goals = []
     for number, size in itertools.product((1, 2), _BATCH):  # the sides of a size alternate; all at once need 20 GB
         suffix, batch = _suffix(number, size), _BATCH[size] * number
         sides: dict[str, Body] = {
