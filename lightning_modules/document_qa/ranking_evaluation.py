@@ -5,7 +5,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from lightning.pytorch import Trainer
 from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
@@ -14,14 +13,14 @@ from datamodules.document_qa.batch import Candidates, QuestionsAndPages, Ranking
 from datamodules.document_qa.interface import RetrievalData
 from datamodules.multimodal.batch import Images, Rows
 from engine.distributed.collectives import all_gather_objects
-from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
+from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, Line
 
 
 class EncodingModule(Protocol):
     """What a RankingEvaluation needs of the module. PageRetriever provides it."""
 
     @property
-    def trainer(self) -> Trainer:
+    def trainer(self) -> EvaluatingTrainer:
         """The run's trainer."""
 
     @property

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from lightning.pytorch import Trainer
 from typing_extensions import override
 
 from datamodules.document_qa.batch import AnswerRecord, EvaluationBatch
@@ -13,7 +12,7 @@ from datamodules.document_qa.interface import DocumentData
 from engine.distributed.collectives import all_gather_objects
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview, select_preview_ids
 from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
-from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
+from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, Line
 
 
 class AnsweringModule(Protocol):
@@ -22,7 +21,7 @@ class AnsweringModule(Protocol):
     preview_reservoir: PreviewReservoir[Any]
 
     @property
-    def trainer(self) -> Trainer:
+    def trainer(self) -> EvaluatingTrainer:
         """The run's trainer."""
 
     @property

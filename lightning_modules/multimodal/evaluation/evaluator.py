@@ -1,13 +1,25 @@
 """Interface between a LanguageModule and its evaluation."""
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from engine.telemetry.sample_previews import SamplePreview
 
 ModuleT = TypeVar("ModuleT", contravariant=True)
 Line = tuple[int, dict[str, Any]]
 """A row of `predict_set` and the fields of its line of predictions."""
+
+
+class EvaluatingTrainer(Protocol):
+    """What an evaluator needs of the run's trainer, so that it does not depend on Lightning."""
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process has rank 0."""
+
+    @property
+    def default_root_dir(self) -> str:
+        """Folder of the run."""
 
 
 class Evaluator(Generic[ModuleT]):

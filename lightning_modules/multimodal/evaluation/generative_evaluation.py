@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from lightning.pytorch import Trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
@@ -15,7 +14,7 @@ from datamodules.multimodal.interface import GradedData
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.multimodal.evaluation.answer_evaluation import BLIND, MODEL, Answer, AnswerMetrics
-from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
+from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, Line
 from lightning_modules.multimodal.language.language_model import LanguageModel
 
 
@@ -33,7 +32,7 @@ class GenerativeModel(Protocol):
     preview_reservoir: PreviewReservoir[Any]
 
     @property
-    def trainer(self) -> Trainer:
+    def trainer(self) -> EvaluatingTrainer:
         """The run's trainer."""
 
     @property
