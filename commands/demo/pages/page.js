@@ -16,6 +16,7 @@ async function submit() {
   for (const text of more) if (text) card.append(element("p", {class: "note more"}, text.replaceAll("\n", "; ")));
   card.append(body);
   if (content.talks) answers.append(card); else answers.replaceChildren(card);
+  card.scrollIntoView({block: "nearest"}); // on a narrow page it is below the fields
   const blocks = new Blocks(body), start = performance.now();
   blocks.busy("answering");
   try {
