@@ -19,6 +19,7 @@ from datamodules.vision_language.chat_dataset import ChatImages, ImageProcessor,
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.evaluation_dataset import EvaluationDataset
+from datamodules.vision_language.grading import OUTCOMES
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
 from datamodules.vision_language.pretrained.native_images import NativeImages
@@ -110,13 +111,17 @@ class ImageChats(VisionLanguageDataModule):
 
     @property
     def outcomes(self) -> tuple[str, ...]:  # type: ignore[override]  # known once the files are read
-        """Names of the outcomes of a grade."""
-        return self._evaluation_source.outcomes
+        """Names of the outcomes of a grade; for an export, which opens no data, those of all questions."""
+        return OUTCOMES if self._exports else self._evaluation_source.outcomes
 
     @property
     def kinds(self) -> tuple[str, ...]:  # type: ignore[override]  # known once the files are read
         """Kinds of the evaluated questions."""
-        return self._evaluation_source.kinds
+        return () if self._exports else self._evaluation_source.kinds
+
+    @property
+    def _exports(self) -> bool:
+        return self.trainer is not None and self.trainer.state.fn is None
 
     @override
     def description(self) -> DatasetCard:
