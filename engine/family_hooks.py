@@ -25,6 +25,10 @@ class FamilyHooks:
     predicts_at_the_end = False
     """Whether `predict` writes its predictions itself after the last batch, instead of returning them by batch."""
 
+    equal_evaluation_passes = False
+    """Whether ranks run their layers equally often in an evaluation, so that FSDP may gather layer by layer. Otherwise
+    it gathers the whole model for the evaluation."""
+
     @abstractmethod
     def training_loss(self, batch: Any) -> LossSum:
         """Return the sum of the micro-batch's loss terms and their number.

@@ -45,7 +45,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         optimizer: `adamw` (decoupled weight decay), `adam` (L2 term in the gradient), `adamw_8bit` (bitsandbytes' AdamW
             with a quarter of the state, except for embeddings and small tensors; not with FSDP), `paged_adamw_8bit`
             (the same; where a GPU's memory is full, CUDA moves the state to CPU memory) or `muon` (for hidden matrices,
-            AdamW for the rest: fewer steps, half of the state of these matrices; not with FSDP).
+            AdamW for the rest: fewer steps, half of the state of these matrices).
         betas: decay rates of Adam's two running means.
         weight_decay: weight decay of matrices; none is applied to norms, biases and scalars.
         schedule: learning rate after the warm-up: `constant`, `cosine` (to `final_fraction` at the end of training),

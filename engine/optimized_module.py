@@ -106,13 +106,13 @@ class OptimizedModule(FastHookName, LightningModule):
         """
         if self._gradient_norm is None:
             # The optimizer's order, as in clipping, so that the sum of squares is the same to the bit.
-            self._gradient_norm = gradient_norm(parameters_of(self._optimizer), self.trainer.strategy.model)
+            self._gradient_norm = gradient_norm(parameters_of(self._optimizer))
         return self._gradient_norm
 
     @override
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         if self.is_log_step:
-            norm, parts = self.gradient_norm(), grad_norm_per_group(optimizer.param_groups, self.trainer.strategy.model)
+            norm, parts = self.gradient_norm(), grad_norm_per_group(optimizer.param_groups)
             self.log("train/gradient_norm", norm, on_step=True, on_epoch=False, batch_size=1)
             by_part = {f"train/gradient_norm/{part}": norm for part, norm in parts.items()}
             self.log_dict(by_part, on_step=True, on_epoch=False, batch_size=1)

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.strategies import FSDPStrategy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import override
@@ -20,6 +19,7 @@ from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
 from engine.lightning_internals import copy_all
 from engine.module import LockstepModule
+from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")
@@ -71,7 +71,7 @@ class FiniteGuard(Callback):
 
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if self.policy == "rollback" and isinstance(trainer.strategy, FSDPStrategy):
+        if self.policy == "rollback" and has_sharded_weights(trainer.strategy):
             raise ValueError("finite_guard.policy rollback loads whole weights and FSDP has shards: use skip or stop")
 
     @override

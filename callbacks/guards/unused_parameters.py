@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.strategies import FSDPStrategy
 from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
@@ -13,6 +12,7 @@ from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.ddp_reducer import reduce_local_gradients
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module
+from engine.strategies.fsdp import has_sharded_weights
 
 log = logging.getLogger("lockstep")
 
@@ -44,7 +44,7 @@ class UnusedParameterCheck(Callback):
         self._ddp_tolerates = self._ddp is not None and (self._ddp.find_unused_parameters or self._ddp.static_graph)
         self._trained = {name: part for name, part in pl_module.named_parameters() if part.requires_grad}
         self._has_gradient: set[str] = set()
-        self._pending = bool(self._trained) and not isinstance(trainer.strategy, FSDPStrategy)
+        self._pending = bool(self._trained) and not has_sharded_weights(trainer.strategy)
         self._hooks = [
             part.register_post_accumulate_grad_hook(lambda _, name=name: self._has_gradient.add(name))
             for name, part in self._trained.items()

@@ -7,11 +7,12 @@ from typing import Literal
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins.precision import HalfPrecision
-from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy
+from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy
 from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from engine.distributed.ddp_comm_hook import compress_gradients
+from engine.strategies.fsdp import has_sharded_weights
 
 log = logging.getLogger("lockstep")
 
@@ -83,7 +84,7 @@ class DDPOptions(Callback):
 
 def _other_strategy(trainer: Trainer) -> str:
     name = type(trainer.strategy).__name__
-    if isinstance(trainer.strategy, FSDPStrategy):
+    if has_sharded_weights(trainer.strategy):
         return (
             f"ddp.* are settings of DDP, and trainer.strategy is {name}: FSDP sends gradients in the format of "
             "trainer.precision (bf16-mixed: 16 bits), layer by layer. Remove them"

@@ -22,7 +22,7 @@ from engine.checkpointing.compatibility import check_weights_only_loadable, requ
 from engine.checkpointing.content_rules import require_structure
 from engine.checkpointing.cpu_snapshot import Snapshot
 from engine.checkpointing.rotation import keep_copy, rotate_in
-from engine.checkpointing.verification import CorruptCheckpointError, verify
+from engine.checkpointing.verification import CorruptCheckpointError, load_lazily, verify
 from engine.distributed.errors import CollectiveError
 from engine.io.atomic_file import remove, write_temp
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
@@ -236,8 +236,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         self.finish_writing()
         try:
             verify(Path(path))
-            device = "cpu" if map_location is None else map_location
-            checkpoint: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+            checkpoint = _read(Path(path), "cpu" if map_location is None else map_location)
             require_lightning(checkpoint, Path(path))
             require_structure(checkpoint, Path(path))
         except CorruptCheckpointError as error:
@@ -262,6 +261,16 @@ class VerifiedCheckpointIO(CheckpointIO):
             f"{path} could not be saved{count}: {errors[-1]}. Fix the cause and resume with the same command and "
             "--ckpt_path last; the existing checkpoints are intact"
         )
+
+
+def _read(path: Path, device: Any) -> dict[str, Any]:
+    if not path.is_dir():
+        content: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+        return content
+    from engine.distributed.sharded_state import GROUPS, read_whole
+
+    content = load_lazily(path)
+    return {**content, **read_whole(path, content.get(GROUPS))}
 
 
 def _size(checkpoint: Path) -> int:

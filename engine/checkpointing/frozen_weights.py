@@ -4,7 +4,7 @@ A pretrained language model that is never trained need not be written again with
 omitted only if its hash is unchanged since construction: a weight that was trained and frozen afterwards is saved.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -45,9 +45,27 @@ def restore_frozen(module: nn.Module, checkpoint: dict[str, Any]) -> None:
     """
     if "state_dict" not in checkpoint:  # a sharded strategy has loaded the weights itself, strictly
         return
-    recorded = checkpoint.get(KEY, {})
-    own = dict(module.named_parameters(remove_duplicate=False))
-    found = _fingerprints({name: own[name] for name in recorded if name in own})
+    own = require_frozen(module, checkpoint.get(KEY, {}))
+    for name, weight in own.items():
+        checkpoint["state_dict"][name] = weight
+
+
+def require_frozen(
+    module: nn.Module, recorded: Mapping[str, int], whole: Callable[[Tensor], Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Return the module's own weights that a checkpoint omits.
+
+    Args:
+        module: module that the checkpoint is loaded into.
+        recorded: content of `KEY`: {name: hash}.
+        whole: gathers a weight of which this rank holds a shard.
+
+    Raises:
+        ValueError: a weight is not the one that the checkpoint was trained with.
+    """
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    own = {name: parameters[name].detach() for name in recorded if name in parameters}
+    found = _fingerprints(own if whole is None else {name: whole(weight) for name, weight in own.items()})
     different = [name for name, value in recorded.items() if found.get(name) != value]
     if different:
         absent = [name for name in different if name not in own]
@@ -57,8 +75,7 @@ def restore_frozen(module: nn.Module, checkpoint: dict[str, Any]) -> None:
             + ". Build the model from the same pretrained weights, in the same precision, as in training "
             "(--checkpoints.trainable_only false in training stores them as well)"
         )
-    for name in recorded:
-        checkpoint["state_dict"][name] = own[name].detach()
+    return own
 
 
 def _fingerprints(tensors: Mapping[str, Tensor]) -> dict[str, int]:

@@ -97,9 +97,9 @@ def _link(old: Path, new: Path) -> None:
         hidden.unlink(missing_ok=True)
         os.link(old, hidden)
     except OSError:  # the file system has no hard links
-        os.replace(old, new)
+        _replace(old, new)
     else:
-        os.replace(hidden, new)
+        _replace(hidden, new)
         hidden.unlink(missing_ok=True)  # POSIX rename does nothing if both names refer to the same file
 
 

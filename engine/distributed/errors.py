@@ -13,6 +13,10 @@ class CollectiveError(RuntimeError):
     """Whether a log record of an event contains this error already."""
 
 
+class MismatchError(ValueError):
+    """A checkpoint does not belong to the model or the optimizer."""
+
+
 def is_user_error(error: BaseException) -> bool:
     """Return whether an error before training most likely comes from the user's input.
 

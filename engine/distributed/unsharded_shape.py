@@ -1,16 +1,10 @@
-"""Records the original shapes of sharded and of quantized weights, as the attribute `unsharded_shape`.
+"""Returns the original shapes of quantized weights, which have them as the attribute `unsharded_shape`.
 
-Between steps FSDP keeps a flat shard of each weight, whose own shape has no meaning. The codes of a quantized weight
-have fewer elements than the weight.
+The codes of a quantized weight have fewer elements than the weight. A sharded weight is a DTensor, whose shape is that
+of the whole.
 """
 
 from torch import nn
-
-
-def record_unsharded_shapes(model: nn.Module) -> None:
-    """Record the shape of each weight. Call it before the model is sharded."""
-    for parameter in model.parameters():
-        parameter.unsharded_shape = parameter.shape  # type: ignore[attr-defined]  # ours, not torch's
 
 
 def unsharded_ndim(parameter: nn.Parameter) -> int:

@@ -56,9 +56,21 @@ class Muon(CustomUpdateOptimizer, AdamW):
             state[MOMENTUM] = torch.zeros_like(parameter)
         state["step"] += 1
         mean = state[MOMENTUM].lerp_(gradient, 1 - self._momentum)
-        update = newton_schulz(gradient.lerp(mean, self._momentum))  # Nesterov momentum
+        update = _orthogonalize(gradient.lerp(mean, self._momentum))  # Nesterov momentum
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
         parameter.add_(update, alpha=-0.2 * math.sqrt(max(parameter.shape)) * group["lr"])
+
+
+def _orthogonalize(matrix: Tensor) -> Tensor:
+    """Orthogonalize a matrix, of which each rank may hold some rows; then a collective."""
+    if not hasattr(matrix, "full_tensor"):
+        return newton_schulz(matrix)
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(matrix, DTensor)
+    # Each rank computes the whole product, and keeps its rows of it.
+    whole = newton_schulz(matrix.full_tensor())
+    return distribute_tensor(whole, matrix.device_mesh, matrix.placements, src_data_rank=None)
 
 
 def newton_schulz(matrix: Tensor) -> Tensor:

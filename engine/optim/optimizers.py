@@ -146,18 +146,16 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
         offload: `optimizer_offload` of LockstepModule.
 
     Raises:
-        ValueError: an optimizer that needs whole weights, or the offload, where ranks hold shards of the weights; or
-            `paged_adamw_8bit` without CUDA or with the offload.
+        ValueError: FSDP1; 8-bit state, or the offload, where ranks hold shards of the weights; or `paged_adamw_8bit`
+            without CUDA or with the offload.
     """
-    blocks = (
-        "its state is quantized in blocks of 256 elements, whose borders depend on the number of GPUs, so a "
-        "checkpoint would not fit another number"
-    )
-    reasons = {
-        **dict.fromkeys(_EIGHT_BIT, blocks),
-        "muon": "it orthogonalizes whole matrices, of which each GPU would hold a part",
-    }
-    sharded = isinstance(strategy, (FSDPStrategy, ModelParallelStrategy))
+    if isinstance(strategy, FSDPStrategy):
+        raise ValueError(
+            f"trainer.strategy is {type(strategy).__name__} of Lightning, which is FSDP1: it cannot verify its "
+            "checkpoints. Use --config configs/overlays/fsdp.yaml without --trainer.strategy: FSDP2 with checkpoints "
+            "that load on any number of ranks"
+        )
+    sharded = isinstance(strategy, ModelParallelStrategy)
     if name == "paged_adamw_8bit" and strategy.root_device.type != "cuda":
         raise ValueError(
             "model.init_args.optimizer paged_adamw_8bit needs CUDA, whose driver moves its state between the memories; "
@@ -173,11 +171,12 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             f"model.init_args.optimizer_offload with trainer.strategy {type(strategy).__name__}: the strategy moves "
             "its shards itself. Use --trainer.strategy.init_args.cpu_offload true, and optimizer_offload false"
         )
-    if name in reasons and sharded:
+    if name in _EIGHT_BIT and sharded:
         raise ValueError(
-            f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: {reasons[name]}. Use "
-            "strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw, whose state FSDP shards "
-            "(and --trainer.strategy.init_args.cpu_offload true keeps in CPU memory)"
+            f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: its state is quantized "
+            "in blocks of 256 elements, whose borders depend on the number of GPUs, so a checkpoint would not fit "
+            "another number. Use strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw or muon, whose state "
+            "FSDP shards (and --trainer.strategy.init_args.cpu_offload true keeps in CPU memory)"
         )
 
 

@@ -1,38 +1,37 @@
 """FSDP for models that do not fit one GPU, with verified checkpoints.
 
-Lightning's FSDPStrategy overwrites the shards of an existing checkpoint in place, and reads a full checkpoint with
-plain pickle. GlobalLossMean works with FSDP: like DDP it averages gradients over the ranks, and each rank multiplies
-its shard of them in place.
+FSDP2 (`fully_shard`): each weight is a DTensor of which a rank holds some rows, on GPUs or CPUs. GlobalLossMean works
+with it: like DDP it averages gradients over the ranks, and each rank multiplies its shard of them in place.
+
+Lightning's ModelParallelStrategy shards nothing itself, overwrites the shards of an existing checkpoint in place, and
+reads checkpoints with plain pickle.
 """
 
 import logging
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
 from torch import nn
+from torch.optim import Optimizer
 from typing_extensions import override
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
-from engine.checkpointing.compatibility import require_lightning
+from engine.checkpointing.compatibility import check_weights_only_loadable, require_lightning
 from engine.checkpointing.content_rules import require_structure
+from engine.checkpointing.frozen_weights import KEY, require_frozen
 from engine.checkpointing.shard_manifest import write_manifest
-from engine.checkpointing.verification import CorruptCheckpointError, load_lazily, verify, verify_sizes
-from engine.distributed.unsharded_shape import record_unsharded_shapes
+from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, load_lazily, verify, verify_sizes
+from engine.distributed.errors import MismatchError
+from engine.family_hooks import FamilyHooks
 from engine.io.atomic_file import flush_folder, remove, temp_path
-
-if TYPE_CHECKING:
-    from torch.distributed.fsdp import MixedPrecision
 
 log = logging.getLogger("lockstep")
 
-
-def is_fsdp(strategy: Strategy) -> bool:
-    """Return whether the strategy is Lightning's FSDPStrategy or a subclass."""
-    return isinstance(strategy, FSDPStrategy)
+_STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 def has_sharded_weights(strategy: object) -> bool:
@@ -40,19 +39,24 @@ def has_sharded_weights(strategy: object) -> bool:
     return isinstance(strategy, FSDPStrategy | ModelParallelStrategy)
 
 
-class VerifiedFSDPStrategy(FSDPStrategy):
-    """FSDPStrategy with verified checkpoints: weights, gradients and optimizer state are sharded over the GPUs.
+class VerifiedFSDPStrategy(ModelParallelStrategy):
+    """FSDP2 with verified checkpoints: weights, gradients and optimizer state are sharded over the ranks.
 
     The repeated layers of a network (see `repeated_layers`) are gathered one at a time, when they run. All other
     weights, such as embeddings and heads, are gathered for the whole step: tied weights are used at both ends of the
     network, and the number of calls of a head may differ between ranks, which would otherwise wait for each other.
 
+    In mixed precision weights are gathered in bf16 and gradients are summed in float32.
+
     Args:
-        state_dict_type: form of checkpoints: `sharded` (a folder; each rank writes its shard) or `full` (one file that
-            other strategies load too; gathered by rank 0).
+        state_dict_type: form of checkpoints: `sharded` (a folder; each rank writes its shard) or `full` (one file;
+            gathered by rank 0). Any strategy and any number of ranks loads both.
         sharding_strategy: `FULL_SHARD` shards all, `SHARD_GRAD_OP` all but the weights between forward and backward
-            pass, `HYBRID_SHARD` all within a node with replicas between nodes, `NO_SHARD` nothing.
+            pass, `HYBRID_SHARD` all within a node with replicas between nodes.
         cpu_offload: keep weights and optimizer state in host memory; the slowest, for models that do not fit otherwise.
+
+    Raises:
+        ValueError: `sharding_strategy` shards nothing.
     """
 
     def __init__(
@@ -61,51 +65,137 @@ class VerifiedFSDPStrategy(FSDPStrategy):
         sharding_strategy: Literal["FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "NO_SHARD"] = "FULL_SHARD",
         cpu_offload: bool = False,
     ) -> None:
-        super().__init__(state_dict_type=state_dict_type, sharding_strategy=sharding_strategy, cpu_offload=cpu_offload)
+        if sharding_strategy == "NO_SHARD":
+            raise ValueError(
+                "trainer.strategy.init_args.sharding_strategy NO_SHARD shards nothing: use strategy ddp "
+                "(configs/overlays/gpu.yaml)"
+            )
+        # Lightning's mesh is then [nodes, ranks of a node].
+        super().__init__("auto", "auto", save_distributed_checkpoint=state_dict_type == "sharded")
+        self.state_dict_type, self.sharding_strategy, self.cpu_offload = state_dict_type, sharding_strategy, cpu_offload
+
+    # -- setup -------------------------------------------------------------------------------------------------------
 
     @property
     @override
-    def mixed_precision_config(self) -> "MixedPrecision | None":
-        config = super().mixed_precision_config
-        # Buffers keep their dtype: rotary frequencies rounded to bf16 are wrong by full turns at large positions.
-        return None if config is None else replace(config, buffer_dtype=None)
-
-    def _setup_model(self, model: nn.Module) -> nn.Module:
-        from torch.distributed.fsdp.wrap import CustomPolicy
-
-        record_unsharded_shapes(model)
-        layers = repeated_layers(model)
-        self.kwargs["auto_wrap_policy"] = CustomPolicy(lambda module: module in layers)
-        return super()._setup_model(model)
-
-    @override
-    def setup_environment(self) -> None:
-        if self.root_device.type != "cuda":
-            raise ValueError(
-                f"trainer.strategy is {type(self).__name__}, which shards a model over GPUs, but the accelerator is "
-                f"{self.root_device.type}: on CPUs use configs/overlays/ddp_cpu.yaml, or strategy auto"
-            )
-        super().setup_environment()
+    def distributed_sampler_kwargs(self) -> dict[str, Any]:
+        return {"num_replicas": self.world_size, "rank": self.global_rank}
 
     @override
     def setup(self, trainer: Trainer) -> None:
         last = [callback for callback in trainer.checkpoint_callbacks if getattr(callback, "keep", 2) < 2]
-        if self._state_dict_type == "sharded" and last and trainer.state.fn == "fit":
+        if self.state_dict_type == "sharded" and last and trainer.state.fn == "fit":
             # A folder cannot replace another atomically: for an instant there is none of that name.
             raise ValueError(
                 "with sharded checkpoints last_checkpoint.keep and best_checkpoint.keep must be at least 2, so that a "
                 "complete one exists at every time"
             )
-        super().setup(trainer)
+        Strategy.setup(self, trainer)  # ModelParallelStrategy expects a module that shards itself
 
+    @override
+    def model_to_device(self) -> None:
+        """Do nothing: `_setup_model` moves layer by layer, so a device never holds the whole model."""
+
+    def _setup_model(self, model: nn.Module) -> nn.Module:
+        from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+        if not isinstance(model, FSDPModule):  # a second command of the same program
+            options = self._options()
+            for layer in repeated_layers(model):
+                fully_shard(layer, reshard_after_forward=self.sharding_strategy != "SHARD_GRAD_OP", **options)
+            fully_shard(model, **options)
+            for name in _STEPS:
+                register_fsdp_forward_method(model, name)
+        if not self.cpu_offload:
+            model.to(self.root_device)  # what is neither parameter nor buffer, such as metrics
+        return model
+
+    def _options(self) -> dict[str, Any]:
+        """Return what `fully_shard` is given for each layer."""
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+
+        mesh = self.device_mesh
+        if self.sharding_strategy != "HYBRID_SHARD":
+            mesh = init_device_mesh(self.root_device.type, (self.world_size,))
+        is_mixed = self.precision_plugin.precision == "bf16-mixed"
+        # Autocast casts inputs: others, such as times, would lose digits.
+        formats = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if is_mixed else None, reduce_dtype=torch.float32 if is_mixed else None,
+            cast_forward_inputs=False,
+        )  # fmt: skip
+        pinned = self.root_device.type == "cuda"
+        offload = CPUOffloadPolicy(pin_memory=pinned) if self.cpu_offload else OffloadPolicy()
+        return {"mesh": mesh, "mp_policy": formats, "offload_policy": offload}
+
+    # -- evaluations -------------------------------------------------------------------------------------------------
+
+    @override
+    def on_validation_start(self) -> None:
+        self._gather_for_evaluation(True)
+
+    @override
+    def on_validation_end(self) -> None:
+        self._gather_for_evaluation(False)
+
+    @override
+    def on_test_start(self) -> None:
+        self._gather_for_evaluation(True)
+
+    @override
+    def on_test_end(self) -> None:
+        self._gather_for_evaluation(False)
+
+    @override
+    def on_predict_start(self) -> None:
+        self._gather_for_evaluation(True)
+
+    @override
+    def on_predict_end(self) -> None:
+        self._gather_for_evaluation(False)
+
+    def _gather_for_evaluation(self, begins: bool) -> None:
+        """Gather the whole model for an evaluation in which ranks run different numbers of forward passes."""
+        from torch.distributed.fsdp import FSDPModule
+
+        module = self.lightning_module
+        assert isinstance(module, FamilyHooks) and isinstance(module, FSDPModule)
+        if module.equal_evaluation_passes:
+            return
+        layers = [part for part in module.modules() if isinstance(part, FSDPModule)]
+        module.set_reshard_after_forward(not begins and self.sharding_strategy != "SHARD_GRAD_OP")
+        for layer in layers:
+            layer.unshard() if begins else layer.reshard()
+        if not begins:  # the backward pass begins with the weights of no layer
+            module.set_reshard_after_forward(False, recurse=False)
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    @override
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        from engine.distributed.sharded_state import gather
+
+        assert self.lightning_module is not None
+        weights = self.lightning_module.state_dict()
+        return weights if self.state_dict_type == "sharded" else gather(weights, self.is_global_zero)
+
+    @override
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        from engine.distributed.sharded_state import gather, named_optimizer_state, numbered
+
+        assert self.lightning_module is not None
+        state = named_optimizer_state(self.lightning_module, getattr(optimizer, "optimizer", optimizer))
+        return state if self.state_dict_type == "sharded" else numbered(gather(state, self.is_global_zero))
+
+    @override
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: Any | None = None
     ) -> None:
         """Save a checkpoint, on all ranks. VerifiedCheckpointIO documents what happens if writing fails."""
         plugin = self.checkpoint_io
         assert isinstance(plugin, VerifiedCheckpointIO)
-        if self._state_dict_type == "full":
-            super().save_checkpoint(checkpoint, filepath, storage_options)
+        if self.state_dict_type == "full":
+            Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
             return
         path = Path(filepath)
         if self.is_global_zero:
@@ -114,8 +204,8 @@ class VerifiedFSDPStrategy(FSDPStrategy):
         temporary = Path(self.broadcast(str(temp_path(path))))
         error: Exception | None = None
         try:
-            super().save_checkpoint(checkpoint, temporary, storage_options)
-        except Exception as raised:  # torch raises on all ranks, Lightning on rank 0 alone
+            self._write_shards(checkpoint, temporary)
+        except Exception as raised:  # torch raises on all ranks, a wrong content on rank 0 alone
             error = raised
         if self.is_global_zero:
             if error is None:
@@ -126,8 +216,21 @@ class VerifiedFSDPStrategy(FSDPStrategy):
         elif error is not None:
             log.debug("saving %s", path, exc_info=error)
 
+    def _write_shards(self, checkpoint: dict[str, Any], folder: Path) -> None:
+        from engine.distributed.sharded_state import GROUPS, write_shards
+
+        weights, states = checkpoint.pop("state_dict"), checkpoint.pop("optimizer_states", [])
+        write_shards(folder, weights, states)
+        if self.is_global_zero:
+            content = {**checkpoint, GROUPS: [state["param_groups"] for state in states]}
+            check_weights_only_loadable(content)
+            torch.save(content, folder / PROGRESS)
+
+    @override
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
-        """Load a verified checkpoint; all ranks raise if it is corrupt. Lightning would unpickle it unverified."""
+        """Load a verified checkpoint of any strategy and number of ranks; all ranks raise if it is corrupt."""
+        from engine.distributed.sharded_state import gather, read_shards, scatter
+
         path, problem = Path(checkpoint_path), ""
         if self.is_global_zero:
             try:
@@ -141,7 +244,22 @@ class VerifiedFSDPStrategy(FSDPStrategy):
         problem = self.broadcast(problem)
         if problem:
             raise CorruptCheckpointError(f"{problem}. --ckpt_path last uses the newest intact checkpoint of a run")
-        return super().load_checkpoint(checkpoint_path, weights_only=True)
+        content, module = load_lazily(path), self.lightning_module
+        assert module is not None
+        try:
+            if path.is_dir():
+                read_shards(path, module, self.optimizers)
+            else:
+                frozen = content.get(KEY, {})
+                require_frozen(module, frozen, lambda weight: gather(weight, keep=True))
+                scatter(content, module, self.optimizers, frozen)
+        except MismatchError as error:
+            raise ValueError(
+                f"{path} was written by another model or config: {error}. Use the config that it was trained with, or "
+                "start from scratch with another --run_name"
+            ) from error
+        # Lightning passes the rest to hooks, which otherwise load what is loaded already.
+        return {key: value for key, value in content.items() if key not in ("state_dict", "optimizer_states")}
 
 
 def repeated_layers(model: nn.Module) -> set[nn.Module]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from typing_extensions import override
@@ -19,6 +18,7 @@ from engine.data.samplers import MicroBatchRequest
 from engine.export.artifacts import ExportedModel
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
+from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.image_classifier.evaluated_classifier import EvaluatedClassifier
 from lightning_modules.image_classifier.export.export import Classifier, export
 from lightning_modules.image_classifier.export.model_card import described
@@ -95,7 +95,7 @@ class ImageClassifier(EvaluatedClassifier):
             self.data.classes = content.get("classes") or self.data.classes
 
     def _require_average(self) -> None:
-        if isinstance(self.trainer.strategy, (FSDPStrategy, ModelParallelStrategy)):
+        if has_sharded_weights(self.trainer.strategy):
             raise ValueError(
                 "model.init_args.ema_decay averages whole weights, which FSDP shards: set it to null, or use ddp"
             )

@@ -17,7 +17,7 @@ from engine.interface import DataT
 from engine.module import LockstepModule
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
-from engine.strategies.fsdp import has_sharded_weights, is_fsdp
+from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
@@ -53,6 +53,7 @@ class LanguageModule(LockstepModule[DataT]):
 
     extra = "language"
     terms_per_sample = 32  # tokens of an answer
+    equal_evaluation_passes = True
 
     language_model: LanguageModel
     evaluation: Evaluator[Any]
@@ -112,7 +113,7 @@ class LanguageModule(LockstepModule[DataT]):
     def model_precision(self) -> Precision:
         """Number formats of pretrained weights and of the computations with them."""
         has_bf16 = device_has_bf16(self.trainer.strategy.root_device)
-        return precision_of(self.trainer.precision, has_bf16, is_fsdp(self.trainer.strategy))
+        return precision_of(self.trainer.precision, has_bf16)
 
     @property
     def sharded(self) -> bool:

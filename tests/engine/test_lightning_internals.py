@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.profilers import PyTorchProfiler
-from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy, Strategy
 from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -247,7 +247,7 @@ def test_the_observer_of_children_does_not_kill():
         observer.join(20)
 
 
-@pytest.mark.parametrize("kind", [DDPStrategy, FSDPStrategy])
+@pytest.mark.parametrize("kind", [DDPStrategy, ModelParallelStrategy])
 def test_a_strategys_time_limit_is_set_unless_the_user_gave_one(kind):
     limit, given = timedelta(minutes=10), timedelta(minutes=7)
     strategy = kind()
@@ -339,7 +339,7 @@ def test_the_file_of_a_summary_writer_is_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("owner", "name", "parameters"),
     [
-        (FSDPStrategy, "_setup_model", ["self", "model"]),
+        (Strategy, "_setup_model", ["self", "model"]),
         (LightningCLI, "_setup_parser_kwargs", ["self", "parser_kwargs"]),
         (LightningCLI, "_add_subcommands", ["self", "parser", "kwargs"]),
         (LightningCLI, "_prepare_subcommand_parser", ["self", "klass", "subcommand", "kwargs"]),
@@ -358,5 +358,4 @@ def test_private_methods_that_subclasses_override_or_call(owner, name, parameter
 
 
 def test_private_attributes_that_subclasses_read(tmp_path):
-    assert FSDPStrategy(state_dict_type="sharded")._state_dict_type == "sharded", INSTALLED
     assert TensorBoardLogger(tmp_path)._experiment is None, INSTALLED

@@ -24,7 +24,7 @@ class Precision(NamedTuple):
     autocast: torch.dtype | None  # format of products; None: the format of the weights
 
 
-def precision_of(trainer_precision: str | int, has_bf16: bool, sharded: bool = False) -> Precision:
+def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
     """Return the formats for Lightning's `trainer.precision`.
 
     Under 16-mixed the language model runs in bf16: Qwen2 and Qwen2.5 overflow in fp16 (QwenLM/Qwen3 issues 761, 868).
@@ -33,8 +33,6 @@ def precision_of(trainer_precision: str | int, has_bf16: bool, sharded: bool = F
     Args:
         trainer_precision: `trainer.precision`, or one of Lightning's short forms.
         has_bf16: whether the device computes in bf16, see `device_has_bf16`.
-        sharded: whether FSDP shards the weights. It flattens frozen and trainable weights of a layer together, so
-            they need one format, and casts them for the computation itself.
 
     Raises:
         ValueError: language models do not run in this precision.
@@ -50,15 +48,7 @@ def precision_of(trainer_precision: str | int, has_bf16: bool, sharded: bool = F
         raise ValueError(
             f"trainer.precision is {trainer_precision}, but this device has no bf16{reason}; set it to 32-true"
         )
-    precision = Precision(*_FORMATS[name])
-    if not sharded:
-        return precision
-    if name == "16-mixed":
-        raise ValueError(
-            "trainer.precision is 16-mixed, in which FSDP runs language models in fp16, where Qwen2.5 overflows; set "
-            "it to bf16-mixed"
-        )
-    return precision._replace(frozen=precision.trained)
+    return Precision(*_FORMATS[name])
 
 
 def device_has_bf16(device: torch.device) -> bool:

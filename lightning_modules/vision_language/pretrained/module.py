@@ -13,7 +13,7 @@ from datamodules.vision_language.interface import ProcessedChatData, ProcessorSo
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
 from engine.optim.global_loss_mean import LossSum
-from engine.strategies.fsdp import is_fsdp
+from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.flops import chat_amounts
@@ -82,7 +82,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
 
     @override
     def build(self) -> None:
-        if is_fsdp(self.trainer.strategy):
+        if has_sharded_weights(self.trainer.strategy):
             raise ValueError(
                 "FSDP does not shard a pretrained image-text model; use --trainer.strategy ddp, which trains adapters "
                 "(model.init_args.language_model.trainable lora) with a copy of the frozen weights on each GPU"

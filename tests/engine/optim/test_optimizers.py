@@ -121,13 +121,18 @@ def test_adam_and_adamw_have_the_same_state():
     check_state("adamw", optimizer.state_dict())
 
 
-@pytest.mark.parametrize("strategy", [FSDPStrategy, VerifiedFSDPStrategy, ModelParallelStrategy])
-@pytest.mark.parametrize("name", ["adamw_8bit", "muon"])
-def test_no_shards(name, strategy):
-    check_strategy("adamw", strategy())
-    check_strategy(name, DDPStrategy())
-    with pytest.raises(ValueError, match=f"{name} with trainer.strategy {strategy.__name__}: .* Use strategy ddp"):
-        check_strategy(name, strategy())
+def test_no_shards_of_8_bit_states():
+    check_strategy("adamw", VerifiedFSDPStrategy())
+    check_strategy("muon", VerifiedFSDPStrategy())
+    check_strategy("adamw_8bit", DDPStrategy())
+    for strategy in (VerifiedFSDPStrategy, ModelParallelStrategy):
+        with pytest.raises(ValueError, match=f"8bit with trainer.strategy {strategy.__name__}: .* Use strategy ddp"):
+            check_strategy("adamw_8bit", strategy())
+
+
+def test_fsdp1_is_refused():
+    with pytest.raises(ValueError, match="FSDPStrategy of Lightning, which is FSDP1.*configs/overlays/fsdp.yaml"):
+        check_strategy("adamw", FSDPStrategy())
 
 
 def test_muon_says_what_it_has(messages, caplog):

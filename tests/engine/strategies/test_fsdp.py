@@ -1,4 +1,4 @@
-"""FSDP: what can be held without a GPU: refusals, and what becomes of the folders that torch writes."""
+"""FSDP in one process: refusals, and what becomes of the folders that torch writes."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from lightning.pytorch.plugins.precision import FSDPPrecision
-from lightning.pytorch.strategies import FSDPStrategy
 from torch import nn
 
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
@@ -15,21 +13,17 @@ from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import saved_at
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveError
-from engine.distributed.unsharded_shape import record_unsharded_shapes, unsharded_ndim, unsharded_numel
 from engine.strategies.fsdp import VerifiedFSDPStrategy, repeated_layers
-from tests.conftest import REPOSITORY, TINY
+from tests.conftest import REPOSITORY
 
 OVERLAY = ["--config", str(REPOSITORY / "configs/overlays/fsdp.yaml")]
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_refused_without_gpus(lockstep):
-    with pytest.raises(ValueError, match="shards a model over GPUs, but the accelerator is cpu: on CPUs use .*ddp_cpu"):
-        lockstep("fit", *TINY, *OVERLAY, "--trainer.accelerator", "cpu", "--trainer.devices", "1", name="a")
-    with pytest.raises(Exception, match="No supported gpu backend found"):
-        lockstep("fit", *TINY, *OVERLAY, "--trainer.accelerator", "gpu", name="b")
+def test_no_shard_is_refused():
+    with pytest.raises(ValueError, match="NO_SHARD shards nothing: use strategy ddp"):
+        VerifiedFSDPStrategy(sharding_strategy="NO_SHARD")
 
 
 def test_two_folders_are_needed():
@@ -37,15 +31,6 @@ def test_two_folders_are_needed():
     trainer = SimpleNamespace(checkpoint_callbacks=[LastCheckpoint(keep=1)], state=SimpleNamespace(fn="fit"))
     with pytest.raises(ValueError, match="last_checkpoint.keep and best_checkpoint.keep must be at least 2"):
         strategy.setup(trainer)
-
-
-def test_settings_are_passed_to_fsdp():
-    strategy = VerifiedFSDPStrategy("full", "SHARD_GRAD_OP", cpu_offload=True)
-    assert strategy.cpu_offload.offload_params and strategy.sharding_strategy.name == "SHARD_GRAD_OP"
-    assert strategy.kwargs["use_orig_params"], "parameters keep their names, for groups, guards and the exact mean"
-    strategy.precision_plugin = FSDPPrecision("bf16-mixed")
-    formats = strategy.mixed_precision_config
-    assert (formats.param_dtype, formats.buffer_dtype) == (torch.bfloat16, None)
 
 
 def test_repeated_layers():
@@ -56,37 +41,29 @@ def test_repeated_layers():
     assert repeated_layers(nn.ModuleDict({"decoder": decoder, "head": head})) == set(experts)
 
 
-def test_shapes_are_those_of_whole_weights():
-    layer = nn.Linear(3, 5)
-    record_unsharded_shapes(layer)
-    layer.weight.data, layer.bias.data = layer.weight.data.flatten()[:7], layer.bias.data[:0]  # as FSDP does
-    assert [(unsharded_ndim(weight), unsharded_numel(weight)) for weight in layer.parameters()] == [(2, 15), (1, 5)]
-    assert (unsharded_ndim(nn.Linear(3, 5).weight), unsharded_numel(nn.Linear(3, 5).weight)) == (2, 15)
-
-
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
 def strategy(request, monkeypatch):
-    """Its first process; torch writes the shards of a whole model without GPUs."""
+    """Its first process, with the names that FSDP1 gave weights in a checkpoint."""
 
-    def writes(self, checkpoint, path, storage_options):
+    def writes(self, checkpoint, path):
         if full.on:
             raise OSError(28, "No space left on device")
         dcp.save({"model": checkpoint.pop("state_dict")}, checkpoint_id=path, no_dist=True)
         torch.save(checkpoint, Path(path) / PROGRESS)
 
     full = SimpleNamespace(on=False)
-    monkeypatch.setattr(FSDPStrategy, "save_checkpoint", writes)
-    monkeypatch.setattr(FSDPStrategy, "load_checkpoint", lambda self, path, weights_only: (path, weights_only))
+    monkeypatch.setattr(VerifiedFSDPStrategy, "_write_shards", writes)
     monkeypatch.setattr(VerifiedFSDPStrategy, "is_global_zero", True)
     monkeypatch.setattr(VerifiedFSDPStrategy, "broadcast", lambda self, content: content)
+    monkeypatch.setattr(VerifiedFSDPStrategy, "lightning_module", nn.Linear(1000, 1, bias=False))
     one = VerifiedFSDPStrategy()
     one.checkpoint_io = VerifiedCheckpointIO(asynchronous=request.param)
-    one.full = full
+    one.optimizers, one.full = [], full
     return one
 
 
 def content(step):
-    weights = {"weight": torch.full((1000,), float(step))}
+    weights = {"weight": torch.full((1, 1000), float(step))}
     return {"state_dict": weights, "saved_at": float(step), "pytorch-lightning_version": "2.6.6"}
 
 
@@ -101,7 +78,10 @@ def test_folders_in_a_row(strategy, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "last-1.ckpt"}
     for path in row:
         verify(path)
-    assert strategy.load_checkpoint(row[0]) == (row[0], True)
+    assert strategy.load_checkpoint(row[0])["saved_at"] == 3.0
+    assert (strategy.lightning_module.weight == 3).all()
+    whole = strategy.checkpoint_io.load_checkpoint(row[1])
+    assert (whole["state_dict"]["weight"] == 2).all() and whole["saved_at"] == 2.0
     (row[0] / ".metadata").unlink()
     with pytest.raises(CorruptCheckpointError, match="last.ckpt is incomplete: .metadata.*--ckpt_path last"):
         strategy.load_checkpoint(row[0])
@@ -183,12 +163,31 @@ def test_a_full_disk(strategy, tmp_path):
 
 
 def test_a_folder_that_is_not_whole_gets_no_name(strategy, tmp_path, monkeypatch):
-    def writes_a_part(self, checkpoint, path, options):
+    def writes_a_part(self, checkpoint, path):
         Path(path).mkdir()
         (Path(path) / "__0_0.distcp").touch()
 
-    monkeypatch.setattr(FSDPStrategy, "save_checkpoint", writes_a_part)
+    monkeypatch.setattr(VerifiedFSDPStrategy, "_write_shards", writes_a_part)
     strategy.save_checkpoint(content(1), tmp_path / "last.ckpt")
     with pytest.raises(CollectiveError, match="is incomplete: .metadata"):
         strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Linear(1000, 1), "it lacks bias"),
+        (nn.Linear(999, 1, bias=False), r"weight is \(1, 1000\), and \(1, 999\) in the model"),
+        (nn.Identity(), "the model lacks its weight"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(strategy, monkeypatch, tmp_path, model, message):
+    path = tmp_path / "last.ckpt"
+    strategy.save_checkpoint(content(1), path)
+    strategy.checkpoint_io.finish()
+    torch.save(content(1), tmp_path / "file.ckpt")
+    monkeypatch.setattr(VerifiedFSDPStrategy, "lightning_module", model)
+    for checkpoint in (path, tmp_path / "file.ckpt"):
+        with pytest.raises(ValueError, match=f"{checkpoint.name} was written by another model or config: {message}"):
+            strategy.load_checkpoint(checkpoint)

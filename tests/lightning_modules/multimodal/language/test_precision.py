@@ -35,13 +35,6 @@ def test_refuses_what_overflows():
     assert precision_of("32-true", has_bf16=False).frozen == FP32
 
 
-def test_shards_are_of_one_format():
-    assert precision_of("bf16-mixed", has_bf16=True, sharded=True) == Precision(FP32, FP32, BF16)
-    assert precision_of("bf16-true", has_bf16=True, sharded=True) == Precision(BF16, BF16, None)
-    with pytest.raises(ValueError, match="16-mixed, in which FSDP runs language models in fp16.*bf16-mixed"):
-        precision_of("16-mixed", has_bf16=True, sharded=True)
-
-
 def test_devices():
     assert device_has_bf16(torch.device("cpu"))
 

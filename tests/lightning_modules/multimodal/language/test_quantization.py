@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from bitsandbytes import functional
-from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from torch import nn
 from torch.nn import functional as F
 
@@ -180,8 +180,8 @@ def test_weights_in_few_bits_cannot_train(trainable):
 def test_sharded_strategies_are_refused():
     settings = LanguageModelSettings(path="x", trainable="lora", quantize="int8")
     require_whole_weights(settings, DDPStrategy())
-    with pytest.raises(ValueError, match="quantize is int8, but FSDPStrategy shards .*strategy ddp"):
-        require_whole_weights(settings, FSDPStrategy())
+    with pytest.raises(ValueError, match="quantize is int8, but ModelParallelStrategy does not shard .*strategy ddp"):
+        require_whole_weights(settings, ModelParallelStrategy())
 
 
 def test_files_with_quantized_weights_are_refused(build, pretrained, tmp_path):

@@ -1,0 +1,249 @@
+"""Writes and reads weights and optimizer state as shards, with torch.distributed.checkpoint.
+
+A shard names the place of its elements in the whole tensor, so any number of ranks reads what another number has
+written. Only tensors are written: torch reads everything else by plain pickle, which could run code. Names of
+parameters replace the numbers of an optimizer's state dict, which depend on the order of its groups.
+"""
+
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.optim import Optimizer
+
+from engine.distributed.errors import MismatchError
+
+GROUPS = "optimizer_groups"
+"""Key, beside the shards, of each optimizer's parameter groups, with names of parameters."""
+
+_WEIGHTS = ("state_dict", "model")
+"""Prefixes of the weights: of this program, and of FSDPStrategy of Lightning, which earlier versions used."""
+
+
+Value = TypeVar("Value")
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def named_optimizer_state(module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    """Return an optimizer's state dict with names of parameters in the place of numbers. Tensors are not copied."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
+    return {
+        "state": {names[parameter]: dict(state) for parameter, state in optimizer.state.items() if state},
+        "param_groups": [
+            {**group, "params": [names[parameter] for parameter in group["params"]]} for group in optimizer.param_groups
+        ],
+    }
+
+
+def numbered(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state dict that the optimizer would have without shards: parameters are numbers."""
+    names = [name for group in named["param_groups"] for name in group["params"]]
+    numbers = {name: number for number, name in enumerate(names)}
+    groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in named["param_groups"]]
+    return {"state": {numbers[name]: state for name, state in named["state"].items()}, "param_groups": groups}
+
+
+# -- shards ------------------------------------------------------------------------------------------------------------
+
+
+def write_shards(folder: Path, weights: Mapping[str, Tensor], states: Sequence[Mapping[str, Any]]) -> None:
+    """Write weights and the tensors of `named_optimizer_state` of each optimizer, on all ranks.
+
+    Raises:
+        CheckpointException: a rank could not write; on all ranks.
+    """
+    import torch.distributed.checkpoint as dcp
+
+    content: dict[str, Any] = {"state_dict": dict(weights)}
+    for number, state in enumerate(states):
+        content[f"optimizer_{number}"] = {"state": state["state"]}
+    dcp.save(content, checkpoint_id=folder)
+
+
+def read_shards(folder: Path, module: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Read weights and optimizer states into a model, sharded or not, on all ranks.
+
+    Args:
+        folder: sharded checkpoint, verified.
+        module: model whose weights are replaced.
+        optimizers: optimizers whose states are replaced; their options stay.
+
+    Raises:
+        MismatchError: the shards are of another model or optimizer.
+    """
+    sizes = _sizes(folder)
+    own = {name: tensor.detach() for name, tensor in module.state_dict().items()}
+    prefix = _prefix(sizes)
+    _compare({name: tensor.shape for name, tensor in own.items()}, _below(sizes, prefix), "the model")
+    tensors = {f"{prefix}.{name}": tensor for name, tensor in own.items()}
+    states: list[dict[Tensor, dict[str, Tensor]]] = []
+    for number, optimizer in enumerate(optimizers):
+        saved = _below(sizes, f"optimizer_{number}.state")
+        names = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        state: dict[Tensor, dict[str, Tensor]] = {}
+        for path in saved:
+            name, _, key = path.rpartition(".")
+            if name not in names:
+                raise MismatchError(f"optimizer state of {name}, which this model lacks or does not train")
+            empty = _empty(names[name], saved[path], name)
+            state.setdefault(names[name], {})[key] = empty
+            tensors[f"optimizer_{number}.state.{path}"] = empty
+        states.append(state)
+        _check_optimizer(optimizer, state, names)
+    _load(folder, tensors)
+    for optimizer, state in zip(optimizers, states, strict=True):
+        optimizer.state.clear()
+        optimizer.state.update(state)
+
+
+def read_whole(folder: Path, groups: Sequence[Any] | None) -> dict[str, Any]:
+    """Read a sharded checkpoint in this process alone, as the parts of a checkpoint in a single file.
+
+    Args:
+        folder: sharded checkpoint, verified.
+        groups: content of `GROUPS`; None if the checkpoint has none.
+
+    Returns:
+        `state_dict`, and `optimizer_states` if `groups` is given.
+    """
+    sizes = _sizes(folder)
+    wanted = {path: torch.empty(size, dtype=dtype) for path, (size, dtype) in sizes.items()}
+    if groups is None:
+        prefix = _prefix(sizes)
+        wanted = {path: tensor for path, tensor in wanted.items() if path.startswith(f"{prefix}.")}
+    _load(folder, wanted, alone=True)
+    content: dict[str, Any] = {"state_dict": _below(wanted, _prefix(sizes))}
+    if groups is not None:
+        content["optimizer_states"] = []
+        for number, own in enumerate(groups):
+            state: dict[str, dict[str, Tensor]] = {}
+            for path, tensor in _below(wanted, f"optimizer_{number}.state").items():
+                name, _, key = path.rpartition(".")
+                state.setdefault(name, {})[key] = tensor
+            content["optimizer_states"].append(numbered({"state": state, "param_groups": own}))
+    return content
+
+
+# -- whole tensors -----------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def gather(content: Any, keep: bool) -> Any:
+    """Return a nested dict with whole tensors on the CPU in the place of shards. A collective.
+
+    Args:
+        content: equal structure on all ranks.
+        keep: whether this rank needs the result; the others get the dict without tensors.
+    """
+    if isinstance(content, Mapping):
+        return {key: gather(value, keep) for key, value in content.items()}
+    if isinstance(content, DTensor):
+        content = content.full_tensor()
+    if isinstance(content, Tensor):
+        return content.detach().cpu() if keep else None
+    return content
+
+
+@torch.no_grad()
+def scatter(
+    checkpoint: Mapping[str, Any], module: nn.Module, optimizers: Sequence[Optimizer], omitted: Collection[str] = ()
+) -> None:
+    """Load a checkpoint of whole tensors into a sharded model; each rank takes its shards.
+
+    Args:
+        checkpoint: content of a checkpoint in a single file.
+        module: model whose weights are replaced.
+        optimizers: optimizers whose states are replaced.
+        omitted: names of weights that the checkpoint omits and that the model keeps.
+
+    Raises:
+        MismatchError: it is of another model or optimizer.
+    """
+    own = {name: value for name, value in module.state_dict().items() if name not in omitted}
+    saved = checkpoint["state_dict"]
+    sizes = {name: (tensor.shape, tensor.dtype) for name, tensor in saved.items()}
+    _compare({name: value.shape for name, value in own.items()}, sizes, "the model")
+    for name, tensor in own.items():
+        tensor.copy_(_like(tensor, saved[name]))
+    for optimizer, state_dict in zip(optimizers, checkpoint.get("optimizer_states", []), strict=False):
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+        if len(numbers) != len(parameters):
+            raise MismatchError(f"optimizer state of {len(numbers)} parameters, expected {len(parameters)}")
+        by_number = dict(zip(numbers, parameters, strict=True))
+        optimizer.state.clear()
+        for number, values in state_dict["state"].items():
+            parameter = by_number[number]
+            optimizer.state[parameter] = {
+                key: _like(_empty(parameter, (value.shape, value.dtype), str(number)), value)
+                for key, value in values.items()
+                if isinstance(value, Tensor)
+            }
+
+
+def _like(own: Tensor, whole: Tensor) -> Tensor:
+    """Return the shards of a whole tensor that this rank holds of `own`."""
+    if not isinstance(own, DTensor):
+        return whole.to(own.device)
+    # Each rank has read the file, so none needs to send anything.
+    return distribute_tensor(whole.to(own.device), own.device_mesh, own.placements, src_data_rank=None)
+
+
+def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str) -> Tensor:
+    """Return a tensor to read a parameter's saved state into: in shards like the parameter's, or a step count."""
+    size, dtype = saved
+    if size == parameter.shape and len(size):
+        return torch.zeros_like(parameter, dtype=dtype, requires_grad=False).detach()
+    if size.numel() == 1:
+        return torch.zeros(size, dtype=dtype)
+    raise MismatchError(f"optimizer state {tuple(size)} of {name}, whose shape is {tuple(parameter.shape)}")
+
+
+def _check_optimizer(optimizer: Optimizer, state: Mapping[Tensor, Any], names: Mapping[str, nn.Parameter]) -> None:
+    known = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    unknown = [name for name, parameter in names.items() if parameter in state and parameter not in known]
+    if unknown:
+        raise MismatchError(f"optimizer state of {unknown[0]}, which the optimizer does not train")
+
+
+def _compare(own: Mapping[str, torch.Size], saved: Mapping[str, tuple[torch.Size, torch.dtype]], owner: str) -> None:
+    missing, foreign = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
+    other = [name for name in own.keys() & saved.keys() if own[name] != saved[name][0]]
+    for names, problem in ((missing, "it lacks {}"), (foreign, f"{owner} lacks its {{}}")):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise MismatchError(problem.format(names[0] + more))
+    if other:
+        name = min(other)
+        raise MismatchError(f"{name} is {tuple(saved[name][0])}, and {tuple(own[name])} in {owner}")
+
+
+def _sizes(folder: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    """Return {path in the nested content: (shape, format)} of the tensors of a sharded checkpoint."""
+    from torch.distributed.checkpoint import FileSystemReader, TensorStorageMetadata
+
+    entries = FileSystemReader(folder).read_metadata().state_dict_metadata
+    tensors = {path: entry for path, entry in entries.items() if isinstance(entry, TensorStorageMetadata)}
+    return {path: (entry.size, entry.properties.dtype) for path, entry in tensors.items()}
+
+
+def _prefix(paths: Iterable[str]) -> str:
+    return next((prefix for prefix in _WEIGHTS if any(path.startswith(f"{prefix}.") for path in paths)), _WEIGHTS[0])
+
+
+def _below(paths: Mapping[str, Value], prefix: str) -> dict[str, Value]:
+    return {path[len(prefix) + 1 :]: value for path, value in paths.items() if path.startswith(f"{prefix}.")}
+
+
+def _load(folder: Path, tensors: dict[str, Tensor], alone: bool = False) -> None:
+    import torch.distributed.checkpoint as dcp
+
+    with warnings.catch_warnings():  # torch announces that a single process reads
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        dcp.load(tensors, checkpoint_id=folder, no_dist=alone)
