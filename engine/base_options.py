@@ -43,6 +43,7 @@ class TrainingOptions(TypedDict, total=False):
     lr_scaling: Scaling
     base_batch_size: int | None
     optimizer_offload: bool
+    optimizer_fused: bool
 
 
 class LoaderOptions(TypedDict, total=False):

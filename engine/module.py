@@ -61,6 +61,8 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         base_batch_size: global batch size that `learning_rate` was chosen for; needed unless `lr_scaling` is `none`.
         optimizer_offload: keep the optimizer's state in CPU memory and compute its step there: slower, and without
             memory of the GPU for the state. Not with FSDP, which has `cpu_offload`.
+        optimizer_fused: update all parameters in one kernel, for `adamw` and `adam`: faster, with other last bits. Not
+            with precision 16-mixed, nor for a resumed run that began without it.
     """
 
     def __init__(
@@ -78,10 +80,11 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         lr_scaling: Scaling = "none",
         base_batch_size: int | None = None,
         optimizer_offload: bool = False,
+        optimizer_fused: bool = False,
     ) -> None:
         settings = OptimizerSettings(
             learning_rate, optimizer, betas, weight_decay, schedule, warmup_steps, final_fraction, decay_share,
-            decay_rate, decay_steps, lr_scaling, base_batch_size, optimizer_offload,
+            decay_rate, decay_steps, lr_scaling, base_batch_size, optimizer_offload, optimizer_fused,
         )  # fmt: skip
         super().__init__(settings)
         self.counters = StepCounters()
@@ -122,7 +125,8 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         if stage != "fit":
             return
         check_trainer_settings(self.trainer)
-        check_strategy(self.optimizer_name, self.trainer.strategy, self.optimizer_settings.offload)
+        settings = self.optimizer_settings
+        check_strategy(settings.optimizer, self.trainer.strategy, settings.offload, settings.fused)
         if self.trainer.overfit_batches:  # type: ignore[attr-defined]  # A connector sets it.
             # Lightning has applied its limits already; later it would replace the sampler by one of single samples.
             self.trainer.overfit_batches = 0  # type: ignore[attr-defined]  # A connector sets it.
@@ -210,7 +214,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         check_epochs(checkpoint, self.trainer.max_epochs, str(self.trainer.ckpt_path))
         states = checkpoint.get("optimizer_states", [])
         for state in states:
-            check_state(self.optimizer_name, state)
+            check_state(self.optimizer_name, state, self.optimizer_settings.fused)
         # Strategies that restore after setup do so after `on_fit_start`, which would never release the states.
         self._states_to_load = [] if self.trainer.strategy.restore_checkpoint_after_setup else states
         saved = checkpoint.get(type(self.data).__qualname__, {}).get("accumulation", 1)

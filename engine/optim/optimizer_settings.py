@@ -37,6 +37,7 @@ class OptimizerSettings:
     lr_scaling: Scaling
     base_batch_size: int | None
     offload: bool
+    fused: bool = False
 
     def __post_init__(self) -> None:
         key = "model.init_args."
@@ -83,7 +84,9 @@ class OptimizerSettings:
         groups = [*groups, *(table.optimizer_group(self.weight_decay) for table in tables)]
         for group in groups:
             group["lr"] = group.get("lr", self.learning_rate) * scale
-        optimizer = build_optimizer(self.optimizer, groups, rate, self.betas, embeddings, hidden, tables, self.offload)
+        optimizer = build_optimizer(
+            self.optimizer, groups, rate, self.betas, embeddings, hidden, tables, self.offload, self.fused
+        )
         factor = lr_lambda(
             self.schedule,
             warmup_steps=self.warmup_steps,

@@ -20,6 +20,7 @@ log = logging.getLogger("lockstep")
 OptimizerName = Literal["adamw", "adam", "adamw_8bit", "paged_adamw_8bit", "muon"]
 
 _EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit")
+_FUSED = ("adamw", "adam")
 
 QUANTIZED = "__bnb_optimizer_quant_state__"
 """Key of a parameter's quantized state in a checkpoint of bitsandbytes."""
@@ -34,6 +35,7 @@ def build_optimizer(
     hidden: Collection[Tensor] = (),
     tables: Sequence[RowTable] = (),
     offload: bool = False,
+    fused: bool = False,
 ) -> Optimizer:
     """Build the optimizer of a module.
 
@@ -47,10 +49,18 @@ def build_optimizer(
         hidden: matrices that `muon` orthogonalizes; it trains all other parameters as `adamw` does.
         tables: tables that are trained by rows; their groups are among `groups`.
         offload: keep the state in CPU memory and compute the step there.
+        fused: update all parameters in one kernel.
 
     Raises:
-        ValueError: the name is unknown, `muon` has no matrix to train, or the optimizer cannot train tables by rows.
+        ValueError: the name is unknown, `muon` has no matrix to train, or the optimizer cannot train tables by rows or
+            has no fused kernel.
     """
+    if fused and (tables or name not in _FUSED):
+        what = f"{tables[0].name} is trained by rows" if tables else f"optimizer {name} has no fused kernel"
+        raise ValueError(
+            f"model.init_args.optimizer_fused true, but {what}: use optimizer_fused false, or optimizer "
+            f"{' or '.join(_FUSED)} without tables by rows"
+        )
     if offload:
         if tables:
             raise ValueError(
@@ -60,15 +70,15 @@ def build_optimizer(
 
         def on_cpu(groups: list[dict[str, Any]], copies: Mapping[Tensor, Tensor]) -> Optimizer:
             embedded, matrices = ([copies[p] for p in each if p in copies] for each in (embeddings, hidden))
-            return build_optimizer(name, groups, learning_rate, betas, embedded, matrices)
+            return build_optimizer(name, groups, learning_rate, betas, embedded, matrices, fused=fused)
 
         return OffloadedOptimizer(groups, on_cpu)
     if tables:
         return _by_rows(name, groups, learning_rate, betas, tables)
     if name == "adamw":
-        return torch.optim.AdamW(groups, lr=learning_rate, betas=betas)
+        return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=fused or None)
     if name == "adam":
-        return torch.optim.Adam(groups, lr=learning_rate, betas=betas)
+        return torch.optim.Adam(groups, lr=learning_rate, betas=betas, fused=fused or None)
     if name in _EIGHT_BIT:
         return _eight_bit(groups, learning_rate, betas, embeddings, paged=name == "paged_adamw_8bit")
     if name == "muon":
@@ -137,17 +147,18 @@ def _eight_bit(
     return optimizer
 
 
-def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = False) -> None:
+def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = False, fused: bool = False) -> None:
     """Check that the strategy and its device suit an optimizer.
 
     Args:
         name: see LockstepModule.
         strategy: strategy of the training.
         offload: `optimizer_offload` of LockstepModule.
+        fused: `optimizer_fused` of LockstepModule.
 
     Raises:
-        ValueError: FSDP1; 8-bit state, or the offload, where ranks hold shards of the weights; or `paged_adamw_8bit`
-            without CUDA or with the offload.
+        ValueError: FSDP1; 8-bit state, the offload or a fused kernel, where ranks hold shards of the weights;
+            `paged_adamw_8bit` without CUDA or with the offload; or a fused kernel with precision 16-mixed.
     """
     if isinstance(strategy, FSDPStrategy):
         raise ValueError(
@@ -171,6 +182,17 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             f"model.init_args.optimizer_offload with trainer.strategy {type(strategy).__name__}: the strategy moves "
             "its shards itself. Use --trainer.strategy.init_args.cpu_offload true, and optimizer_offload false"
         )
+    if fused and sharded:
+        raise ValueError(
+            f"model.init_args.optimizer_fused true with trainer.strategy {type(strategy).__name__}, with which it is "
+            "not tested: use optimizer_fused false"
+        )
+    if fused and strategy.precision_plugin.precision == "16-mixed":
+        # The kernel divides by the scale of the loss itself, after the gradients were clipped and their norm compared.
+        raise ValueError(
+            "model.init_args.optimizer_fused true with trainer.precision 16-mixed: use bf16-mixed, or optimizer_fused "
+            "false"
+        )
     if name in _EIGHT_BIT and sharded:
         raise ValueError(
             f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: its state is quantized "
@@ -180,15 +202,16 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
         )
 
 
-def check_state(name: OptimizerName, saved: Mapping[str, Any]) -> None:
+def check_state(name: OptimizerName, saved: Mapping[str, Any], fused: bool = False) -> None:
     """Check that a checkpoint's optimizer state belongs to the config's optimizer.
 
     Args:
         name: optimizer of the config, see LockstepModule.
         saved: optimizer state of a checkpoint.
+        fused: `optimizer_fused` of LockstepModule.
 
     Raises:
-        ValueError: the state is of another optimizer.
+        ValueError: the state is of another optimizer, or of one that is fused and this one is not, or the reverse.
     """
     kinds = {_optimizer_of(state) for state in saved["state"].values()}
     for kind in (
@@ -204,6 +227,12 @@ def check_state(name: OptimizerName, saved: Mapping[str, Any]) -> None:
         raise ValueError(
             f"the checkpoint's optimizer state is of {kind}, and {name} cannot resume from it: use "
             f"--model.init_args.optimizer {kind.partition(' ')[0]}, or start from scratch with another --run_name"
+        )
+    was_fused = any(group.get("fused") for group in saved["param_groups"])
+    if fused != was_fused:  # the last bits would change in the middle of the run
+        raise ValueError(
+            f"the checkpoint's optimizer was trained with optimizer_fused {str(was_fused).lower()}: use "
+            f"--model.init_args.optimizer_fused {str(was_fused).lower()}, or start from scratch with another --run_name"
         )
 
 

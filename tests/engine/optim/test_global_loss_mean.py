@@ -153,5 +153,5 @@ def test_gradients_that_a_strategy_has_offloaded_are_multiplied_where_they_are(m
     weight = torch.nn.Parameter(torch.ones(2, device="meta"))
     weight.grad = torch.ones(2, device="meta")
     mean = GlobalLossMean(2)
-    mean.add(LossSum(torch.tensor(3.0), 2))
+    mean.add(LossSum(torch.tensor(4.5), 3))  # with 2 terms the factor would be 1, and nothing multiplied
     assert mean.normalize_gradients([weight]) == 1.5 and factors == ["meta"]

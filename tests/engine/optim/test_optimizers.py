@@ -4,7 +4,8 @@ import logging
 
 import pytest
 import torch
-from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, ModelParallelStrategy
+from lightning.pytorch.plugins import MixedPrecision
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from torch import nn
 
 from engine.checkpointing.cpu_snapshot import Snapshot
@@ -146,3 +147,39 @@ def test_muon_says_what_it_has(messages, caplog):
 def test_an_unknown_name():
     with pytest.raises(ValueError, match="'sgd', expected one of adamw, adam, adamw_8bit, paged_adamw_8bit, muon"):
         make(Words(), "sgd")
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam"])
+@pytest.mark.parametrize("offload", [False, True])
+def test_a_fused_kernel_computes_the_same_steps(name, offload):
+    plain, fused = Words(), Words()
+    plain.train_with(make(plain, name), 20)
+    optimizer = build_optimizer(name, fused.groups(), 1e-3, BETAS, offload=offload, fused=True)
+    fused.train_with(optimizer, 20)
+    assert all(group["fused"] for group in optimizer.state_dict()["param_groups"])
+    for expected, found in zip(plain.parameters(), fused.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_fused_run_is_not_resumed_without_the_kernel():
+    states = {}
+    for fused in (False, True):
+        model = Words()
+        optimizer = build_optimizer("adamw", model.groups(), 1e-3, BETAS, fused=fused)
+        model.train_with(optimizer, 1)
+        states[fused] = optimizer.state_dict()
+        check_state("adam", states[fused], fused)
+    with pytest.raises(ValueError, match=r"trained with optimizer_fused false: use --model\S+ false, or start"):
+        check_state("adamw", states[False], fused=True)
+    with pytest.raises(ValueError, match=r"trained with optimizer_fused true: use --model\S+ true, or start"):
+        check_state("adamw", states[True])
+
+
+def test_where_no_fused_kernel_works():
+    half = SingleDeviceStrategy("cpu", precision_plugin=MixedPrecision("16-mixed", "cpu"))
+    check_strategy("adamw", DDPStrategy(), fused=True)
+    for strategy, problem in ((VerifiedFSDPStrategy(), "VerifiedFSDPStrategy"), (half, "16-mixed: use bf16-mixed")):
+        with pytest.raises(ValueError, match=f"optimizer_fused true with trainer.*{problem}"):
+            check_strategy("adamw", strategy, fused=True)
+    with pytest.raises(ValueError, match="optimizer_fused true, but optimizer muon has no fused kernel: use"):
+        build_optimizer("muon", Words().groups(), 1e-3, BETAS, fused=True)
