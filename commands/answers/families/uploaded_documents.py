@@ -80,11 +80,11 @@ class UploadedDocuments:
         try:
             with closing(converting([path], self._cache.folder, self._settings, _PROGRESS)) as steps:
                 for step in steps:
+                    if time.monotonic() > end:
+                        raise UserInputError(f"{file.name}: reading it takes longer than {self._seconds:.0f} s")
                     if step is not None:
                         return self._outcome(step[1], file, path)
                     yield Note(key, f"reading {file.name}: {self._pages_read()} pages")
-                    if time.monotonic() > end:
-                        raise UserInputError(f"{file.name}: reading it takes longer than {self._seconds:.0f} s")
         finally:
             path.unlink(missing_ok=True)
             for unfinished in self._unfinished():  # of a process that was ended

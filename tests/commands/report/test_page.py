@@ -165,7 +165,7 @@ def test_seeds_are_one_line_with_their_spread(show, tmp_path):
     (folders[1] / "metrics.jsonl").write_text("".join(line for line in lines if "test/" not in line))
     page = show(*folders, killed_and_resumed(tmp_path / "dropped", 1, 0.5).folder)
     assert texts(page, "h1") == ["3 runs compared"]
-    assert texts(page, "#results thead th")[:3] == ["figure", "sas (2 seeds)", "dropped"]
+    assert texts(page, "#results thead th")[:3] == ["metric", "sas (2 seeds)", "dropped"]
     first = texts(page, "#results tbody tr:first-child > *")
     assert first[:3] == ["ndcg@10", "0.6200 ± 0.014", "0.6100"]
     assert texts(page, ".stages > :nth-child(2) tbody tr:first-child > *")[1] == "0.6100 (1 of 2)", "one was tested"

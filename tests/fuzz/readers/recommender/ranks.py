@@ -71,10 +71,10 @@ class Ranks(Reader):
         return _zip(members, compression)[:MOST]
 
     def read(self, path: Path) -> Any:
-        from commands.report.paired_comparison import paired_comparison
+        from commands.report.paired_comparison import compare_runs
         from lightning_modules.recommender.ranks.rank_file import read_ranks
 
-        paired_comparison([path.parent, path.parents[1] / "b"])
+        compare_runs([path.parent, path.parents[1] / "b"])
         found = read_ranks(path)
         numbers = (found.history, found.popularity, found.rank, found.candidates)
         rows = zip(found.users, found.targets, *(column.tolist() for column in numbers), strict=True)
