@@ -79,7 +79,7 @@ def skip_empty_hooks(callbacks: Iterable[Callback]) -> None:
     """Make Lightning skip the hooks of a training step that a callback inherits from Callback, where they are empty.
 
     Lightning calls them in every step, each with the callback's name for the profiler. It skips a hook that cannot be
-    called, which no setting does.
+    called, which no setting does. Pass Lockstep's own callbacks only: a user's may call its own empty hooks.
     """
     for callback in callbacks:
         for hook in _STEP_HOOKS:

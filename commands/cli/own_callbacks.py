@@ -66,4 +66,9 @@ def add_own_callbacks(
         endpoint.attach(trainer, watchdog)
     if log.console == "text":
         callbacks.append(ResultsPrinter(table))  # torn down last
-    skip_empty_hooks(callbacks)
+    skip_empty_hooks(callback for callback in callbacks if is_own(callback))
+
+
+def is_own(callback: Callback) -> bool:
+    """Return whether a callback is Lockstep's. Those of users and of Lightning stay as they are."""
+    return type(callback).__module__.partition(".")[0] == "callbacks"
