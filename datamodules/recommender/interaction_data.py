@@ -16,7 +16,7 @@ from datamodules.recommender.batch import (
     Scorer,
     TrainingEvents,
 )
-from datamodules.recommender.dataset import RankingDataset
+from datamodules.recommender.dataset import RankingDataset, Windows
 from datamodules.recommender.events import Integers
 from datamodules.recommender.features.event_coding import coding_identity, event_coding
 from datamodules.recommender.features.event_settings import EventFeatures
@@ -38,6 +38,7 @@ class InteractionData(LockstepDataModule):
     source: InteractionSource
     split: SplitSettings
     max_length: int
+    windows: Windows
     negatives: NegativeOptions
     prediction_input: PredictionInput
     item_feature_settings: ItemFeatures | None
@@ -80,7 +81,8 @@ class InteractionData(LockstepDataModule):
     def event_features(self) -> EventCoding | None:
         """Vocabularies and statistics of the features of events; None without the option `event_features`."""
         settings = self.event_feature_settings
-        return None if settings is None else event_coding(settings, self.events, self.splits.train)
+        trained = self.max_length if self.windows == "last" else None
+        return None if settings is None else event_coding(settings, self.events, self.splits.train, trained)
 
     @property
     def event_features_identity(self) -> FeaturesIdentity | None:

@@ -76,7 +76,14 @@ class PredictionInput:
     def _read_file(self, path: Path, item_ids: Sequence[str], features: EventFeatures | None) -> Histories:
         if not path.exists():
             raise FileNotFoundError(f"data.init_args.predict_histories: {path} does not exist")
-        histories = read_histories(path, item_ids, None if features is None else HistoryFeatures(features))
+        reader = None if features is None else HistoryFeatures(features)
+        histories = read_histories(path, item_ids, reader)
+        if reader is not None and reader.missing:
+            keys = ", ".join(map(repr, reader.missing))
+            log.warning(
+                "%s: found no line with the key %s; these event_features are missing in all events. If a key is "
+                "misspelt, correct it", path, keys,
+            )  # fmt: skip
         if histories.report:
             log.warning("%s: %s", path, histories.report)
         return histories

@@ -6,6 +6,8 @@ limited to [-5, 5]; a missing one stays NaN.
 """
 
 import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,9 @@ from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCodi
 from datamodules.recommender.events import EventColumns, Events, Integers
 from datamodules.recommender.features.event_settings import EventFeatures
 from datamodules.recommender.splits import Examples
+
+_SMALLEST_DEVIATION = 1e-9
+"""Share of the largest absolute number below which a standard deviation is rounding: the numbers are all equal."""
 
 
 class CodedEvents:
@@ -53,18 +58,21 @@ class CodedEvents:
         return codes, numbers
 
 
-def event_coding(settings: EventFeatures, events: Events, examples: Examples, chunk: int = 1 << 22) -> EventCoding:
+def event_coding(
+    settings: EventFeatures, events: Events, examples: Examples, max_length: int | None = None, chunk: int = 1 << 20
+) -> EventCoding:
     """Return the vocabularies and statistics of the inputs of training rows.
 
     Args:
         settings: names of the columns.
         events: events of all users, with these features.
         examples: the training rows, whose last events are targets alone.
+        max_length: number of the last inputs of a row that are trained; None if all are, in random windows.
         chunk: events that are processed at once.
     """
     features = events.features
     assert features is not None, "the store has the columns of the settings"
-    is_input = _inputs(events, examples)
+    is_input = _inputs(events, examples, max_length)
     categories = {}
     for column, (name, known) in enumerate(zip(settings.categories, features.categories, strict=True)):
         occurs = np.zeros(len(known) + 1, np.bool_)
@@ -80,16 +88,18 @@ def coding_identity(coding: EventCoding) -> FeaturesIdentity:
     """Return what a network with event features depends on: names of the columns, and the coding."""
     columns = [f"categories {name}" for name in coding.categories] + [f"number {name}" for name in coding.numbers]
     digest = hashlib.sha256("\x1d".join("\x1f".join(names) for names in coding.categories.values()).encode())
-    # Sums of floats differ by a rounding between machines.
-    digest.update(repr([[f"{value:.6g}" for value in number] for number in coding.numbers.values()]).encode())
+    # A mean has the scale of its deviation: rounded, 1e-17 and -1e-17 are equal if the numbers are about 1.
+    means = [(round(number.mean / number.deviation, 6) + 0.0, number.deviation) for number in coding.numbers.values()]
+    digest.update(repr([[f"{value:.6g}" for value in pair] for pair in means]).encode())
     return FeaturesIdentity(", ".join(columns), digest.hexdigest())
 
 
-def _inputs(events: Events, examples: Examples) -> NDArray[np.bool_]:
+def _inputs(events: Events, examples: Examples, max_length: int | None) -> NDArray[np.bool_]:
     """Return bool [N]: which events are inputs of a training row."""
     change = np.zeros(len(events.items) + 1, np.int8)
-    change[events.offsets[examples.users]] += 1
-    change[np.asarray(examples.ends) - 1] -= 1
+    starts, ends = np.asarray(events.offsets)[examples.users], np.asarray(examples.ends) - 1
+    change[starts if max_length is None else np.maximum(starts, ends - max_length)] += 1
+    change[ends] -= 1
     return np.cumsum(change, dtype=np.int8)[:-1] > 0
 
 
@@ -101,10 +111,33 @@ def _statistics(features: EventColumns, column: int, is_input: NDArray[np.bool_]
         values = features.numbers[part, column][is_input[part]]
         return values[~np.isnan(values)]
 
-    count = max(sum(len(known(part)) for part in parts), 1)
-    mean = sum(float(known(part).sum()) for part in parts) / count
-    variance = sum(float(((known(part) - mean) ** 2).sum()) for part in parts) / count
-    return CodedNumber(mean, variance**0.5 or 1.0)
+    largest = max((float(np.abs(values).max()) for values in map(known, parts) if len(values)), default=0.0)
+    if not largest:
+        return CodedNumber(0.0, 1.0)
+    exponent = math.frexp(largest)[1]
+
+    def mean_of(term: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+        # Numbers are scaled to [-1, 1] by a power of two, which is exact, so that no square or sum overflows.
+        return _mean(term(np.ldexp(known(part), -exponent)) for part in parts)
+
+    mean = mean_of(lambda values: values)
+    deviation = math.sqrt(mean_of(lambda values: (values - mean) * (values - mean)))
+    equal = deviation <= _SMALLEST_DEVIATION * math.ldexp(largest, -exponent)
+    return CodedNumber(math.ldexp(mean, exponent), 1.0 if equal else math.ldexp(deviation, exponent))
+
+
+def _mean(parts: Iterable[NDArray[np.float64]]) -> float:
+    """Return the mean of numbers from an exact sum, so that neither their order nor the parts change it."""
+    count = 0
+
+    def numbers() -> Iterator[float]:
+        nonlocal count
+        for part in parts:
+            count += len(part)
+            yield from part.tolist()
+
+    total = math.fsum(numbers())
+    return total / count
 
 
 def _standardised(values: NDArray[np.float64], number: CodedNumber) -> NDArray[np.float64]:

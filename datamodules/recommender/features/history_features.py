@@ -23,11 +23,17 @@ class HistoryFeatures:
         self._settings = settings
         self._codes: list[dict[str, int]] = [{} for _ in settings.categories]
         self._of_categories, self._of_numbers = array("i"), array("d")
+        self._missing = dict.fromkeys(self.keys)
 
     @property
     def keys(self) -> Sequence[str]:
         """Keys of a line that are features."""
         return self._settings.columns
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """Keys that no line has."""
+        return list(self._missing)
 
     def add(self, row: Mapping[str, Any], events: int, kept: Sequence[int]) -> None:
         """Add the events of a line.
@@ -41,6 +47,8 @@ class HistoryFeatures:
             ValueError: a value is not a list of as many categories or numbers; null is a missing value.
         """
         columns = [self._cells(row, key, events) for key in self.keys]
+        for key in [key for key in self._missing if key in row]:
+            del self._missing[key]
         split = len(self._codes)
         texts = [
             [_category(key, value) for value in cells]

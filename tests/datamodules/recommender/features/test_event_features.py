@@ -1,6 +1,7 @@
 """Features of events from files to batches: the store, the coding, and what a history has of them."""
 
 import json
+import logging
 import math
 from types import SimpleNamespace
 
@@ -8,17 +9,22 @@ import numpy as np
 import polars as pl
 import pytest
 
+from datamodules.recommender.batch import CodedNumber
 from datamodules.recommender.datamodule import InteractionSequences
+from datamodules.recommender.events import EventArrays, EventColumns
 from datamodules.recommender.features.event_coding import CodedEvents, coding_identity, event_coding
 from datamodules.recommender.features.event_settings import EventFeatures
 from datamodules.recommender.features.history_features import HistoryFeatures
+from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.errors import InteractionError
+from datamodules.recommender.reading.item_lists import ItemLists
 from datamodules.recommender.reading.predict_histories import read_histories
-from datamodules.recommender.splits import leave_one_out
+from datamodules.recommender.splits import Examples, leave_one_out
 from datamodules.recommender.store.prepare import prepare_store
 from engine.data.samplers import MicroBatchRequest
 
 SETTINGS = EventFeatures(categories=["device"], numbers=["stars", "paid"])
+ONE_OF_EACH = EventFeatures(categories=["device"], numbers=["stars"])
 # (user, item, time, stars, device, paid); rows of a user are not in order, and b comes first.
 ROWS = [
     ("b", "x", 30, "4", "phone", "1.5"),
@@ -157,6 +163,54 @@ def test_the_coding_is_that_of_inputs_of_training_rows(tmp_path):
     assert identity.sha256 != coding_identity(coding._replace(categories={"device": ["tv"]})).sha256
 
 
+def events_of(numbers, categories=("only",), codes=None):
+    """One user's events with a number each, and their training row."""
+    codes = np.ones(len(numbers), np.int32) if codes is None else np.array(codes, np.int32)
+    features = EventColumns(codes[:, None], np.array(numbers, np.float64)[:, None], [list(categories)])
+    columns = np.array([0, len(numbers)]), np.ones(len(numbers), np.int32), np.arange(len(numbers))
+    return EventArrays(*columns, 1, features), Examples(np.array([0]), np.array([len(numbers)]))
+
+
+def test_equal_numbers_have_no_deviation():
+    events, examples = events_of([0.1] * 8)
+    number = event_coding(ONE_OF_EACH, events, examples).numbers["stars"]
+    assert number == (pytest.approx(0.1), 1.0), "the deviation of the sum's rounding is not one of the numbers"
+    events, examples = events_of([1e308, -1e308, 1e308, -1e308, 0])
+    assert event_coding(ONE_OF_EACH, events, examples).numbers["stars"] == (0, 1e308), "no sum overflows"
+    events, examples = events_of([math.nan] * 3)
+    assert event_coding(ONE_OF_EACH, events, examples).numbers["stars"] == (0, 1)
+
+
+def test_the_identity_depends_on_no_order_of_sums():
+    values = np.random.default_rng(0).normal(size=400)
+    values = np.concatenate([values - values.mean(), [0.0]])
+    found = []
+    for order, chunk in ((slice(None, -1), 1 << 20), (slice(None, -1), 7), (slice(-2, None, -1), 7)):
+        found.append(event_coding(ONE_OF_EACH, *events_of([*values[order], 0]), chunk=chunk))
+    assert found[0] == found[1] == found[2]
+    noise = [found[0]._replace(numbers={"stars": CodedNumber(mean, 1.0)}) for mean in (-1.57e-17, -1.44e-17, 0.0)]
+    assert len({coding_identity(coding).sha256 for coding in noise}) == 1
+    assert coding_identity(noise[0]).sha256 != coding_identity(found[0]).sha256
+
+
+def test_events_before_the_last_windows_do_not_count():
+    events, examples = events_of([100, 1, 3, 50], ("early", "late", "target"), [1, 2, 2, 3])
+    coding = event_coding(ONE_OF_EACH, events, examples, max_length=2)
+    assert coding == ({"device": ["late"]}, {"stars": (2, 1)})
+    assert event_coding(ONE_OF_EACH, events, examples, max_length=9).categories == {"device": ["early", "late"]}
+    assert event_coding(ONE_OF_EACH, events, examples).categories == {"device": ["early", "late"]}
+
+
+@pytest.mark.parametrize("windows, known", [("last", ["late"]), ("random", ["early", "late"])])
+def test_the_data_count_the_events_of_their_windows(tmp_path, windows, known):
+    rows = [("a", "x", time, 1, "early" if time < 2 else "late", 1) for time in range(6)]
+    data = InteractionSequences(
+        root=str(table(tmp_path, rows)), min_item_interactions=1, event_features=SETTINGS, max_length=1, windows=windows
+    )
+    data.prepare_data()
+    assert data.event_features.categories == {"device": known}
+
+
 def module_of(folder, rows=ROWS):
     folder.mkdir()
     path = table(folder, rows)
@@ -212,3 +266,17 @@ def test_histories_of_a_file_have_features_under_their_names(tmp_path):
         path.write_text(json.dumps({"items": ["x"], "times": [1], key: value}))
         with pytest.raises(InteractionError, match=f"people.jsonl: line 1: .*{message}"):
             read_histories(path, ["x", "y"], HistoryFeatures(SETTINGS))
+
+
+def test_keys_that_no_line_has_are_reported(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("lockstep"), "propagate", True)
+    path = tmp_path / "people.jsonl"
+    lines = [{"items": ["x"], "times": [1], "Stars": [4], "device": ["tv"]}, {"items": [], "times": [], "paid": []}]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    read = PredictionInput(str(path), None, ItemLists(None, None)).read
+    read(SimpleNamespace(), ["x"], SETTINGS)
+    (message,) = [text for text in caplog.messages if "no line" in text]
+    assert f"{path}: found no line with the key 'stars'; " in message
+    path.write_text(json.dumps({**lines[0], "stars": [1], "paid": [None]}))
+    read(SimpleNamespace(), ["x"], SETTINGS)
+    assert sum("no line" in text for text in caplog.messages) == 1
