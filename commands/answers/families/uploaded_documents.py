@@ -1,6 +1,7 @@
 """Ingests the documents of visitors with the family's own reader, in a process that a limit of time ends."""
 
 import hashlib
+import logging
 import shutil
 import time
 import weakref
@@ -22,6 +23,8 @@ from datamodules.document_qa.ingestion.sources import IMAGE_SUFFIXES, PDF_SUFFIX
 from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, converting
 from engine.io.atomic_file import remove
 
+log = logging.getLogger("lockstep")
+
 SUFFIXES = (*PDF_SUFFIXES, *IMAGE_SUFFIXES)
 """Endings of accepted files. Markdown is not among them: it may name any image of this machine."""
 
@@ -30,6 +33,10 @@ MOST_PAGES = 200
 
 _MOST_DOCUMENTS = 32
 _MOST_SECONDS = 180.0
+_MOST_MEMORY = 2 << 30
+"""Bytes that the reading of a document may allocate. A scan of 4 million pixels needs less than 256 MiB, also with
+recognised text; the compressed content of a PDF of 1.5 MB can have 1.5 GB."""
+
 _PROGRESS = 0.3  # seconds between notes of progress
 
 
@@ -39,19 +46,20 @@ class UploadedDocuments:
     Args:
         settings: the run's settings of the ingestion.
         seconds: time after which an ingestion is refused.
+        memory: bytes above which an ingestion is refused, on Linux.
 
     Raises:
         ValueError: the package of the optical character recognition is missing.
     """
 
-    def __init__(self, settings: IngestionSettings, seconds: float = _MOST_SECONDS) -> None:
+    def __init__(self, settings: IngestionSettings, seconds: float = _MOST_SECONDS, memory: int = _MOST_MEMORY) -> None:
         require_recognizer(settings.ocr)
         self._folder = Path(mkdtemp(prefix="lockstep-documents-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)  # also at the end of the program
         most = min(settings.max_pages, MOST_PAGES)
         self._settings = replace(settings, max_pages=most, workers=1, on_broken="skip")
         self._cache = Cache(self._folder, self._settings)
-        self._seconds = seconds
+        self._seconds, self._memory = seconds, memory
         self._known: OrderedDict[str, IngestedDocument] = OrderedDict()
 
     def read(self, file: UploadedFile, key: str) -> Generator[Note, None, IngestedDocument]:
@@ -74,11 +82,16 @@ class UploadedDocuments:
         return IngestedDocument(file.name, self._known[digest].folder)
 
     def _ingest(self, file: UploadedFile, digest: str, key: str) -> Generator[Note, None, IngestedDocument]:
-        path = (self._folder / digest).with_suffix(Path(file.name).suffix.lower())
+        # Not the suffix of the path: `.pdf` has none, and would be read as another kind.
+        suffix = next((suffix for suffix in SUFFIXES if file.name.lower().endswith(suffix)), None)
+        if suffix is None:
+            raise UserInputError(f"{file.name}: expected a file that ends in {', '.join(SUFFIXES)}")
+        path = self._folder / f"{digest}{suffix}"
         path.write_bytes(file.content)
         end = time.monotonic() + self._seconds
         try:
-            with closing(converting([path], self._cache.folder, self._settings, _PROGRESS)) as steps:
+            steps = converting([path], self._cache.folder, self._settings, _PROGRESS, memory=self._memory)
+            with closing(steps):
                 for step in steps:
                     if time.monotonic() > end:
                         raise UserInputError(f"{file.name}: reading it takes longer than {self._seconds:.0f} s")
@@ -92,9 +105,13 @@ class UploadedDocuments:
         raise AssertionError("a document has one result")
 
     def _outcome(self, result: ConversionResult | WorkerFailure, file: UploadedFile, path: Path) -> IngestedDocument:
-        reason = result.reason if isinstance(result, WorkerFailure) else result.broken
-        if reason or isinstance(result, WorkerFailure):
-            raise UserInputError(f"{file.name}: {reason.replace(str(path), file.name)}")
+        if isinstance(result, WorkerFailure):  # its reason may name files of this machine
+            log.warning("%s could not be read: %s", file.name, result.reason)
+            most = f"needs more than {self._memory / 2**30:.3g} GiB of memory"
+            raise UserInputError(f"{file.name}: it is corrupt, or reading it {most}")
+        if result.broken:
+            known = result.broken.replace(str(path), file.name).replace(path.name, file.name)
+            raise UserInputError(f"{file.name}: {known}")
         return IngestedDocument(file.name, self._cache.place(result.key))
 
     def _pages_read(self) -> int:

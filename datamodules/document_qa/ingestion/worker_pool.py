@@ -1,8 +1,11 @@
 """Runs worker processes that each convert one document at a time; a crash affects its document only."""
 
+import errno
+import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
@@ -57,11 +60,21 @@ def converting(
     settings: IngestionSettings,
     seconds: float | None = None,
     do: Conversion = convert,
+    memory: int | None = None,
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure] | None, None, None]:
-    """Convert documents as `converted` does; also yield None whenever no document has finished for `seconds`."""
+    """Convert documents as `converted` does; also yield None whenever no document has finished for `seconds`.
+
+    Args:
+        paths: see `converted`.
+        folder: see `converted`.
+        settings: see `converted`.
+        seconds: time after which None is yielded; None waits without end.
+        do: see `converted`.
+        memory: bytes that a worker may allocate for documents, on Linux; more is a WorkerFailure. None: no limit.
+    """
     waiting = list(reversed(paths))
     number = min(settings.workers or cores(), len(waiting))
-    idle = [_start(folder, settings, do) for _ in range(number)]
+    idle = [_start(folder, settings, do, memory) for _ in range(number)]
     busy: dict[Connection, tuple[_Worker, Path]] = {}
     pages: dict[Connection, int] = {}
     try:
@@ -89,7 +102,7 @@ def converting(
                 else:
                     _end(worker)
                     if waiting:
-                        idle.append(_start(folder, settings, do))
+                        idle.append(_start(folder, settings, do, memory))
                 yield path, result
     finally:
         for worker in (*idle, *(worker for worker, _ in busy.values())):
@@ -101,18 +114,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _start(folder: Path, settings: IngestionSettings, do: Conversion) -> _Worker:
+def _start(folder: Path, settings: IngestionSettings, do: Conversion, memory: int | None) -> _Worker:
     # Spawned, as a fork would copy the locks and threads of this process, which may have used a GPU.
     spawn = multiprocessing.get_context("spawn")
     own, remote = spawn.Pipe()
-    process = spawn.Process(target=_work, args=(remote, folder, settings, do), daemon=True)
+    process = spawn.Process(target=_work, args=(remote, folder, settings, do, memory), daemon=True)
     process.start()
     remote.close()
     return _Worker(process, own)
 
 
-def _work(connection: Connection, folder: Path, settings: IngestionSettings, do: Conversion) -> None:
+def _work(
+    connection: Connection, folder: Path, settings: IngestionSettings, do: Conversion, memory: int | None
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    if memory is not None and sys.platform == "linux":
+        _limit_memory(memory)
     cache = Cache(folder, settings)
     while True:
         try:
@@ -124,11 +141,26 @@ def _work(connection: Connection, folder: Path, settings: IngestionSettings, do:
         except BrokenPipeError:
             return
         except OSError as error:  # the cache cannot be written, so no document can be converted
-            connection.send(error)
+            lacks_memory = error.errno == errno.ENOMEM
+            connection.send(WorkerFailure(str(error), died=True) if lacks_memory else error)
         except Exception as error:  # noqa: BLE001  (a corrupt file can make a library raise almost anything)
             place = traceback.extract_tb(error.__traceback__)[-1]
             reason = f"{type(error).__name__} at {place.filename}:{place.lineno}: {error}"
             connection.send(WorkerFailure(reason, died=isinstance(error, MemoryError)))
+
+
+def _limit_memory(memory: int) -> None:
+    """Let this process allocate some bytes more than it has: its private, writable memory (RLIMIT_DATA of Linux).
+
+    The address space (RLIMIT_AS) would also count what libraries reserve and never use: gigabytes with many cores.
+    """
+    import resource
+
+    importlib.import_module("numpy")  # allocates buffers for each core, which are no part of a document
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [pages * resource.getpagesize() + memory, *(limit for limit in (soft, hard) if limit >= 0)]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
 
 
 def _receive(worker: _Worker) -> ConversionResult | WorkerFailure | OSError:

@@ -3,6 +3,9 @@
 import base64
 import io
 import json
+import logging
+import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -115,6 +118,54 @@ def test_wrong_files_are_refused(run):
             assert all(isinstance(note, Note) for note in uploads.read(UploadedFile("long.pdf", long), "pages"))
     with pytest.raises(UserInputError, match="no file is given"):
         served.answered(demo, Question({"question": "?"}))
+
+
+def test_the_suffix_of_a_file_without_a_name_counts(tmp_path):
+    uploads = UploadedDocuments(IngestionSettings(dpi=36))
+    for name in (".pdf", ".PDF"):
+        file = UploadedFile(name, write_pdf(tmp_path / "a.pdf", 1).read_bytes())
+        assert len(read_all(uploads, file).pages) == 2
+    with pytest.raises(UserInputError, match=r"^pdf: expected a file that ends in \.pdf, "):
+        read_all(uploads, UploadedFile("pdf", b"%PDF"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process allocates")
+def test_a_document_cannot_take_the_memory_of_the_server(caplog, monkeypatch):
+    """A content stream of 128 kB becomes 128 MB, of which the parser makes copies."""
+    monkeypatch.setattr(logging.getLogger("lockstep"), "propagate", True)
+    uploads = UploadedDocuments(IngestionSettings(dpi=36), memory=64 << 20)
+    with pytest.raises(UserInputError) as refused:
+        read_all(uploads, UploadedFile("small.pdf", inflating_pdf(128 << 20)))
+    assert str(refused.value) == "small.pdf: it is corrupt, or reading it needs more than 0.0625 GiB of memory"
+    assert "small.pdf could not be read: its worker process " in caplog.text, "the log has the reason"
+
+
+def read_all(uploads, file):
+    """Return the document, without the notes of progress."""
+    steps = uploads.read(file, "key")
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def inflating_pdf(size):
+    """Return a PDF with one page, whose content is `size` spaces."""
+    content = zlib.compress(bytes([32]) * size, 1)
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 R>>",
+        b"<</Filter/FlateDecode/Length %d>>stream\n%s\nendstream" % (len(content), content),
+    ]
+    text, places = b"%PDF-1.4\n", []
+    for number, found in enumerate(objects, 1):
+        places.append(len(text))
+        text += b"%d 0 obj%sendobj\n" % (number, found)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    end = b"trailer<</Size 5/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % len(text)
+    return text + b"xref\n0 5\n0000000000 65535 f \n" + table + end
 
 
 def test_the_chat_reads_documents(run):
