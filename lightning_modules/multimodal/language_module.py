@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, Prompts, Rows
 from engine.base_options import TrainingOptions, Unpack
+from engine.hook_arguments import run_trainer
 from engine.interface import DataT
 from engine.module import LockstepModule
 from engine.number_check import check_numbers
@@ -194,7 +195,8 @@ class LanguageModule(LockstepModule[DataT]):
     @override
     def on_test_epoch_end(self) -> None:
         self._log_metrics("test")
-        self.evaluation.report(self)
+        if not run_trainer(self.trainer).fast_dev_run:  # a trial keeps the reports of the test before it
+            self.evaluation.report(self)
 
     def _log_metrics(self, stage: str) -> None:
         for name, value in self.evaluation.finish(self).items():

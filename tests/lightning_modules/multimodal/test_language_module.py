@@ -1,0 +1,18 @@
+"""The hooks of a language model's module that concern the files of a run."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lightning_modules.multimodal.language_module import LanguageModule
+
+
+@pytest.mark.parametrize("fast_dev_run, written", [(False, 1), (True, 0), (3, 0)])
+def test_a_trial_keeps_the_reports_of_a_test(fast_dev_run, written):
+    stages, reports = [], []
+    module = SimpleNamespace(
+        trainer=SimpleNamespace(fast_dev_run=fast_dev_run), _log_metrics=stages.append,
+        evaluation=SimpleNamespace(report=reports.append),
+    )  # fmt: skip
+    LanguageModule.on_test_epoch_end(module)
+    assert stages == ["test"] and len(reports) == written
