@@ -80,7 +80,7 @@ function yRange(lines, from, to, log, levels) {
   }
   for (const level of levels) if (!log || level.value > 0) [low, high] = [Math.min(low, level.value), Math.max(high, level.value)];
   if (low > high) return [0, 1];
-  if (high - low < 1e-9 * Math.max(Math.abs(low), Math.abs(high))) low = high; // the mean of equal figures is a little off
+  if (high - low < 1e-9 * Math.max(Math.abs(low), Math.abs(high))) low = high; // the mean of equal numbers is a little off
   if (log) return low === high ? [low / 2, high * 2] : [low / 1.1, high * 1.1];
   if (low === high) return low === 0 ? [0, 1] : low > 0 ? [0, 1.6 * high] : [1.6 * low, 0];
   const room = 0.06 * (high - low);
@@ -95,7 +95,7 @@ function logTicks(from, to) {
   return ticks(from, to, 3).filter((tick) => tick > 0);
 }
 
-// A curve has a gap where a figure is missing, and over the time where the run stood still between two starts.
+// A curve has a gap where a value is missing, and over the time where the run stood still between two starts.
 function path(line, xAt, yAt, values = line.y) {
   const breaks = line.breaks || [];
   let text = "", pen = "M";

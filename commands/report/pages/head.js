@@ -1,4 +1,4 @@
-// Whose page this is: name and state of a run in a few figures, or a table of several, which is their legend.
+// Whose page this is: name and state of a run in a few numbers, or a table of several, which is their legend.
 
 const STATES = {run_ended: ["ended", "good"], run_failed: ["failed", "bad"], run_preempted: ["told to stop", "held"], process_lost: ["lost a process", "bad"], out_of_memory: ["out of memory", "bad"], open: ["no end recorded", "held"]};
 

@@ -1,4 +1,4 @@
-// What the reader has chosen, what is drawn anew when that changes, and how figures are written.
+// What the reader has chosen, what is drawn anew when that changes, and how numbers are written.
 
 const runs = content.runs, groups = content.groups, single = runs.length === 1;
 const COLOURS = 8;
@@ -71,7 +71,7 @@ function grouped(value) {
   return String(value).replace(/\B(?=(\d{3})+$)/g, "\u2009");
 }
 
-// A figure as people write it: 0.6964, 12 430, 3.0e-4.
+// A number as people write it: 0.6964, 12 430, 3.0e-4.
 function figure(value, name = "") {
   if (value === null || value === undefined) return "–";
   if (SHARES.test(name)) return percent(value);
