@@ -18,7 +18,7 @@ from lightning.fabric.strategies.launchers.subprocess_script import _ChildProces
 from lightning.fabric.utilities.logger import _flatten_dict
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loops.progress import _ProcessedTracker
-from lightning.pytorch.strategies import Strategy
+from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from lightning.pytorch.trainer.call import _call_configure_model
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
@@ -208,6 +208,14 @@ def set_strategy_timeout(strategy: Strategy, timeout: timedelta) -> bool:
         return False
     strategy._timeout = timeout  # type: ignore[attr-defined]  # Strategies that connect ranks have it.
     return True
+
+
+def set_process_group_backend(strategy: ModelParallelStrategy, backend: str) -> None:
+    """Set the backend of the process group before the ranks connect.
+
+    It is an argument of the constructor, which does not know the device yet.
+    """
+    strategy._process_group_backend = backend
 
 
 def set_group_timeout(timeout: timedelta) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, cast
 
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from typing_extensions import override
 
 from engine.checkpointing.compatibility import check_model_match
@@ -141,7 +142,9 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
     def on_fit_start(self) -> None:
         sizes = [(unsharded_numel(parameter), is_trained(parameter)) for parameter in self.parameters()]
         total, trained = sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
-        log.info("%s: %s parameters, %s of them trained", type(self).__name__, f"{total:,}", f"{trained:,}")
+        # FSDP derives another class from the module's.
+        name = next(kind.__name__ for kind in type(self).__mro__ if not issubclass(kind, FSDPModule))
+        log.info("%s: %s parameters, %s of them trained", name, f"{total:,}", f"{trained:,}")
         if not self.frozen_weights.recorded:
             self.frozen_weights.record(self)
         for state in self._states_to_load:  # Lightning loads it after this hook

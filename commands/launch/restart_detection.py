@@ -65,5 +65,5 @@ def connect_with_prefix(strategy: Strategy, prefix: str, environ: MutableMapping
         timeout=timeout,
         device_id=None if device.type == "cpu" else device,
     )
-    if backend == "nccl":
+    if "nccl" in backend:
         atexit.register(torch.distributed.destroy_process_group)  # NCCL warns about a group that is left

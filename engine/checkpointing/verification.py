@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import override
 
 from engine.checkpointing.pickle_limits import find_excess
 from engine.checkpointing.shard_manifest import MANIFEST, find_corruption
+
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint import Metadata
 
 log = logging.getLogger("lockstep")
 
@@ -71,19 +74,31 @@ def verify_sizes(folder: Path) -> None:
     if not (folder / ".metadata").is_file():
         raise CorruptCheckpointError(f"{folder} is incomplete: .metadata, which is written last, is missing")
     verify(folder / PROGRESS)
-    try:
-        with (folder / ".metadata").open("rb") as file:
-            entries = _IndexUnpickler(file).load().storage_data.values()
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, TypeError) as error:
-        raise CorruptCheckpointError(f"{folder} is corrupt: .metadata cannot be read ({error})") from error
     sizes: dict[str, int] = {}
-    for entry in entries:
+    for entry in read_index(folder).storage_data.values():
         sizes[entry.relative_path] = max(sizes.get(entry.relative_path, 0), entry.offset + entry.length)
     for name, size in sizes.items():
         shard = folder / name
         found = shard.stat().st_size if shard.is_file() else 0
         if found < size:
             raise CorruptCheckpointError(f"{folder} is incomplete: {name} has {found:,} of {size:,} bytes")
+
+
+def read_index(folder: Path) -> "Metadata":
+    """Read the index of a sharded checkpoint, without the code that a pickle may refer to.
+
+    Raises:
+        CorruptCheckpointError: the index is corrupt, or refers to code.
+        OSError: it cannot be read.
+    """
+    try:
+        with (folder / ".metadata").open("rb") as file:
+            index: Metadata = _IndexUnpickler(file).load()
+        if index.storage_data is None:
+            raise TypeError("it names no file")
+    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, TypeError) as error:
+        raise CorruptCheckpointError(f"{folder} is corrupt: .metadata cannot be read ({error})") from error
+    return index
 
 
 def load_lazily(path: Path) -> dict[str, Any]:

@@ -12,9 +12,13 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint import FileSystemReader, Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import StorageMeta
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
+from typing_extensions import override
 
+from engine.checkpointing.verification import read_index
 from engine.distributed.errors import MismatchError
 
 GROUPS = "optimizer_groups"
@@ -66,16 +70,25 @@ def write_shards(folder: Path, weights: Mapping[str, Tensor], states: Sequence[M
     dcp.save(content, checkpoint_id=folder)
 
 
-def read_shards(folder: Path, module: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+def read_shards(
+    folder: Path,
+    module: nn.Module,
+    optimizers: Sequence[Optimizer],
+    groups: Sequence[Any] | None = None,
+    starts: bool = False,
+) -> None:
     """Read weights and optimizer states into a model, sharded or not, on all ranks.
 
     Args:
         folder: sharded checkpoint, verified.
         module: model whose weights are replaced.
         optimizers: optimizers whose states are replaced; their options stay.
+        groups: content of `GROUPS`; None if the checkpoint has none. Then each trained parameter must have a state.
+        starts: whether the checkpoint was saved before the first step, when there is no state yet.
 
     Raises:
         MismatchError: the shards are of another model or optimizer.
+        CorruptCheckpointError: their index cannot be read.
     """
     sizes = _sizes(folder)
     own = {name: tensor.detach() for name, tensor in module.state_dict().items()}
@@ -96,6 +109,11 @@ def read_shards(folder: Path, module: nn.Module, optimizers: Sequence[Optimizer]
             tensors[f"optimizer_{number}.state.{path}"] = empty
         states.append(state)
         _check_optimizer(optimizer, state, names)
+        if saved or not starts:
+            stored = {path.rpartition(".")[0] for path in saved}
+            if groups is not None:  # a parameter without gradients has no state
+                stored = {name for group in groups[number : number + 1] for part in group for name in part["params"]}
+            _check_complete(optimizer, stored, module)
     _load(folder, tensors)
     for optimizer, state in zip(optimizers, states, strict=True):
         optimizer.state.clear()
@@ -170,8 +188,11 @@ def scatter(
     sizes = {name: (tensor.shape, tensor.dtype) for name, tensor in saved.items()}
     _compare({name: value.shape for name, value in own.items()}, sizes, "the model")
     for name, tensor in own.items():
-        tensor.copy_(_like(tensor, saved[name]))
-    for optimizer, state_dict in zip(optimizers, checkpoint.get("optimizer_states", []), strict=False):
+        _fill(tensor, saved[name])
+    states = checkpoint.get("optimizer_states", [])
+    if len(states) != len(optimizers) and optimizers:
+        raise MismatchError(f"it has the state of {len(states)} optimizers, expected {len(optimizers)}")
+    for optimizer, state_dict in zip(optimizers, states, strict=False):  # an evaluation has no optimizer
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
         if len(numbers) != len(parameters):
@@ -181,18 +202,18 @@ def scatter(
         for number, values in state_dict["state"].items():
             parameter = by_number[number]
             optimizer.state[parameter] = {
-                key: _like(_empty(parameter, (value.shape, value.dtype), str(number)), value)
+                key: _fill(_empty(parameter, (value.shape, value.dtype), str(number)), value)
                 for key, value in values.items()
                 if isinstance(value, Tensor)
             }
 
 
-def _like(own: Tensor, whole: Tensor) -> Tensor:
-    """Return the shards of a whole tensor that this rank holds of `own`."""
-    if not isinstance(own, DTensor):
-        return whole.to(own.device)
-    # Each rank has read the file, so none needs to send anything.
-    return distribute_tensor(whole.to(own.device), own.device_mesh, own.placements, src_data_rank=None)
+def _fill(own: Tensor, whole: Tensor) -> Tensor:
+    """Copy into `own` the shards of a whole tensor that this rank holds. Shards in host memory stay there."""
+    if isinstance(own, DTensor):
+        # Each rank has read the file, so none needs to send anything.
+        whole = distribute_tensor(whole.to(own.device), own.device_mesh, own.placements, src_data_rank=None)
+    return own.copy_(whole)
 
 
 def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str) -> Tensor:
@@ -212,6 +233,15 @@ def _check_optimizer(optimizer: Optimizer, state: Mapping[Tensor, Any], names: M
         raise MismatchError(f"optimizer state of {unknown[0]}, which the optimizer does not train")
 
 
+def _check_complete(optimizer: Optimizer, stored: Collection[str], module: nn.Module) -> None:
+    names = {parameter: name for name, parameter in module.named_parameters()}
+    own = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+    missing = sorted(name for name in own if name not in stored)
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise MismatchError(f"it lacks the optimizer state of {missing[0]}{more}, which this config trains")
+
+
 def _compare(own: Mapping[str, torch.Size], saved: Mapping[str, tuple[torch.Size, torch.dtype]], owner: str) -> None:
     missing, foreign = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
     other = [name for name in own.keys() & saved.keys() if own[name] != saved[name][0]]
@@ -226,9 +256,7 @@ def _compare(own: Mapping[str, torch.Size], saved: Mapping[str, tuple[torch.Size
 
 def _sizes(folder: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
     """Return {path in the nested content: (shape, format)} of the tensors of a sharded checkpoint."""
-    from torch.distributed.checkpoint import FileSystemReader, TensorStorageMetadata
-
-    entries = FileSystemReader(folder).read_metadata().state_dict_metadata
+    entries = read_index(folder).state_dict_metadata
     tensors = {path: entry for path, entry in entries.items() if isinstance(entry, TensorStorageMetadata)}
     return {path: (entry.size, entry.properties.dtype) for path, entry in tensors.items()}
 
@@ -246,4 +274,15 @@ def _load(folder: Path, tensors: dict[str, Tensor], alone: bool = False) -> None
 
     with warnings.catch_warnings():  # torch announces that a single process reads
         warnings.filterwarnings("ignore", "torch.distributed is disabled")
-        dcp.load(tensors, checkpoint_id=folder, no_dist=alone)
+        dcp.load(tensors, storage_reader=_SafeReader(folder), no_dist=alone)
+
+
+class _SafeReader(FileSystemReader):
+    """Reads the index as `verify` does: torch's own reader would run the code that a pickle refers to."""
+
+    @override
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        index = read_index(Path(self.path))
+        index.storage_meta = index.storage_meta or StorageMeta()
+        index.storage_meta.load_id = self.load_id
+        return index

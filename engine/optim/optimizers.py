@@ -157,7 +157,7 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
         fused: `optimizer_fused` of LockstepModule.
 
     Raises:
-        ValueError: FSDP1; 8-bit state, the offload or a fused kernel, where ranks hold shards of the weights;
+        ValueError: FSDP1; 8-bit state, the offload, a fused kernel or 16-mixed, where ranks hold shards of the weights;
             `paged_adamw_8bit` without CUDA or with the offload; or a fused kernel with precision 16-mixed.
     """
     if isinstance(strategy, FSDPStrategy):
@@ -181,6 +181,12 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
         raise ValueError(
             f"model.init_args.optimizer_offload with trainer.strategy {type(strategy).__name__}: the strategy moves "
             "its shards itself. Use --trainer.strategy.init_args.cpu_offload true, and optimizer_offload false"
+        )
+    if sharded and strategy.precision_plugin.precision == "16-mixed":
+        # Each rank would look for an overflow in its own shards, and one could skip a step that another takes.
+        raise ValueError(
+            f"trainer.precision 16-mixed with trainer.strategy {type(strategy).__name__}: use bf16-mixed, which needs "
+            "no loss scale"
         )
     if fused and sharded:
         raise ValueError(

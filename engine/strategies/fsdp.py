@@ -7,7 +7,9 @@ Lightning's ModelParallelStrategy shards nothing itself, overwrites the shards o
 reads checkpoints with plain pickle.
 """
 
+import atexit
 import logging
+import os
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -17,19 +19,25 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
 from torch import nn
 from torch.optim import Optimizer
+from torchmetrics import Metric
 from typing_extensions import override
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.compatibility import check_weights_only_loadable, require_lightning
 from engine.checkpointing.content_rules import require_structure
 from engine.checkpointing.frozen_weights import KEY, require_frozen
+from engine.checkpointing.optimizer_state import check_optimizer_state
 from engine.checkpointing.shard_manifest import write_manifest
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, load_lazily, verify, verify_sizes
 from engine.distributed.errors import MismatchError
 from engine.family_hooks import FamilyHooks
 from engine.io.atomic_file import flush_folder, remove, temp_path
+from engine.lightning_internals import set_process_group_backend
 
 log = logging.getLogger("lockstep")
+
+_BOTH_DEVICES = "cpu:gloo,cuda:nccl"
+"""Backend for gradients in host memory: their norm is summed on the CPU, and NCCL has no collectives there."""
 
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
@@ -81,6 +89,22 @@ class VerifiedFSDPStrategy(ModelParallelStrategy):
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
         return {"num_replicas": self.world_size, "rank": self.global_rank}
 
+    @property
+    @override
+    def process_group_backend(self) -> str | None:
+        if self.cpu_offload and self.root_device.type == "cuda":
+            return _BOTH_DEVICES
+        return super().process_group_backend
+
+    @override
+    def setup_environment(self) -> None:
+        connects = not torch.distributed.is_initialized()
+        if self.process_group_backend == _BOTH_DEVICES:
+            set_process_group_backend(self, _BOTH_DEVICES)
+            if connects:  # NCCL warns about a group that is left; Lightning expects the name nccl
+                atexit.register(_disconnect)
+        super().setup_environment()
+
     @override
     def setup(self, trainer: Trainer) -> None:
         last = [callback for callback in trainer.checkpoint_callbacks if getattr(callback, "keep", 2) < 2]
@@ -106,7 +130,9 @@ class VerifiedFSDPStrategy(ModelParallelStrategy):
             fully_shard(model, **options)
             for name in _STEPS:
                 register_fsdp_forward_method(model, name)
-        if not self.cpu_offload:
+        if self.cpu_offload:
+            _move_metrics(model, self.root_device)
+        else:
             model.to(self.root_device)  # what is neither parameter nor buffer, such as metrics
         return model
 
@@ -224,12 +250,15 @@ class VerifiedFSDPStrategy(ModelParallelStrategy):
         if self.is_global_zero:
             content = {**checkpoint, GROUPS: [state["param_groups"] for state in states]}
             check_weights_only_loadable(content)
-            torch.save(content, folder / PROGRESS)
+            with (folder / PROGRESS).open("wb") as file:  # torch flushes the shards, and not this file
+                torch.save(content, file)
+                file.flush()
+                os.fsync(file.fileno())
 
     @override
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         """Load a verified checkpoint of any strategy and number of ranks; all ranks raise if it is corrupt."""
-        from engine.distributed.sharded_state import gather, read_shards, scatter
+        from engine.distributed.sharded_state import GROUPS, gather, read_shards, scatter
 
         path, problem = Path(checkpoint_path), ""
         if self.is_global_zero:
@@ -248,10 +277,13 @@ class VerifiedFSDPStrategy(ModelParallelStrategy):
         assert module is not None
         try:
             if path.is_dir():
-                read_shards(path, module, self.optimizers)
+                starts = not content.get("global_step")
+                read_shards(path, module, self.optimizers, content.get(GROUPS), starts)
             else:
                 frozen = content.get(KEY, {})
                 require_frozen(module, frozen, lambda weight: gather(weight, keep=True))
+                for optimizer, state in zip(self.optimizers, content.get("optimizer_states", []), strict=False):
+                    check_optimizer_state(optimizer, state, str(path))
                 scatter(content, module, self.optimizers, frozen)
         except MismatchError as error:
             raise ValueError(
@@ -270,6 +302,18 @@ def repeated_layers(model: nn.Module) -> set[nn.Module]:
     if isinstance(model, nn.ModuleList):
         return {layer for layer in model if any(True for _ in layer.parameters())}
     return {layer for child in model.children() for layer in repeated_layers(child)}
+
+
+def _move_metrics(model: nn.Module, device: torch.device) -> None:
+    """Move the states of metrics, which ranks compute and sum on their device also if weights are in host memory."""
+    for part in model.modules():
+        if isinstance(part, Metric):
+            part.to(device)
+
+
+def _disconnect() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _verified(folder: Path) -> Path:

@@ -258,6 +258,12 @@ def test_a_strategys_time_limit_is_set_unless_the_user_gave_one(kind):
     assert not internals.set_strategy_timeout(SingleDeviceStrategy("cpu"), limit), INSTALLED
 
 
+def test_the_backend_of_the_process_group():
+    strategy = ModelParallelStrategy()
+    internals.set_process_group_backend(strategy, "cpu:gloo,cuda:nccl")
+    assert strategy.process_group_backend == "cpu:gloo,cuda:nccl", INSTALLED
+
+
 def test_the_process_groups_time_limit_and_store():
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)

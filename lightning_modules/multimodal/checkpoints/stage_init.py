@@ -49,14 +49,13 @@ def read_stage(path: Path) -> dict[str, Any]:
     """Read the checkpoint of an earlier stage.
 
     Raises:
-        ValueError: the checkpoint is sharded, or a key of it holds the wrong kind of value.
+        ValueError: a key of the checkpoint holds the wrong kind of value.
     """
-    if path.is_dir():
-        raise ValueError(
-            f"model.init_args.init_from: {path} is a sharded checkpoint, expected a single file: train "
-            "the earlier stage with trainer.strategy.init_args.state_dict_type full"
-        )
     checkpoint = load_lazily(path)
+    if path.is_dir():  # sharded; each rank reads all weights, as from a single file
+        from engine.distributed.sharded_state import read_whole
+
+        checkpoint |= read_whole(path, groups=None)
     require_structure(checkpoint, path)
     return checkpoint
 

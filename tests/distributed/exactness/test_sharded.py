@@ -88,6 +88,7 @@ def test_shards_train_as_one_process_does(lockstep, team, options, model):
     alone = lockstep("fit", *whole, *begun, name="alone")
     pair = ended(team("fit", *sharded, name="pair", processes=2))
     same(alone, pair)
+    assert "FSDPVisionLanguageModel" not in (pair.folder / "train.log").read_text()
 
     further = ["--ckpt_path", "last", "--trainer.max_steps", "8"]
     if model == "lora":  # one process saved it, without the frozen weights; then replicas on two nodes

@@ -131,6 +131,14 @@ def test_no_shards_of_8_bit_states():
             check_strategy("adamw_8bit", strategy())
 
 
+def test_no_loss_scale_with_shards():
+    """Ranks would disagree about an overflow, which each of them finds in its own shards."""
+    strategy = VerifiedFSDPStrategy()
+    strategy.precision_plugin = MixedPrecision("16-mixed", "cpu")
+    with pytest.raises(ValueError, match="16-mixed with trainer.strategy VerifiedFSDPStrategy: use bf16-mixed"):
+        check_strategy("adamw", strategy)
+
+
 def test_fsdp1_is_refused():
     with pytest.raises(ValueError, match="FSDPStrategy of Lightning, which is FSDP1.*configs/overlays/fsdp.yaml"):
         check_strategy("adamw", FSDPStrategy())

@@ -1,19 +1,25 @@
 """FSDP in one process: refusals, and what becomes of the folders that torch writes."""
 
+import os
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from lightning.fabric.plugins.environments import LightningEnvironment
 from torch import nn
+from torchmetrics import SumMetric
 
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import saved_at
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveError
+from engine.distributed.sharded_state import GROUPS, _load, named_optimizer_state, numbered, read_shards
 from engine.strategies.fsdp import VerifiedFSDPStrategy, repeated_layers
+from lightning_modules.multimodal.checkpoints.stage_init import load_stage_weights, read_stage
 from tests.conftest import REPOSITORY
 
 OVERLAY = ["--config", str(REPOSITORY / "configs/overlays/fsdp.yaml")]
@@ -24,6 +30,36 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 def test_no_shard_is_refused():
     with pytest.raises(ValueError, match="NO_SHARD shards nothing: use strategy ddp"):
         VerifiedFSDPStrategy(sharding_strategy="NO_SHARD")
+
+
+@pytest.mark.parametrize(
+    ("offload", "device", "backend"),
+    [(True, "cuda", "cpu:gloo,cuda:nccl"), (True, "cpu", "gloo"), (False, "cuda", "nccl")],
+)
+def test_offloaded_gradients_have_a_backend(monkeypatch, offload, device, backend):
+    """NCCL has no collectives for tensors in host memory."""
+
+    def connect(environment, name, **options):
+        raise InterruptedError(name)
+
+    monkeypatch.setattr("lightning.pytorch.strategies.model_parallel._init_dist_connection", connect)
+    monkeypatch.setattr("engine.strategies.fsdp.atexit.register", lambda function: None)
+    strategy = VerifiedFSDPStrategy(cpu_offload=offload)
+    strategy.cluster_environment = LightningEnvironment()
+    strategy.parallel_devices = [torch.device(device, 0)]
+    strategy.accelerator = SimpleNamespace(setup_device=lambda device: None)
+    with pytest.raises(InterruptedError, match=f"^{backend}$"):
+        strategy.setup_environment()
+    assert strategy.process_group_backend == backend  # as `connect_with_prefix` reads it
+
+
+def test_metrics_follow_the_device_of_offloaded_weights(monkeypatch):
+    strategy = VerifiedFSDPStrategy(cpu_offload=True)
+    strategy.parallel_devices = [torch.device("meta")]
+    monkeypatch.setattr("torch.distributed.fsdp.FSDPModule", nn.Module)  # as if sharded already
+    module = nn.ModuleDict({"layer": nn.Linear(2, 2), "metrics": nn.ModuleList([SumMetric()])})
+    strategy._setup_model(module)
+    assert module["metrics"][0].sum_value.is_meta and not module["layer"].weight.is_meta
 
 
 def test_two_folders_are_needed():
@@ -48,7 +84,8 @@ def strategy(request, monkeypatch):
     def writes(self, checkpoint, path):
         if full.on:
             raise OSError(28, "No space left on device")
-        dcp.save({"model": checkpoint.pop("state_dict")}, checkpoint_id=path, no_dist=True)
+        optimizer = {"state": checkpoint.pop("state", {})}
+        dcp.save({"model": checkpoint.pop("state_dict"), "optimizer_0": optimizer}, checkpoint_id=path, no_dist=True)
         torch.save(checkpoint, Path(path) / PROGRESS)
 
     full = SimpleNamespace(on=False)
@@ -191,3 +228,94 @@ def test_a_checkpoint_of_another_model_is_refused(strategy, monkeypatch, tmp_pat
     for checkpoint in (path, tmp_path / "file.ckpt"):
         with pytest.raises(ValueError, match=f"{checkpoint.name} was written by another model or config: {message}"):
             strategy.load_checkpoint(checkpoint)
+
+
+def test_an_index_with_code_is_not_run(strategy, tmp_path):
+    """torch reads the index once more, by plain pickle."""
+    path = tmp_path / "last.ckpt"
+    strategy.save_checkpoint(content(1), path)
+    strategy.checkpoint_io.finish()
+    (path / ".metadata").write_bytes(pickle.dumps(_Code(tmp_path / "ran")))
+    with pytest.raises(CorruptCheckpointError, match="corrupt: .metadata cannot be read .it refers to"):
+        read_shards(path, strategy.lightning_module, [])
+    with pytest.raises(dcp.CheckpointException, match="it refers to"):
+        _load(path, {"model.weight": torch.empty(1, 1000)}, alone=True)
+    assert not (tmp_path / "ran").exists()
+
+
+class _Code:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def trained(parameters):
+    """(model, its optimizer of some parameters) after a step."""
+    model = nn.Linear(1000, 1)
+    optimizer = torch.optim.Adam([dict(model.named_parameters())[name] for name in parameters])
+    model(torch.ones(1, 1000)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+@pytest.mark.parametrize("kind", ["shards", "shards of Lightning", "file"])
+def test_optimizer_state_of_fewer_parameters_is_refused(strategy, monkeypatch, tmp_path, kind):
+    """Adam would restart for the rest, and nobody would know."""
+    model, optimizer = trained(["weight"])
+    named = named_optimizer_state(model, optimizer)
+    saved = content(1) | {"state_dict": model.state_dict(), "global_step": 1}
+    path, expected = tmp_path / "last.ckpt", "it lacks the optimizer state of bias, which this config trains"
+    if kind == "file":
+        torch.save(saved | {"optimizer_states": [numbered(named)]}, path)
+        expected = r"param_groups of \[1\] parameters, expected \[2\]"
+    else:
+        groups = {GROUPS: [named["param_groups"]]} if kind == "shards" else {}
+        strategy.save_checkpoint(saved | groups | {"state": named["state"]}, path)
+        strategy.checkpoint_io.finish()
+    model, both = trained(["weight", "bias"])
+    monkeypatch.setattr(VerifiedFSDPStrategy, "lightning_module", model)
+    strategy.optimizers = [both]
+    with pytest.raises(ValueError, match=expected):
+        strategy.load_checkpoint(path)
+    strategy.optimizers = [torch.optim.Adam([model.weight])]
+    strategy.load_checkpoint(path)
+    loaded, expected = (each.state_dict()["state"][0]["exp_avg"] for each in (strategy.optimizers[0], optimizer))
+    assert (loaded == expected).all()
+
+
+def test_a_file_without_optimizer_state_is_refused(strategy, monkeypatch, tmp_path):
+    model, optimizer = trained(["weight"])
+    torch.save(content(1) | {"state_dict": model.state_dict(), "global_step": 1}, tmp_path / "last.ckpt")
+    monkeypatch.setattr(VerifiedFSDPStrategy, "lightning_module", model)
+    strategy.optimizers = [optimizer]
+    with pytest.raises(ValueError, match="it has the state of 0 optimizers, expected 1"):
+        strategy.load_checkpoint(tmp_path / "last.ckpt")
+
+
+def test_shards_from_before_the_first_step_have_no_state(strategy, monkeypatch, tmp_path):
+    path = tmp_path / "last.ckpt"
+    strategy.save_checkpoint(content(1) | {"global_step": 0}, path)
+    strategy.checkpoint_io.finish()
+    strategy.optimizers = [torch.optim.Adam(strategy.lightning_module.parameters())]
+    assert strategy.load_checkpoint(path)["global_step"] == 0
+
+
+def test_progress_is_flushed(monkeypatch, tmp_path):
+    """The manifest vouches for it, also after a power failure."""
+    flushed = []
+    monkeypatch.setattr("engine.distributed.sharded_state.write_shards", lambda folder, weights, states: None)
+    monkeypatch.setattr("engine.strategies.fsdp.os.fsync", lambda number: flushed.append(os.fstat(number).st_ino))
+    monkeypatch.setattr(VerifiedFSDPStrategy, "is_global_zero", True)
+    VerifiedFSDPStrategy()._write_shards(content(1), tmp_path)
+    assert flushed == [(tmp_path / PROGRESS).stat().st_ino]
+
+
+def test_an_earlier_stage_in_shards(strategy, tmp_path):
+    path = tmp_path / "last.ckpt"
+    strategy.save_checkpoint(content(3) | {"global_step": 7}, path)
+    strategy.checkpoint_io.finish()
+    stage, model = read_stage(path), nn.Linear(1000, 1, bias=False)
+    assert load_stage_weights(model, stage, {}).taken == ["weight"] and stage["global_step"] == 7
+    assert (model.weight == 3).all()
