@@ -3,23 +3,20 @@
 import errno
 import io
 import logging
-import pickle
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from typing_extensions import override
 
 from engine.checkpointing.pickle_limits import find_excess
 from engine.checkpointing.shard_manifest import MANIFEST, find_corruption
-
-if TYPE_CHECKING:
-    from torch.distributed.checkpoint import Metadata
+from engine.distributed.shard_index import CorruptIndexError, read_index
 
 log = logging.getLogger("lockstep")
 
@@ -74,31 +71,18 @@ def verify_sizes(folder: Path) -> None:
     if not (folder / ".metadata").is_file():
         raise CorruptCheckpointError(f"{folder} is incomplete: .metadata, which is written last, is missing")
     verify(folder / PROGRESS)
+    try:
+        entries = read_index(folder).storage_data.values()
+    except CorruptIndexError as error:
+        raise CorruptCheckpointError(str(error)) from error
     sizes: dict[str, int] = {}
-    for entry in read_index(folder).storage_data.values():
+    for entry in entries:
         sizes[entry.relative_path] = max(sizes.get(entry.relative_path, 0), entry.offset + entry.length)
     for name, size in sizes.items():
         shard = folder / name
         found = shard.stat().st_size if shard.is_file() else 0
         if found < size:
             raise CorruptCheckpointError(f"{folder} is incomplete: {name} has {found:,} of {size:,} bytes")
-
-
-def read_index(folder: Path) -> "Metadata":
-    """Read the index of a sharded checkpoint, without the code that a pickle may refer to.
-
-    Raises:
-        CorruptCheckpointError: the index is corrupt, or refers to code.
-        OSError: it cannot be read.
-    """
-    try:
-        with (folder / ".metadata").open("rb") as file:
-            index: Metadata = _IndexUnpickler(file).load()
-        if index.storage_data is None:
-            raise TypeError("it names no file")
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, TypeError) as error:
-        raise CorruptCheckpointError(f"{folder} is corrupt: .metadata cannot be read ({error})") from error
-    return index
 
 
 def load_lazily(path: Path) -> dict[str, Any]:
@@ -209,23 +193,3 @@ def _check_directory(members: list[zipfile.ZipInfo], path: Path) -> None:
                 f"{path} is not a checkpoint: {member.filename} has {member.file_size:,} bytes, expected at most "
                 f"{_MAX_PICKLE:,}; it holds everything except tensors"
             )
-
-
-class _IndexUnpickler(pickle.Unpickler):
-    """Unpickler for the index of a sharded checkpoint that allows only the classes torch writes into it.
-
-    `torch.distributed.checkpoint` pickles the index and offers no safe reader.
-    """
-
-    def find_class(self, module: str, name: str) -> Any:
-        is_metadata = module == "torch.distributed.checkpoint.metadata" and name.isidentifier()
-        is_storage = (module, name) == ("torch.distributed.checkpoint.filesystem", "_StorageInfo")
-        is_plain = (module, name) in {("torch", "Size"), ("torch", "device"), ("torch.serialization", "_get_layout")}
-        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
-        is_path = module in ("pathlib", "pathlib._local") and name in ("PosixPath", "WindowsPath")
-        if is_metadata or is_storage or is_plain or is_dtype or is_path:
-            found = super().find_class(module, name)
-            # The metadata module also exposes names that it has imported, such as os.
-            if not is_metadata or isinstance(found, type) and found.__module__ == module:
-                return found
-        raise pickle.UnpicklingError(f"it refers to {module}.{name}")

@@ -18,8 +18,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 from typing_extensions import override
 
-from engine.checkpointing.verification import read_index
 from engine.distributed.errors import MismatchError
+from engine.distributed.shard_index import read_index
 
 GROUPS = "optimizer_groups"
 """Key, beside the shards, of each optimizer's parameter groups, with names of parameters."""
@@ -88,7 +88,7 @@ def read_shards(
 
     Raises:
         MismatchError: the shards are of another model or optimizer.
-        CorruptCheckpointError: their index cannot be read.
+        CorruptIndexError: their index cannot be read.
     """
     sizes = _sizes(folder)
     own = {name: tensor.detach() for name, tensor in module.state_dict().items()}

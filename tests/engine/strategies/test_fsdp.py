@@ -17,6 +17,7 @@ from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import saved_at
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveError
+from engine.distributed.shard_index import CorruptIndexError
 from engine.distributed.sharded_state import GROUPS, _load, named_optimizer_state, numbered, read_shards
 from engine.strategies.fsdp import VerifiedFSDPStrategy, repeated_layers
 from lightning_modules.multimodal.checkpoints.stage_init import load_stage_weights, read_stage
@@ -236,7 +237,7 @@ def test_an_index_with_code_is_not_run(strategy, tmp_path):
     strategy.save_checkpoint(content(1), path)
     strategy.checkpoint_io.finish()
     (path / ".metadata").write_bytes(pickle.dumps(_Code(tmp_path / "ran")))
-    with pytest.raises(CorruptCheckpointError, match="corrupt: .metadata cannot be read .it refers to"):
+    with pytest.raises(CorruptIndexError, match="corrupt: .metadata cannot be read .it refers to"):
         read_shards(path, strategy.lightning_module, [])
     with pytest.raises(dcp.CheckpointException, match="it refers to"):
         _load(path, {"model.weight": torch.empty(1, 1000)}, alone=True)
