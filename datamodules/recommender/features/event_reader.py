@@ -1,6 +1,6 @@
 """Reads the columns of interactions that are features of an event. Every row is read, or the file is refused.
 
-An empty cell is a missing value. As in ``interactions``, columns are read fast, and a file with an invalid value is
+An empty cell is a missing value, and white space around a value is no part of it. As in ``interactions``, columns are read fast, and a file with an invalid value is
 read again to locate it.
 """
 
@@ -78,8 +78,7 @@ def _cells(layout: Layout, column: str, is_number: bool) -> "pl.Series":
     import polars as pl
 
     if layout.separator:
-        texts = read_text_column(layout, column)
-        return texts.set(texts.str.strip_chars() == "", None)
+        return _stripped(read_text_column(layout, column))
     parts = []
     for file in layout.files:
         kind = parquet_schema(file)[column]
@@ -95,7 +94,13 @@ def _cells(layout: Layout, column: str, is_number: bool) -> "pl.Series":
                 f"{file}: cannot be read as Parquet: {error}; the file is corrupt or cut off, fetch or write it again"
             ) from error
     cells = pl.concat(parts, rechunk=True)
-    return cells if is_number else cells.set(cells.str.strip_chars() == "", None)
+    return cells if is_number else _stripped(cells)
+
+
+def _stripped(texts: "pl.Series") -> "pl.Series":
+    """Return texts without white space around them, null where nothing is left."""
+    stripped = texts.str.strip_chars()
+    return stripped.set(stripped == "", None)
 
 
 def _coded(texts: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
@@ -113,7 +118,7 @@ def _numbers(layout: Layout, column: str, cells: "pl.Series") -> NDArray[np.floa
     import polars as pl
 
     try:
-        numbers = cells.str.strip_chars().cast(pl.Float64) if layout.separator else cells
+        numbers = cells.cast(pl.Float64) if layout.separator else cells
     except pl.exceptions.PolarsError as error:
         raise InteractionError(_text_fault(layout, column) or f"{layout.path}: column {column!r}: {error}") from error
     known = numbers.drop_nulls()

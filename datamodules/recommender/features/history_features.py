@@ -87,8 +87,7 @@ def _category(key: str, value: Any) -> str | None:
         return str(value).lower()
     if value is not None and not isinstance(value, int | str):
         raise ValueError(f"key {key!r}: found {preview_json(value)}, expected a category (text or an integer), or null")
-    text = "" if value is None else str(value)
-    return text if text.strip() else None
+    return None if value is None else str(value).strip() or None
 
 
 def _number(key: str, value: Any) -> float:

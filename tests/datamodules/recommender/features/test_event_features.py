@@ -77,6 +77,13 @@ def test_a_store_has_the_features_of_each_event(tmp_path):
     assert as_rows(store_of(tmp_path / "events.parquet")) == expected_rows()
 
 
+def test_white_space_around_a_category_is_no_part_of_it(tmp_path):
+    path = table(tmp_path, [(*row[:4], f" {row[4]} " if row[2] > 10 else row[4], row[5]) for row in ROWS])
+    assert as_rows(store_of(path)) == expected_rows()
+    pl.read_csv(path).write_parquet(tmp_path / "events.parquet")
+    assert as_rows(store_of(tmp_path / "events.parquet")) == expected_rows()
+
+
 def test_filters_drop_the_features_of_their_rows(tmp_path):
     rows = [*ROWS, ("a", "rare", 15, "1", "rare device", "3")]
     store = prepare_store(table(tmp_path, rows), event_features=SETTINGS, min_item_interactions=2)
@@ -250,11 +257,11 @@ def test_histories_of_a_file_have_features_under_their_names(tmp_path):
     path = tmp_path / "people.jsonl"
     lines = [
         {"items": ["x", "?", "y"], "times": [1, 2, 3], "stars": [4, 5, None], "device": [True, "tv", " "]},
-        {"items": ["x"], "times": [1], "paid": [3]},
+        {"items": ["x"], "times": [1], "paid": [3], "device": [" tv "]},
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
     histories = read_histories(path, ["x", "y"], HistoryFeatures(SETTINGS))
-    assert as_rows(histories.events) == [("true", 4, None), (None, None, None), (None, None, 3)]
+    assert as_rows(histories.events) == [("true", 4, None), (None, None, None), ("tv", None, 3)]
     for key, value, message in (
         ("stars", [1, 2], "key 'stars': found 2 values and 1 items"),
         ("stars", 4, "key 'stars': found 4, expected a list"),
