@@ -4,7 +4,7 @@
 
 writes 40 one-page PDFs and 160 questions into data/examples/pdfs, ingests them, and trains the small reader of the
 quickstart for some seconds, which shows the way but is far too short to learn to read: its accuracy stays near chance.
-For answers, give a pretrained model your files, as configs/document_qa/your_documents.yaml does. Takes a minute on 2
+For answers, give a pretrained model your files, as configs/document_qa/your_documents.yaml does. Takes two minutes on 2
 cores. Documents are split by content, so a document of the test is never one of the training.
 """
 

@@ -10,7 +10,7 @@ MEGABYTE = 2**20
 
 
 class UserInputError(ValueError):
-    """The input of a visitor cannot be used. The message says what was found and what is expected."""
+    """The input of a visitor cannot be used. The message states what was found and what is expected."""
 
 
 class UploadedFile(NamedTuple):

@@ -50,7 +50,7 @@ class _Scored(NamedTuple):
 
 
 def compare_runs(folders: Sequence[Path], cutoffs: Sequence[int] = (10,)) -> Comparison:
-    """Compare each run with the first, or say why they cannot be compared.
+    """Compare each run with the first, or state why they cannot be compared.
 
     Args:
         folders: run directories.

@@ -41,7 +41,7 @@ class LanguageModuleOptions(TrainingOptions, total=False):
 class LanguageModule(LockstepModule[DataT]):
     """A language model that learns what the assistant answers in chats, and that an Evaluator evaluates.
 
-    A subclass builds its networks and says how it reads a chat.
+    A subclass builds its networks and defines how it reads a chat.
 
     Args:
         language_model: the language model.

@@ -212,7 +212,7 @@ function summary(chart, lines) {
   return `${chart.title}: ${parts.join("; ")}`;
 }
 
-// Restarts and faults, where they are few enough to be told apart.
+// Restarts and faults, where few enough to be distinct.
 function marks() {
   if (!single) return [];
   const found = runs[0].events.filter((one) => RESTARTS.has(one.event) || isFault(one)).map((one) => ({x: at(one), kind: isFault(one) ? "mark-fault" : "mark-restart"}));

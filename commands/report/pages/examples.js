@@ -1,4 +1,4 @@
-// The same samples at every evaluation: what was asked, what is right, what each model said, and since when it is right.
+// The same samples at every evaluation: what was asked, what is right, what each model answered, and since when it is right.
 
 const VERDICTS = {true: ["right", "✓"], false: ["wrong", "✗"], null: ["open", "·"]};
 

@@ -54,7 +54,7 @@ function ablations() {
   if (known.length < 2 || !rows.length) return null;
   const cards = rows.slice(0, MOST_SLICES).map(({key, values}) => sliceCard(key.replaceAll("init_args.", ""), known.map((place) => ({value: values[place] === null ? "–" : values[place], reached: reached[place],
     name: runs[place].name, colour: colour(groups.findIndex((group) => group.runs.includes(place)))})), metric, false));
-  return section("ablations", "Ablations", element("p", {class: "note"}, `Best ${metric} of each run beside each setting in which the runs differ. Settings that change together cannot be told apart.${rows.length > MOST_SLICES ? ` The first ${MOST_SLICES} of ${rows.length} settings.` : ""}`),
+  return section("ablations", "Ablations", element("p", {class: "note"}, `Best ${metric} of each run beside each setting in which the runs differ. Settings that change together have no separate effects.${rows.length > MOST_SLICES ? ` The first ${MOST_SLICES} of ${rows.length} settings.` : ""}`),
     element("div", {class: "charts slices"}, ...cards));
 }
 

@@ -84,7 +84,7 @@ function figure(value, name = "") {
 const SHARES = /(data_wait|mfu|real_tokens|real_positions)$/;
 
 const EVENT_NAMES = {run_started: "started", run_resumed: "resumed", run_ended: "ended", run_failed: "failed",
-  run_preempted: "told to stop", run_requeued: "requeued", run_restarted: "restarted", checkpoint_saved: "checkpoint saved",
+  run_preempted: "preempted", run_requeued: "requeued", run_restarted: "restarted", checkpoint_saved: "checkpoint saved",
   checkpoint_kept: "checkpoint kept", evaluated: "evaluation"};
 
 function eventName(happening) {

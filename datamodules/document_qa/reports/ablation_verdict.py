@@ -22,7 +22,7 @@ _EXPECTED: Mapping[str, Mapping[str, Expected]] = {
 }
 
 
-TOO_FEW = "too few questions to tell"
+TOO_FEW = "too few questions"
 
 _TELLING = 0.1
 """If an interval reaches farther than this to either side, an unchanged accuracy is inconclusive."""

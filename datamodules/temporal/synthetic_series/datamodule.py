@@ -116,7 +116,7 @@ class GeneratedQuestions:
 class SyntheticSeries(SeriesDataModule):
     """Generated series with questions of general kinds: trend, season, outlier, correlation, lag, comparison.
 
-    All questions have options, of which each is right equally often, whatever the texts say.
+    All questions have options, of which each is right equally often, whatever the texts are.
 
     Args:
         exam: settings of the series and the questions.

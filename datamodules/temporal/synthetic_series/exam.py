@@ -1,7 +1,7 @@
 """Questions about generated series, each with options of which any is right equally often.
 
 The answer is drawn first, uniformly, and the series are made for it. Then each series is brought to the same range and
-gets an offset, a scale, a name and a length that are drawn independently of the answer. So the texts alone say nothing
+gets an offset, a scale, a name and a length that are drawn independently of the answer. So the texts alone reveal nothing
 about the answer, and a blind model is at chance.
 """
 

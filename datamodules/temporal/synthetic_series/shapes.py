@@ -36,6 +36,6 @@ def bump(steps: int, place: float, width: float) -> Shape:
 
 
 def unit_range(shape: Shape) -> Shape:
-    """Return a shape from 0 to 1 exactly, so that its range says nothing about what it is."""
+    """Return a shape from 0 to 1 exactly, so that its range reveals nothing about what it is."""
     span = float(shape.max() - shape.min())
     return (shape - shape.min()) / span if span else shape * 0

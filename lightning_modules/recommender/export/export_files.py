@@ -36,7 +36,7 @@ def export_files(
         index: factory string of the FAISS index, which also needs `with_vectors`; None: no index.
 
     Returns:
-        The files, and what the model card says about them.
+        The files, and what the model card states about them.
 
     Raises:
         ValueError: the files give other recommendations than the encoder, or FAISS cannot build the index.

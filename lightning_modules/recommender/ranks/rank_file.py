@@ -69,7 +69,7 @@ class UserRanks(NamedTuple):
 
 
 class RankFileError(ValueError):
-    """A file of ranks that is truncated or has changed. The message says what was found and what to do."""
+    """A file of ranks that is truncated or has changed. The message states what was found and what to do."""
 
 
 def rank_file(folder: Path, stage: str) -> Path:

@@ -76,9 +76,9 @@ def test_an_unclear_drop_is_no_fall_to_chance():
 
 def test_few_questions_tell_nothing():
     few = result("figure", figure=0.25)._replace(accuracy={"figure": share(0.25, 20), "text": share(0.95, 20)})
-    assert verdict(WHOLE, few, "figure") == ("chance", None, "too few questions to tell")
-    assert verdict(WHOLE, few, "text") == ("as before", None, "too few questions to tell")
-    unclear = "too few questions to tell: text, figure"
+    assert verdict(WHOLE, few, "figure") == ("chance", None, "too few questions")
+    assert verdict(WHOLE, few, "text") == ("as before", None, "too few questions")
+    unclear = "too few questions: text, figure"
     assert ablation_report([WHOLE, few], "figure").verdict(few) == unclear
 
 
