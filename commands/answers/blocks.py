@@ -103,6 +103,8 @@ class Chart(NamedTuple):
     marks: Sequence[ChartMark]
     every: int  # steps from a point to the next
     note: str = ""
+    span: tuple[float, float] = (0.0, 100.0)  # what the axis names at 0 and 100
+    unit: str = ""  # of the numbers on the axis
 
 
 def data_url(image: "Image", least: int = 0) -> str:

@@ -164,6 +164,7 @@ def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
             f"{one.name} {one.unit}".strip(), [round(100 * share, 2) if there else None for share, there in cells]
         )
         measured = one.values[found.present]
-        span = f"from {measured.min():g} to {measured.max():g}" if len(measured) else "nothing measured"
+        ends = (float(measured.min()), float(measured.max())) if len(measured) else (0.0, 100.0)
+        span = f"from {ends[0]:g} to {ends[1]:g}" if len(measured) else "nothing measured"
         step = "" if one.step is None else f" of {one.step:g} s"
-        yield Chart(f"{key} {place}", "", [line], [], every, f"{len(one.values):,} steps{step}, {span}.")
+        yield Chart(f"{key} {place}", "", [line], [], every, f"{len(one.values):,} steps{step}, {span}.", ends)

@@ -144,7 +144,8 @@ def _chart(
             cells = zip(values[::every, place].tolist(), present[::every, place].tolist(), strict=True)
             lines.append(ChartLine(name, [round(100 * value, 2) if there else None for value, there in cells]))
     shown = [line for line in lines if line.name == channel] or lines
-    return Chart(key, title, shown, marks or [], every, f"% of the capacity available, over {len(values):,} steps.")
+    note = f"% of the capacity available, over {len(values):,} steps."
+    return Chart(key, title, shown, marks or [], every, note, unit="%")
 
 
 def _question(sample: TimelineSample) -> str:

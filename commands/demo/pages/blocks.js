@@ -45,12 +45,25 @@ function picture(shown, large) {
   return element("figure", {class: large ? "large" : null}, image, element("figcaption", {}, shown.caption));
 }
 
+// Steps at round numbers from 0 to the last.
+function stepTicks(last) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, last / 5)));
+  const every = power * [1, 2, 5, 10].find((factor) => factor * power >= last / 5);
+  return Array.from({length: Math.floor(last / every) + 1}, (_, place) => place * every);
+}
+
 function chart(line) {
-  const width = 600, height = 220, points = line.lines[0].values.length;
+  const width = 600, height = 236, left = 62, right = width - 16, floor = height - 32;
+  const last = Math.max(1, (line.lines[0].values.length - 1) * line.every), [low, high] = line.span;
   const top = Math.max(100, ...line.lines.flatMap((one) => one.values), ...line.marks.map((mark) => mark.value || 0));
-  const x = (step) => 8 + (width - 16) * step / Math.max(1, (points - 1) * line.every), y = (value) => height - 8 - (height - 16) * value / top;
-  const drawing = shape("svg", {viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": line.note},
-    ...[0, 50, 100].map((value) => shape("line", {class: "rule", x1: 8, x2: width - 8, y1: y(value), y2: y(value)})));
+  const x = (step) => left + (right - left) * step / last, y = (value) => floor - (floor - 10) * value / top;
+  const label = (at, height, anchor, text) => shape("text", {class: "tick", x: at, y: height, "text-anchor": anchor}, text);
+  const drawing = shape("svg", {viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": line.note});
+  for (const value of [0, 50, 100]) {
+    drawing.append(shape("line", {class: "rule", x1: left, x2: right, y1: y(value), y2: y(value)}),
+      label(left - 10, y(value) + 4, "end", number(low + (high - low) * value / 100) + (line.unit && " " + line.unit)));
+  }
+  for (const step of stepTicks(last)) drawing.append(label(x(step), height - 7, "middle", step ? number(step) : "step 0"));
   line.lines.forEach((one, place) => {
     let path = "", pen = "M";
     one.values.forEach((value, point) => {
@@ -60,8 +73,8 @@ function chart(line) {
     drawing.append(shape("path", {class: "curve n" + place, d: path}));
   });
   for (const {step, value} of line.marks) {
-    if (value === null) drawing.append(shape("line", {class: "mark", x1: x(step), x2: x(step), y1: 4, y2: height - 4}));
-    else if (step === null) drawing.append(shape("line", {class: "mark", x1: 8, x2: width - 8, y1: y(value), y2: y(value)}));
+    if (value === null) drawing.append(shape("line", {class: "mark", x1: x(step), x2: x(step), y1: 4, y2: floor}));
+    else if (step === null) drawing.append(shape("line", {class: "mark", x1: left, x2: right, y1: y(value), y2: y(value)}));
     else drawing.append(shape("circle", {class: "mark", cx: x(step), cy: y(value), r: 5}));
   }
   const names = line.lines.map((one, place) => element("span", {class: "name n" + place}, one.name));
