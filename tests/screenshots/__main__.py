@@ -1,10 +1,12 @@
 """Take the pictures of docs/pictures: train a run of each family's quickstart, open its page, ask, take a picture.
 
-An existing run is used if it is given as PAGE=RUN. Trainings take half an hour on 2 cores.
+Each run is trained anew, so that no picture shows a former config; PAGE=RUN shows an existing run instead. Trainings
+take half an hour on 2 cores.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,12 +52,13 @@ def main() -> int:
 
 
 def _trained(shown: ShownPage, runs: Path) -> str:
-    """Train the run of a page, unless it exists."""
-    if not (runs / shown.run / "checkpoints").is_dir():
-        for options in shown.trainings:
-            name = ["--run_name", shown.run] if options == shown.trainings[-1] else []
-            command = [sys.executable, "train.py", "fit", *options, *name]
-            subprocess.run(command, cwd=REPOSITORY, check=True)
+    """Train the run of a page anew, with the present config."""
+    if (runs / shown.run).is_dir():
+        shutil.rmtree(runs / shown.run)
+    for options in shown.trainings:
+        name = ["--run_name", shown.run] if options == shown.trainings[-1] else []
+        command = [sys.executable, "train.py", "fit", *options, *name]
+        subprocess.run(command, cwd=REPOSITORY, check=True)
     return shown.run
 
 

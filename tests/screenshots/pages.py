@@ -33,7 +33,11 @@ PAGES = (
             ("--config", "configs/vision_language/quickstart_pretrain.yaml"),
             ("--config", "configs/vision_language/quickstart_sft.yaml"),
         ),
-        (_example(1), "document.querySelectorAll('select')[1].value = 'yes'"),
+        (
+            _example(4),
+            "document.querySelector('textarea').value = 'what shape is blue?'",  # blind, the answer is a triangle
+            "document.querySelectorAll('select')[1].value = 'yes'",
+        ),
     ),
     ShownPage("temporal", (("--config", "configs/temporal/quickstart.yaml"),), (_example(0),)),
     ShownPage("series", (("--config", "configs/temporal/quickstart_series.yaml"),), (_example(0),)),
