@@ -151,8 +151,8 @@ class VisionLanguageDemo(Demo):
         scores = self._log_likelihoods([[image], *([part] for part in covered(image))], messages, text)
         lost = (scores[0] - scores[1:]).clamp_min(0).view(CELLS, CELLS).cpu().numpy()
         note = (
-            f"Red: parts without which the answer is less likely. Most for one part: {lost.max():.2f} nats of "
-            f"{-float(scores[0]):.2f}."
+            f"Red: parts without which the answer is less likely. Its negative log-likelihood is {-float(scores[0]):.2f} "
+            f"nats, and up to {lost.max():.2f} more without a part."
         )
         return Pictures(
             "lean", "What the answer leans on", [Picture(_shown(leaning(image, lost)), "")], note, large=True
