@@ -151,8 +151,8 @@ class VisionLanguageDemo(Demo):
         scores = self._log_likelihoods([[image], *([part] for part in covered(image))], messages, text)
         lost = (scores[0] - scores[1:]).clamp_min(0).view(CELLS, CELLS).cpu().numpy()
         note = (
-            f"Red: parts without which the answer is less likely. Its negative log-likelihood is {-float(scores[0]):.2f} "
-            f"nats, and up to {lost.max():.2f} more without a part."
+            f"Red: parts without which the answer is less likely. Its negative log-likelihood is "
+            f"{-float(scores[0]):.2f} nats, and up to {lost.max():.2f} more without a part."
         )
         return Pictures(
             "lean", "What the answer leans on", [Picture(_shown(leaning(image, lost)), "")], note, large=True

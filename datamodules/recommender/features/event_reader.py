@@ -1,7 +1,7 @@
 """Reads the columns of interactions that are features of an event. Every row is read, or the file is refused.
 
-An empty cell is a missing value, and white space around a value is no part of it. As in ``interactions``, columns are read fast, and a file with an invalid value is
-read again to locate it.
+An empty cell is a missing value, and white space around a value is no part of it. As in ``interactions``, columns are
+read fast, and a file with an invalid value is read again to locate it.
 """
 
 import math

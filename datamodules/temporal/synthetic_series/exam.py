@@ -1,8 +1,8 @@
 """Questions about generated series, each with options of which any is right equally often.
 
 The answer is drawn first, uniformly, and the series are made for it. Then each series is brought to the same range and
-gets an offset, a scale, a name and a length that are drawn independently of the answer. So the texts alone reveal nothing
-about the answer, and a blind model is at chance.
+gets an offset, a scale, a name and a length that are drawn independently of the answer. So the texts alone do not
+depend on the answer, and a blind model is at chance.
 """
 
 from collections.abc import Callable
