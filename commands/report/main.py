@@ -39,8 +39,8 @@ _LARGEST_CUTOFF = 1000
 
 _DESCRIPTION = """\
 Write the records of runs as one HTML file: curves, events, results, examples, settings, environment. Several runs are
-compared; runs that differ only in their seed are one curve with mean and spread. The command reads files only, needs
-neither torch nor a network, and works while a run is training.
+compared; runs that differ only in their seed are one curve with mean and spread. The page of a study of `sweep` has its
+trials and parameters. The command reads files only, needs neither torch nor a network, and works while a run trains.
 
 Runs that `test` has evaluated on the same samples are compared with the first of them by a paired test. Of a single
 recommender, metrics by group of users and items are printed, with confidence intervals."""
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs = options.root or runs_folder()
         given, study = with_trials(options.runs, runs)
         folders = unique_folders(run_folders(given, runs))
-        page = options.output or (folders[0] if not study and len(folders) == 1 else folders[0].parent) / "report.html"
+        page = options.output or default_page(folders, study)
         tables, remark = group_tables(folders[0], options.cutoffs) if len(folders) == 1 else ([], "")
         compared = Comparison([remark]) if remark else compare_runs([] if study else folders, options.cutoffs)
         write_page(folders, page, compared, tables, study)
@@ -93,11 +93,14 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="name or directory of a run")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="name or directory of a run or of a study of `sweep`")
     text = "values of k of a recommender's metrics by group and in its paired test (default: 10)"
     parser.add_argument("--cutoffs", type=_cutoff, nargs="+", default=[10], metavar="K", help=text)
     parser.add_argument(OPTION, type=Path, metavar="DIR", dest="root", help=HELP)
-    text = "file to write (default: report.html in the run directory; of several runs in the parent of the first)"
+    text = (
+        "file to write (default: report.html in the directory of the run or study; of several runs in the parent of "
+        "the first, or compared.html there if the parent is a study)"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help=text)
     return parser
 
@@ -118,10 +121,21 @@ def with_trials(given: Sequence[str], runs: Path) -> tuple[list[str], StudySumma
         summary = read_study(folder)
         trials = [str(folder / trial.name) for trial in summary.trials if is_run(folder / trial.name)]
         if not trials:
-            raise ValueError(f"{folder}: no trial of the study has begun its training")
+            why = "no trial of the study has begun its training; start the report again later"
+            raise ValueError(f"{folder}: {why}")
         found += trials
         study = summary if len(given) == 1 else None
     return found, study
+
+
+def default_page(folders: Sequence[Path], study: StudySummary | None) -> Path:
+    """Return the page of runs; only a study writes report.html into the folder of a study."""
+    parent = folders[0].parent
+    if study:
+        return parent / "report.html"
+    if len(folders) == 1:
+        return folders[0] / "report.html"
+    return parent / ("compared.html" if (parent / SUMMARY).is_file() else "report.html")
 
 
 def run_folders(given: Sequence[str], runs: Path) -> list[Path]:
@@ -152,7 +166,7 @@ def run_folder(given: str, runs: Path) -> Path:
     folders = [path for path in (Path(given), runs / given) if path.is_dir()]
     if not folders:
         existing = ", ".join(sorted(folder.name for folder in runs.glob("*") if is_run(folder))) or "none"
-        raise FileNotFoundError(f"no run {given!r}: {runs}/{given} is not a directory; existing runs: {existing}")
+        raise FileNotFoundError(f"no run {given!r}: {runs / given} is not a directory; existing runs: {existing}")
     recorded = [path for path in folders if is_run(path)]
     if not recorded:
         raise FileNotFoundError(f"{folders[0]} has neither metrics.jsonl nor log.jsonl, so it is no run directory")
@@ -163,6 +177,8 @@ def unique_folders(folders: Sequence[Path]) -> list[Path]:
     """Return the folders without duplicates, which different paths may name."""
     found: dict[Path, Path] = {}
     for folder in folders:
+        if folder.resolve() in found:
+            print(f"{PROGRAM} report: {folder} is given twice and read once", file=sys.stderr)
         found.setdefault(folder.resolve(), folder)
     return list(found.values())
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from commands.report.comparable import answer_problem, rank_problem
+from commands.report.config_diff import read_settings
 from commands.report.kept_answers import KeptAnswers, kept_answers
 from commands.report.kept_ranks import STAGES, KeptRanks, OtherSettingsError, kept_ranks
 from engine.system.installation import PROGRAM
+from engine.system.runs_folder import options_of_run
+from engine.telemetry.graded_answers import FILE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,15 +68,14 @@ def compare_runs(folders: Sequence[Path], cutoffs: Sequence[int] = (10,)) -> Com
     """
     if len(folders) < 2:
         return NOT_COMPARED
-    names = _names(folders)
     try:
         ranks = [kept_ranks(folder) for folder in folders]
         answers = [kept_answers(folder) for folder in folders]
     except OtherSettingsError as error:
         return Comparison([f"no paired test: {error}"])
     if any(ranks):
-        return _compare_ranks(names, ranks, cutoffs)
-    return _compare_answers(names, answers) if any(answers) else NOT_COMPARED
+        return _compare_ranks(folders, ranks, cutoffs)
+    return _compare_answers(folders, answers) if any(answers) else NOT_COMPARED
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -81,17 +83,35 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
+def _missing(folders: Sequence[Path], found: Sequence[object], what: Sequence[str], remedy: str) -> list[str]:
+    """Return for each run why it has no file, if it has none: its family has none, or it has yet to be tested."""
+    families = [_family(folder) for folder in folders]
+    own = {family for family, content in zip(families, found, strict=True) if content}
+    return [
+        f"is of the family {family}, the others are of {' and '.join(sorted(own))}"
+        if family and "" not in own and family not in own
+        else f"{state}; {remedy.format(options_of_run(folder))}"
+        for folder, family, state in zip(folders, families, what, strict=True)
+    ]
+
+
+def _family(folder: Path) -> str:
+    """Return the package of a run's model, as `recommender`; empty if the run does not have it."""
+    configs = list(read_settings(folder).values())
+    parts = str(configs[-1].get("model.class_path", "") if configs else "").split(".")
+    return parts[1] if parts[0] == "lightning_modules" and len(parts) > 2 else ""
+
+
 # -- recommenders ----------------------------------------------------------------------------------------------------
 
 
-def _compare_ranks(names: Sequence[str], found: Sequence[KeptRanks], cutoffs: Sequence[int]) -> Comparison:
+def _compare_ranks(folders: Sequence[Path], found: Sequence[KeptRanks], cutoffs: Sequence[int]) -> Comparison:
+    names = _names(folders)
     stage = max(STAGES, key=lambda stage: sum(stage in ranks for ranks in found))
     kept = [ranks.get(stage) for ranks in found]
-    missing = [f"{name} has {_files(ranks)}" for name, ranks in zip(names, found, strict=True)]
-    command = f"{PROGRAM} test --run_name NAME"
-    if sum(ranks is not None for ranks in kept) < 2:
-        return Comparison([f"no paired test: {' and '.join(missing)}; `{command}` writes ranks-test.npz"])
-    places, runs, remarks = _comparable(names, kept, rank_problem, f"has no ranks; `{command}` writes ranks-test.npz")
+    remedy = f"`{PROGRAM} {'test' if stage == 'test' else 'validate'} {{}}` writes ranks-{stage}.npz"
+    missing = _missing(folders, found, [f"has {_files(ranks)}" for ranks in found], remedy)
+    places, runs, remarks = _comparable(names, kept, rank_problem, missing)
     if len(runs) < 2:
         return Comparison(remarks)
     from lightning_modules.recommender.ranks.rank_metrics import gains, rank_classes
@@ -107,7 +127,7 @@ def _compare_ranks(names: Sequence[str], found: Sequence[KeptRanks], cutoffs: Se
 
 
 def _files(ranks: KeptRanks) -> str:
-    return " and ".join(f"ranks-{stage}.npz" for stage in ranks) or "no file of ranks"
+    return " and ".join(f"ranks-{stage}.npz" for stage in ranks) or "no ranks"
 
 
 def _differing_users(names: Sequence[str], runs: Sequence["UserRanks"]) -> dict[str, Any]:
@@ -134,9 +154,10 @@ def _differing_users(names: Sequence[str], runs: Sequence["UserRanks"]) -> dict[
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def _compare_answers(names: Sequence[str], found: Sequence[KeptAnswers | None]) -> Comparison:
-    command = f"{PROGRAM} test --run_name NAME"
-    places, runs, remarks = _comparable(names, found, answer_problem, f"has no answers; `{command}` writes them")
+def _compare_answers(folders: Sequence[Path], found: Sequence[KeptAnswers | None]) -> Comparison:
+    names, remedy = _names(folders), f"`{PROGRAM} test {{}}` writes {FILE}"
+    missing = _missing(folders, found, ["has no answers"] * len(folders), remedy)
+    places, runs, remarks = _comparable(names, found, answer_problem, missing)
     if len(runs) < 2:
         return Comparison(remarks)
     import numpy as np
@@ -175,16 +196,16 @@ def _comparable(
     names: Sequence[str],
     found: Sequence[Any],
     problem_of: Callable[[Sequence[str], Any, Any], str],
-    missing: str,
+    missing: Sequence[str],
 ) -> tuple[list[int], list[Any], list[str]]:
     """Return places and contents of the runs that the first of them can be compared with, and a line on each other."""
     places: list[int] = []
     remarks = []
     for place, run in enumerate(found):
         first = found[places[0]] if places else None
-        problem = missing if run is None else ""
+        problem = missing[place] if run is None else ""
         if run is None:
-            remarks.append(f"no paired test: {names[place]} {missing}")
+            remarks.append(f"no paired test: {names[place]} {problem}")
         elif first is not None and (problem := problem_of((names[places[0]], names[place]), first, run)):
             remarks.append(f"no paired test: {problem}")
         if not problem:

@@ -90,7 +90,7 @@ function heading() {
   const began = Math.min(...runs.map((run) => run.began).filter(Boolean)), made = content.made.replace("T", " ").slice(0, 16);
   const when = Number.isFinite(began) ? `began ${clock(began, 13)} UTC · ` : "";
   const box = element("header", {class: "head"}, element("p", {class: "over"}, content.study ? "Study report" : "Run report", element("span", {}, `${when}read ${made} UTC`)));
-  if (single) {
+  if (single && !content.study) {
     box.append(element("div", {class: "name"}, element("h1", {}, runs[0].name), stateOf(runs[0])), facts(runs[0]), tiles(runs[0]));
     if (runs[0].links.length) box.append(element("p", {class: "links"}, "Beside this page: ", ...runs[0].links.flatMap((link, i) => [i ? " · " : "", element("a", {href: link.href}, link.name)])));
   } else {

@@ -3,17 +3,24 @@
 const SLICE = {width: 300, height: 190, left: 50, right: 12, top: 10, bottom: 34};
 
 // Places of the values of a setting on an axis from 0 to 1, and its ticks as [place, text].
-function axisOf(values, log) {
+function axisOf(values, log, gap = 0.2) {
   const numbers = values.map((value) => typeof value === "number" ? value : value === null || value === "" || typeof value === "boolean" ? NaN : Number(value));
   if (numbers.every(Number.isFinite) && new Set(numbers).size > 1) {
     const scale = log ? Math.log10 : (value) => value, low = Math.min(...numbers), high = Math.max(...numbers);
     const at = (value) => (scale(Number(value)) - scale(low)) / (scale(high) - scale(low));
     const middle = log ? Math.sqrt(low * high) : (low + high) / 2, few = [...new Set(numbers)].sort((one, other) => one - other);
-    return {at, ticks: (few.length <= 4 ? few : [low, middle, high]).map((value) => [at(value), short(value)])};
+    return {at, ticks: apart((few.length <= 4 ? few : [low, middle, high]).map((value) => [at(value), short(value)]), gap)};
   }
   const all = [...new Set(values.map(String))];
   const at = (value) => all.length === 1 ? 0.5 : (all.indexOf(String(value)) + 0.5) / all.length;
   return {at, ticks: all.map((value) => [at(value), value])};
+}
+
+// Ticks of which the first and the last stay, and no two are closer than the gap: their texts would lie on each other.
+function apart(ticks, gap) {
+  const last = ticks[ticks.length - 1], found = [ticks[0]];
+  for (const tick of ticks.slice(1, -1)) if (tick[0] - found[found.length - 1][0] >= gap && last[0] - tick[0] >= gap) found.push(tick);
+  return [...found, last];
 }
 
 function short(value) {

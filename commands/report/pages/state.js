@@ -16,7 +16,7 @@ function change(what) {
   const before = {...view};
   Object.assign(view, what);
   if ("axis" in what && what.axis !== before.axis) Object.assign(view, {from: null, to: null, cursor: null});
-  const kinds = Object.keys(what).every((key) => key === "cursor") ? "cursor" : "all";
+  const kinds = Object.keys(what).join() === "cursor" ? "cursor" : "all";
   if (waiting !== null && waiting.kinds !== kinds) waiting.kinds = "all";
   if (waiting === null) {
     waiting = {kinds};

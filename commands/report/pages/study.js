@@ -22,7 +22,7 @@ function parallel(study, names) {
   told.textContent = hint;
   const order = [...rated].sort((one, other) => study.direction === "maximize" ? one.value - other.value : other.value - one.value);
   const axes = [...study.parameters.map((parameter) => ({title: names.get(parameter.key), of: (trial) => trial.params[parameter.key], log: parameter.log})),
-    {title: study.metric, of: (trial) => trial.value, log: false}].map((axis) => ({...axis, ...axisOf(rated.map(axis.of), axis.log)}));
+    {title: study.metric, of: (trial) => trial.value, log: false}].map((axis) => ({...axis, ...axisOf(rated.map(axis.of), axis.log, 0.08)}));
   const svg = shape("svg", {class: "parallel", role: "img", "aria-label": `Trials as lines through ${axes.map((axis) => axis.title).join(", ")}; the same is in the table of trials`});
   const holder = element("div", {class: "scroll"}, svg);
 

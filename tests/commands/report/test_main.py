@@ -8,6 +8,8 @@ import pytest
 
 from commands.report.main import main
 from commands.report.page_data import page_content
+from commands.report.study import StudySummary, TrialSummary
+from commands.sweep.summary import write_summary
 from tests.commands.report.recorded import Recorded, killed_and_resumed
 from tests.conftest import REPOSITORY
 
@@ -31,7 +33,9 @@ def test_one_run_several_and_a_file_of_choice(runs, capsys):
     main(["a-1"])
     main([str(runs / "a-1"), "a-2", "runs/a-1"])
     main(["a-1", "--output", "elsewhere/page.html"])
-    output = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr()
+    assert printed.err == "python train.py report: runs/a-1 is given twice and read once\n"
+    output = printed.out.splitlines()
     assert [line.split()[0] for line in output] == [
         "runs/a-1/report.html", str(runs / "report.html"), "elsewhere/page.html",
     ]  # fmt: skip
@@ -40,10 +44,29 @@ def test_one_run_several_and_a_file_of_choice(runs, capsys):
     assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing from elsewhere"
 
 
+def test_only_a_study_writes_the_page_of_its_folder(runs, capsys):
+    trials = [TrialSummary(number, f"trial-{number:04}", "running", None, None, {}) for number in (0, 1)]
+    (runs / "study").mkdir(parents=True)
+    write_summary(StudySummary("val/ndcg@10", "maximize", [], trials, ""), runs / "study")
+    assert "no trial of the study has begun its training" in error_of(capsys, "study")
+    for trial in trials:
+        Recorded(runs / "study" / trial.name)
+    Recorded(runs / "other")
+    given = ["study"], ["study", "other"], [f"runs/study/{trial.name}" for trial in trials], ["other", "study"]
+    for names in given:
+        main(names)
+    pages = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert pages == [
+        "runs/study/report.html", "runs/study/compared.html", "runs/study/compared.html", "runs/report.html",
+    ]  # fmt: skip
+    assert "<title>study" in (runs / "study/report.html").read_text(encoding="utf-8")
+
+
 def test_a_wrong_run_file_or_output_is_named(runs, capsys):
     Recorded(runs / "a")
     (runs / "empty").mkdir()
     assert "no run 'b': runs/b is not a directory; existing runs: a" in error_of(capsys, "b")
+    assert "no run '/no/b': /no/b is not a directory" in error_of(capsys, "/no/b")
     assert "runs/empty has neither metrics.jsonl nor log.jsonl" in error_of(capsys, "empty")
     (runs / "a" / "environment.json").write_text("{")
     assert "runs/a/environment.json is not JSON" in error_of(capsys, "a")

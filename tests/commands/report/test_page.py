@@ -299,9 +299,16 @@ def test_a_study_shows_its_trials(show, tmp_path):
     assert texts(page, "#study tbody tr:first-child th") == ["trial-0002"]
     page.run("document.querySelector('#study .target').dispatchEvent(new PointerEvent('pointerenter'))")
     assert texts(page, "#study .told")[0].startswith("trial-0000: 0.5000 at step 100 (rate 1, kind </script>")
+    wide = page.run("document.querySelector('svg.parallel').clientWidth")
+    page.resize(800, 900, True)
+    settle(page)
+    settle(page)
+    assert page.run("document.querySelector('svg.parallel').clientWidth") < wide, "it follows the window"
     page.resize(420, 900, True)
     settle(page)
     assert page.run("document.documentElement.scrollWidth") == 420
+    write_summary(summary._replace(trials=trials[:1]), study)
+    assert texts(show(study), "h1") == ["study"], "a study with one trial is not the page of a run"
 
 
 @pytest.mark.slow

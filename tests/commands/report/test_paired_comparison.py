@@ -120,16 +120,24 @@ def test_without_ranks_there_are_no_lines_and_with_one_file_there_is_advice(runs
     assert lines_of(capsys, "a", "b") == []
     keep(runs, "a", FAR)
     assert lines_of(capsys, "a", "b") == [
-        "no paired test: a has ranks-test.npz and b has no file of ranks; "
-        "`python train.py test --run_name NAME` writes ranks-test.npz"
+        "no paired test: b has no ranks; `python train.py test --run_name b` writes ranks-test.npz"
     ]
     keep(runs, "b", FAR, stage="val")
-    assert "a has ranks-test.npz and b has ranks-val.npz;" in lines_of(capsys, "a", "b")[0]
+    assert "b has ranks-val.npz; `python train.py test --run_name b`" in lines_of(capsys, "a", "b")[0]
     keep(runs, "a", FAR, stage="val")
     assert lines_of(capsys, "a", "b")[0].startswith("validation, 200 users: no significant difference")
     Recorded(runs / "c")
     assert lines_of(capsys, "a", "b", "c")[2:] == [
-        "no paired test: c has no ranks; `python train.py test --run_name NAME` writes ranks-test.npz"
+        "no paired test: c has no ranks; `python train.py validate --run_name c` writes ranks-val.npz"
+    ]
+
+
+def test_a_run_of_another_family_has_no_advice(runs, capsys):
+    keep(runs, "a", FAR)
+    config = Recorded(runs / "b").folder / "config.yaml"
+    config.write_text(config.read_text().replace("lightning_modules.recommender", "lightning_modules.image_classifier"))
+    assert lines_of(capsys, "a", "b") == [
+        "no paired test: b is of the family image_classifier, the others are of recommender"
     ]
 
 
