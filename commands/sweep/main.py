@@ -37,7 +37,10 @@ def _sweep(arguments: Sequence[str]) -> int:
     from engine.system.extras import require_extras
 
     command = parse(arguments)
-    settings = read_sweep(command.sweep)
+    try:
+        settings = read_sweep(command.sweep)
+    except OSError as error:
+        raise ValueError(f"--sweep {command.sweep}: {error.strerror}; docs/sweep.md describes the file") from error
     require_extras({"sweep": "sweep"})
     from commands.sweep.session import run_session  # imports Optuna
 

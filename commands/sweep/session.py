@@ -2,24 +2,29 @@
 
 import hashlib
 import json
+import shlex
 import signal
-import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO
 
+import yaml
+
+from commands.report.config_diff import read_settings
 from commands.report.main import is_run, write_page
 from commands.report.study import StudySummary
 from commands.runs.run_names import make_runs_folder
 from commands.sweep.command import Command
-from commands.sweep.settings import SweepSettings, Value
-from commands.sweep.study import DATABASE, SweepStudy
+from commands.sweep.settings import Parameter, SweepSettings
+from commands.sweep.study import DATABASE, Claim, OtherSettingsError, SweepStudy
 from commands.sweep.summary import described, summarize, write_summary
 from commands.sweep.trial_process import fit_command
+from commands.sweep.value_check import check_values
 from commands.sweep.worker import SweepStopped, Worker
 from engine.health.exit_codes import ExitCode
-from engine.io.yaml_file import YamlFileError
+from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 
@@ -37,11 +42,17 @@ def run_session(command: Command, settings: SweepSettings) -> int:
             raise YamlFileError(str(command.sweep), problem, parameter.line)
     if not (command.folder / DATABASE).exists():
         _refuse_run(command.folder)
-        _check_config(command, settings)
+        check_values(command, settings)
         make_runs_folder(command.folder.parent)
         command.folder.mkdir(exist_ok=True)
-    study = SweepStudy(command.folder, settings, _identity(command, settings))
-    worker = Worker(study, settings, command.arguments, command.folder, print_line)
+    study = open_study(command, settings)
+    _summary(study, settings, command)
+
+    def train(claim: Claim) -> list[str]:
+        _summary(study, settings, command)  # the report shows the trial while it runs
+        return fit_command(command.arguments, claim.params, command.folder, claim.name)
+
+    worker = Worker(study, settings, command.arguments, command.folder, print_line, train)
 
     def stop(number: int, frame: FrameType | None) -> None:
         if worker.received and number == signal.SIGINT:
@@ -84,8 +95,10 @@ def _finish(summary: StudySummary, command: Command) -> int:
             f"best: trial {summary.best.number}, {summary.metric} {summary.best.value:.6g} at step {summary.best.step}"
         )
         print_line(f"train it again: {summary.command}")
-        evaluated = options_of_run(command.folder / summary.best.name)
-        print_line(f"test its best checkpoint: {PROGRAM} test {evaluated}")
+        best = command.folder / summary.best.name
+        print_line(f"test its best checkpoint: {PROGRAM} test {options_of_run(best)}")
+        if remark := checkpoint_remark(best, summary):
+            print_line(remark)
     if not running:
         runs = [path for trial in summary.trials if is_run(path := command.folder / trial.name)]
         if runs:
@@ -100,39 +113,63 @@ def _refuse_run(folder: Path) -> None:
         raise ValueError(f"{folder} is a run, not a study: choose another --run_name")
 
 
-def _check_config(command: Command, settings: SweepSettings) -> None:
-    """Let `fit` parse the config with the first value of each parameter, before a study begins.
+def checkpoint_remark(run: Path, summary: StudySummary) -> str:
+    """Return that the best checkpoint of a run is not that of the sweep's best value; empty if it is."""
+    configs = list(read_settings(run).values())
+    monitor = configs[-1].get("best_checkpoint.monitor") if configs else None
+    if not monitor or monitor == summary.metric:
+        return ""
+    return (
+        f"its best checkpoint is that of {monitor} (best_checkpoint.monitor), not that of {summary.metric}; "
+        f"with --best_checkpoint.monitor {summary.metric} it is"
+    )
+
+
+def open_study(command: Command, settings: SweepSettings) -> SweepStudy:
+    """Return the study, which may exist.
 
     Raises:
-        ValueError: fit refuses it; the message names the line of SWEEP.yaml if it is about a parameter.
+        YamlFileError: SWEEP.yaml differs from that with which the study was begun; names the line.
+        OtherSettingsError: the config or the options differ.
     """
-    first: dict[str, Value] = {
-        parameter.key: parameter.values[0] if parameter.kind == "categorical"
-        else int(parameter.low) if parameter.kind == "int" else parameter.low
-        for parameter in settings.parameters
-    }  # fmt: skip
-    words = [*fit_command(command.arguments, first, command.folder, "check"), "--print_config"]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode == ExitCode.OK:
-        return
-    if done.returncode < 0 or done.returncode == ExitCode.SIGINT:
-        raise KeyboardInterrupt
-    lines = [line.partition("error: ")[2] for line in done.stderr.splitlines() if "error: " in line]
-    message = lines[-1] if lines else done.stderr.strip()[-500:]
-    for parameter in settings.parameters:
-        if parameter.key in message:
-            raise YamlFileError(str(command.sweep), message, parameter.line)
-    raise ValueError(message)
+    try:
+        return SweepStudy(command.folder, settings, study_identity(command.arguments, settings))
+    except OtherSettingsError as error:
+        key, _, of_key = error.what.partition(".")
+        if key not in SweepSettings._fields:
+            raise
+        lines = {parameter.key: parameter.line for parameter in settings.parameters}
+        tree = check_yaml(read_text(command.sweep), str(command.sweep))
+        if isinstance(tree, yaml.MappingNode):
+            lines |= {name.value: name.start_mark.line + 1 for name, _ in tree.value}
+        line = lines.get(of_key, lines.get(key))
+        raise YamlFileError(str(command.sweep), str(error), line) from error
 
 
-def _identity(command: Command, settings: SweepSettings) -> dict[str, str]:
-    """Return everything that the values of the trials depend on; a study may get more trials."""
-    fields = settings._asdict()
-    del fields["trials"]
-    fields["parameters"] = [parameter._replace(line=0)._asdict() for parameter in settings.parameters]
-    found = {key: json.dumps(value) for key, value in fields.items()}
-    found["options"] = " ".join(command.arguments)
-    for option, path in zip(command.arguments, command.arguments[1:], strict=False):
-        if option == "--config" and Path(path).is_file():
-            found[f"content of {path}"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
-    return found
+def study_identity(arguments: Sequence[str], settings: SweepSettings) -> dict[str, str]:
+    """Return everything that the values of the trials depend on; a study may get more trials.
+
+    A config is the same if its name and its content are, by whatever path it is given.
+    """
+    found = {key: getattr(settings, key) for key in ("metric", "direction", "seed")}
+    for key in ("sampler", "pruner"):
+        found |= {f"{key}.{name}": value for name, value in getattr(settings, key)._asdict().items()}
+    found |= {f"parameters.{parameter.key}": _described(parameter) for parameter in settings.parameters}
+    options = list(arguments)
+    for place in (place for place, word in enumerate(arguments[:-1]) if word == "--config"):
+        path = Path(arguments[place + 1])
+        if path.is_file():
+            options[place + 1], content = path.name, f"content of {path.name}"
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+            found[content] = f"{found[content]} {digest}" if content in found else digest
+    found["options"] = shlex.join(options)
+    return {key: str(value) for key, value in found.items()}
+
+
+def _described(parameter: Parameter) -> str:
+    """Return the values of a parameter as SWEEP.yaml has them: `{type: int, low: 8, high: 16, step: 4}`."""
+    if parameter.kind == "categorical":
+        return f"{{type: categorical, values: {json.dumps(parameter.values)}}}"
+    number = int if parameter.kind == "int" else float
+    more = ", log: true" if parameter.log else f", step: {parameter.step}" if parameter.step > 1 else ""
+    return f"{{type: {parameter.kind}, low: {number(parameter.low)}, high: {number(parameter.high)}{more}}}"

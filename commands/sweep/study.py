@@ -27,7 +27,16 @@ _WAIT = 120.0  # seconds for another worker's transaction
 
 
 class OtherSettingsError(ValueError):
-    """The study was begun with other settings."""
+    """The study was begun with other settings.
+
+    Args:
+        message: the setting, what it is and what it was.
+        what: the setting.
+    """
+
+    def __init__(self, message: str, what: str) -> None:
+        super().__init__(message)
+        self.what = what
 
 
 class Claim(NamedTuple):
@@ -161,7 +170,8 @@ class SweepStudy:
                 was, now = (str(found.get(what, "absent"))[:200] for found in (begun, identity))
                 raise OtherSettingsError(
                     f"{self._folder} is a study with other settings: {what}: found {now}, expected {was}\n"
-                    "Restore it, or begin another study with --run_name NAME"
+                    "Restore it, or begin another study with --run_name NAME",
+                    what,
                 )
 
 

@@ -81,6 +81,13 @@ def test_options_that_the_sweep_sets_are_refused(tmp_path, capsys):
         assert end.value.code == 2 and message in capsys.readouterr().err
 
 
+def test_a_missing_file_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--config", "x.yaml", "--sweep", str(tmp_path / "s.yaml")])
+    assert end.value.code == 2
+    assert f"--sweep {tmp_path / 's.yaml'}: No such file or directory" in capsys.readouterr().err
+
+
 def test_ctrl_c_is_a_line(tmp_path, capsys, monkeypatch):
     def interrupted(path):
         raise KeyboardInterrupt

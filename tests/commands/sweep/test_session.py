@@ -1,0 +1,71 @@
+"""What a study was begun with, and its last lines."""
+
+import shutil
+
+import pytest
+
+from commands.report.study import StudySummary
+from commands.sweep.command import Command
+from commands.sweep.session import checkpoint_remark, open_study
+from commands.sweep.settings import read_sweep
+from engine.io.yaml_file import YamlFileError
+from tests.commands.report.recorded import Recorded
+
+RATE = "  rate: {type: float, low: 0.1, high: 1, log: true}\n"
+
+SWEEP = f"""\
+metric: val/loss
+direction: minimize
+trials: 3
+seed: 1
+parameters:
+{RATE}  width: {{type: int, low: 8, high: 16, step: 4}}
+"""
+
+
+@pytest.mark.parametrize(
+    "before, after, message",
+    [
+        (
+            "high: 16", "high: 32",
+            "s.yaml:7: parameters.width: found {type: int, low: 8, high: 32, step: 4}, expected {type: int, low: 8, "
+            "high: 16, step: 4}",
+        ),
+        ("seed: 1", "seed: 7", "s.yaml:4: seed: found 7, expected 1"),
+        (RATE, "", "s.yaml:5: parameters.rate: found absent, expected"),
+    ],
+)  # fmt: skip
+def test_a_changed_key_is_named_with_its_line_and_both_values(tmp_path, before, after, message):
+    sweep = tmp_path / "s.yaml"
+    command = Command(sweep, tmp_path, ["--config", "x.yaml"])
+    sweep.write_text(SWEEP)
+    open_study(command, read_sweep(sweep))
+    sweep.write_text(SWEEP.replace("trials: 3", "trials: 9"))
+    open_study(command, read_sweep(sweep))
+    sweep.write_text(SWEEP.replace(before, after))
+    with pytest.raises(YamlFileError) as error:
+        open_study(command, read_sweep(sweep))
+    assert (
+        str(error.value).replace(f"{tmp_path} is a study with other settings: ", "").startswith(f"{tmp_path}/{message}")
+    )
+
+
+def test_a_config_is_the_same_by_any_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    (tmp_path / "x.yaml").write_text("a: 1\n")
+    settings = read_sweep(tmp_path / "s.yaml")
+    for path in ("x.yaml", "./x.yaml", str(tmp_path / "x.yaml")):
+        open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", path]), settings)
+    (tmp_path / "x.yaml").write_text("a: 2\n")
+    with pytest.raises(ValueError, match=r"other settings: content of x\.yaml: found"):
+        open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), settings)
+
+
+def test_a_best_checkpoint_of_another_metric_is_reported(tmp_path):
+    run = Recorded(tmp_path / "a").folder  # its best_checkpoint.monitor is val/ndcg@10
+    summary = StudySummary("val/loss", "minimize", [], [], "")
+    assert checkpoint_remark(run, summary).startswith("its best checkpoint is that of val/ndcg@10")
+    assert checkpoint_remark(run, summary._replace(metric="val/ndcg@10")) == ""
+    shutil.rmtree(run)
+    assert checkpoint_remark(run, summary) == ""
