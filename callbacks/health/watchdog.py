@@ -17,6 +17,7 @@ from typing_extensions import override
 from callbacks.health.memory_monitor import memory_advice
 from callbacks.health.slurm_requeue import requeue_job
 from engine.checkpointing.discovery import CHECKPOINTS
+from engine.data.dataloader import BadBatchError
 from engine.distributed.errors import CollectiveError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
 from engine.health.monitor import GRACE, ProcessMonitor
@@ -226,7 +227,7 @@ class Watchdog(Callback):
             if first.rank == monitor.rank and not isinstance(exception, KeyboardInterrupt):
                 advice = memory_advice(trainer, exception)  # replaces the traceback, which is in faults/
                 message = f"{first.text}{monitor.oom_note()}" + (f"\n{advice}" if advice else "")
-                is_explained = bool(advice) or is_full_disk(exception)
+                is_explained = bool(advice) or is_full_disk(exception) or isinstance(exception, BadBatchError)
                 failed = event("out_of_memory" if advice else "run_failed", error=first.text)
                 log.error("%s", message, exc_info=None if is_explained else exception, extra=failed)
         if is_reported:

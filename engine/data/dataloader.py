@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch.utils.data import DataLoader, Dataset, Sampler, default_convert, get_worker_info
 
 from engine.data.bad_samples import SkippedSample, load_batch_skipping_bad
+from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest
 from engine.data.shared_memory import free_bytes, move_to_shared_memory, shortage_message
 from engine.data.stream import StreamBatch, StreamBatches
@@ -22,6 +23,10 @@ log = logging.getLogger("lockstep")
 
 class LoadingError(RuntimeError):
     """A micro-batch could not be loaded. The message names the batch and its samples."""
+
+
+class BadBatchError(LoadingError, ValueError):
+    """A micro-batch with a bad sample. The message suffices, without a traceback."""
 
 
 class LoadedBatch(NamedTuple):
@@ -182,7 +187,8 @@ class TimedDataLoader(DataLoader[Any]):
         reason = text.splitlines()[-1] if "in DataLoader worker process" in text else text
         if isinstance(error, (ConnectionError, EOFError)) and self.lost_batches():  # died while it sent a batch
             reason = f"DataLoader worker exited unexpectedly ({reason})"
-        return LoadingError(f"loading {place} failed: {reason}")
+        kind = BadBatchError if isinstance(error, BadSampleError) else LoadingError
+        return kind(f"loading {place} failed: {reason}")
 
     def _check_shared_memory(self, size: int) -> None:
         """Warn at the first batch if /dev/shm is too small for all batches that may be in flight."""

@@ -54,7 +54,7 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
     Raises:
         BadSampleError: there is no question or no answer, or the answer is none of the options.
     """
-    found = {field: value for field, value in fields.items() if not _is_missing(value)}
+    found = {field: value for field, value in fields.items() if not is_missing(value)}
     if "question" not in found:
         raise BadSampleError(f"{name}: found no question")
     question = _text(name, "question", found["question"])
@@ -75,7 +75,8 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
     return Question(messages, reference)
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
+    """Return whether a cell has no value: null, NaN, an empty list, blank, or the text nan, as pandas writes it."""
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or value == [] or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
@@ -114,15 +115,21 @@ def _answer(name: str, found: Mapping[str, object]) -> Any:
 def _chosen(name: str, options: list[str], answer: object, has_letters: bool) -> int:
     """Return the place of the answer: its index, its letter, or its text.
 
-    A text that is both a letter and an option is the option, unless the columns are letters.
+    A text that is both a letter and an option is the option, unless the columns are letters. An index is a number: the
+    digits of a text table may be an option as well as an index, so they are options.
     """
-    if isinstance(answer, int) and not isinstance(answer, bool):
-        if 0 <= answer < len(options):
-            return answer
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+        if answer in range(len(options)):  # pandas writes integers beside missing values as 1.0
+            return int(answer)
     elif isinstance(answer, str):
         text = answer.strip()
-        letter = LETTERS.find(text.upper()) if len(text) == 1 else -1
-        places = [letter if 0 <= letter < len(options) else -1, options.index(text) if text in options else -1]
+        found = re.fullmatch(r"\(?([A-Za-z])[).:]?", text)
+        letter = LETTERS.find(found[1].upper()) if found else -1
+        plain = [option.casefold() for option in options]
+        same = options.index(text) if text in options else -1
+        if same < 0 and plain.count(text.casefold()) == 1:
+            same = plain.index(text.casefold())
+        places = [letter if 0 <= letter < len(options) else -1, same]
         chosen = [place for place in (places if has_letters else reversed(places)) if place >= 0]
         if chosen:
             return chosen[0]

@@ -16,7 +16,13 @@ from datamodules.vision_language.files.chat_formats import first_filled, insert_
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.parquet_row_groups import read_schema
 from datamodules.vision_language.files.parquet_rows import ParquetRows
-from datamodules.vision_language.files.question_fields import FIELDS, IMAGE_FIELDS, OPTION_FIELDS, parse_question
+from datamodules.vision_language.files.question_fields import (
+    FIELDS,
+    IMAGE_FIELDS,
+    OPTION_FIELDS,
+    is_missing,
+    parse_question,
+)
 from engine.data.errors import BadSampleError
 
 LONGEST = 64 * 2**20
@@ -170,8 +176,8 @@ class QuestionText(ChatFile):
     @override
     def read(self, row: int) -> ImageChat:
         name, fields = self.name(row), self._fields(row)
-        for field in OPTION_FIELDS:
-            if text := fields.get(field, "").strip():
+        for field in (*OPTION_FIELDS, "answers"):
+            if not is_missing(text := fields.get(field, "").strip()):
                 fields[field] = _listed(name, field, text)
         column = next((field for field in IMAGE_FIELDS if fields.get(field, "").strip()), None)
         images = [] if column is None else [self._image(name, fields[column].strip())]
@@ -223,7 +229,7 @@ def _chat(name: str, fields: dict[str, Any], images: list[bytes]) -> ImageChat:
 
 
 def _listed(name: str, field: str, text: str) -> list[Any]:
-    """Return the options of a cell: a JSON list, or texts between `|`."""
+    """Return the texts of a cell: a JSON list, or texts between `|`."""
     if not text.startswith("["):
         return [option.strip() for option in text.split("|")]
     try:

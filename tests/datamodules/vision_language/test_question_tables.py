@@ -115,6 +115,18 @@ def test_a_wrong_row_is_named(fields, message):
         parse_question("a.tsv, line 3", fields)
 
 
+@pytest.mark.parametrize("answer", [1, 1.0, "b", "(B)", "B.", "two", "Two"])
+def test_ways_to_name_an_option(answer):
+    found = parse_question("row", {"question": "Q", "choices": ["one", "Two"], "answer": answer})
+    assert found.reference.accepted == ("B",)
+
+
+def test_several_accepted_answers_in_a_text_table(tmp_path):
+    rows = [["When?", "5 May|May 5"], ["When?", '["a|b", 7]']]
+    table = QuestionText(write_tsv(tmp_path / "a.csv", ("question", "answers"), rows, ","))
+    assert [table.read(row).reference.accepted for row in range(2)] == [("5 May", "May 5"), ("a|b", "7")]
+
+
 def test_an_option_that_is_a_letter(tmp_path):
     asked = {"question": "Which letter?", "answer": "A"}
     assert parse_question("row", asked | {"choices": ["B", "A"]}).reference.accepted == ("B",)

@@ -3,27 +3,30 @@
 import numpy as np
 import pytest
 
-from engine.data.dataloader import LoadingError, PendingSampler, TimedDataLoader
+from engine.data.dataloader import BadBatchError, LoadingError, PendingSampler, TimedDataLoader
+from engine.data.errors import BadSampleError
 from engine.data.samplers import EvaluationSampler, TrainSampler
+from engine.distributed.errors import is_user_error
 
 
 class Fragile:
     """Returns the samples of a request, except one that it cannot read."""
 
-    def __init__(self, broken):
-        self.broken = broken
+    def __init__(self, broken, error=OSError):
+        self.broken, self.error = broken, error
 
     def __getitem__(self, draw):
         if self.broken in draw.indices:
-            raise OSError(f"cannot read file {self.broken}")
+            raise self.error(f"cannot read file {self.broken}")
         return draw.indices
 
     def __len__(self):
         return 100
 
 
-def loader(sampler, broken=-5, workers=0, kind="global batch"):
-    made = TimedDataLoader(Fragile(broken), sampler=PendingSampler(sampler), batch_size=None, num_workers=workers)
+def loader(sampler, broken=-5, workers=0, kind="global batch", error=OSError):
+    data = Fragile(broken, error)
+    made = TimedDataLoader(data, sampler=PendingSampler(sampler), batch_size=None, num_workers=workers)
     made.kind = kind
     return made
 
@@ -44,6 +47,15 @@ def test_the_failed_batch_is_named(workers, resume):
         f"OSError: cannot read file {wanted.indices[2]}"
     )
     assert isinstance(error.value.__cause__, OSError)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_sample_is_an_error_of_the_input(workers):
+    """Before training it is a user error: one message, exit code 2."""
+    batches = iter(loader(EvaluationSampler(4, 2), broken=1, workers=workers, kind="batch", error=BadSampleError))
+    with pytest.raises(BadBatchError, match=r"batch 0 of epoch 0 \(samples 0, 1\) failed: .*file 1") as error:
+        next(batches)
+    assert is_user_error(error.value) and str(error.value).count("\n") == 0
 
 
 def test_a_large_batch_is_named_by_its_first_samples():

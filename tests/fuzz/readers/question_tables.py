@@ -27,14 +27,20 @@ _OWN = [
     ["Which?", "one|two", "two", "a.png", "count"],
     ["How many?", '["1", "2"]', "A", "", ""],
     ["Where?", "", "left", "", ""],
+    ["Which?", "One|Two", "(b)", "", ""],
 ]
+_DATES = [["question", "answers"], ["When?", "5 May|May 5"], ["When?", '["May", "5"]']]
 
 
 class QuestionTables(Reader):
     """Rows of (question, accepted answers, letters, options, kind, images)."""
 
     def seeds(self) -> Sequence[Input]:
-        return [Input("bench.tsv", _written([_HEADER, *_ROWS], "\t")), Input("own.csv", _written(_OWN, ","))]
+        return [
+            Input("bench.tsv", _written([_HEADER, *_ROWS], "\t")),
+            Input("own.csv", _written(_OWN, ",")),
+            Input("dates.csv", _written(_DATES, ",")),
+        ]
 
     def surround(self, folder: Path) -> None:
         (folder / "a.png").write_bytes(b"another image")
@@ -90,31 +96,39 @@ def _row(record: dict[str, str], records: list[dict[str, str]], folder: Path) ->
     found = {key: cell.strip() for key, cell in record.items() if cell.strip().lower() not in ("", "nan")}
     if "question" not in found or not {"answer", "answers"} & set(found):
         raise InvalidInput("there is no question or no answer")
-    answer = found.get("answer", found.get("answers", ""))
+    answers = [found["answer"]] if "answer" in found else _texts(found["answers"])
+    answer = answers[0] if answers else ""
     options = _options(found)
     if options:
         letters = _LETTERS[: len(options)]
-        place = letters.find(answer.upper()) if len(answer) == 1 else -1
-        if answer in options and (place < 0 or "A" not in found):
-            place = options.index(answer)
+        if "answer" not in found:
+            raise InvalidInput("a list of answers beside options")
+        letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
+        place = letters.find(letter[1].upper()) if letter else -1
+        same = [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]
+        exact = [number for number, option in enumerate(options) if option == answer]
+        if (exact or len(same) == 1) and (place < 0 or "A" not in found):
+            place = exact[0] if exact else same[0]
         if place < 0:
             raise InvalidInput("the answer is no option")
-        accepted = letters[place]
+        answers = [letters[place]]
+    elif not answers or not all(answers):
+        raise InvalidInput("an answer is empty")
     else:
         count = 0
         while count < len(_LETTERS) and re.search(rf"(?:^|[\s(]){_LETTERS[count]}[.:)]", found["question"]):
             count += 1
         letters = _LETTERS[:count] if count > 1 and len(answer) == 1 and answer in _LETTERS[:count] else ""
-        accepted = answer
+        answers = [answer] if letters else list(dict.fromkeys(answers))
     lines = [f"{letter}. {option}" for letter, option in zip(letters, options, strict=False)]
     instruction = ["Answer with the option's letter from the given choices directly."] if letters else []
     prompt = "\n".join([found.get("hint", ""), found["question"], *lines, *instruction])
     images = _images(record, records, folder)
-    if "<image>" in accepted or prompt.count("<image>") not in (0, len(images)):
+    if "<image>" in answers[0] or prompt.count("<image>") not in (0, len(images)):
         raise InvalidInput("the markers are not those of the images")
     kind = next((found[key] for key in ("kind", "category", "question_types") if key in found), "")
     kind = re.sub(r"[\s/]+", "_", kind)[:64]
-    return prompt.replace("<image>", " ").split(), (accepted,), letters, tuple(options), kind, images
+    return prompt.replace("<image>", " ").split(), tuple(answers), letters, tuple(options), kind, images
 
 
 def _options(found: dict[str, str]) -> list[str]:
@@ -123,18 +137,22 @@ def _options(found: dict[str, str]) -> list[str]:
         options = [found[letter] for letter in _LETTERS if letter in found]
         if any(letter not in found for letter in _LETTERS[: len(options)]):
             raise InvalidInput("a letter is missing")
-    elif cell.startswith("["):
-        options = plain_json.parse(cell)
-        if not all(isinstance(option, str | int | float) and not isinstance(option, bool) for option in options):
-            raise InvalidInput("an option is no text")
-        options = [str(option).strip() for option in options]
     else:
-        options = [option.strip() for option in cell.split("|")]
+        options = _texts(cell)
     if cell is not None and not options:
         return []
     if options and not 2 <= len(options) <= len(_LETTERS):
         raise InvalidInput("one option, or too many")
     return options
+
+
+def _texts(cell: str) -> list[str]:
+    if not cell.startswith("["):
+        return [text.strip() for text in cell.split("|")]
+    texts = plain_json.parse(cell)
+    if not all(isinstance(text, str | int | float) and not isinstance(text, bool) for text in texts):
+        raise InvalidInput("a text is no text")
+    return [str(text).strip() for text in texts]
 
 
 def _images(record: dict[str, str], records: list[dict[str, str]], folder: Path) -> list[bytes]:
