@@ -14,6 +14,9 @@ log = logging.getLogger("lockstep")
 RUNNING = ".running.json"
 """File in the run directory while a training runs: the kernel's count of out-of-memory kills when it started."""
 
+BUSY = "another training is writing into"
+"""Begin of the error if another training holds the lock."""
+
 _TIMEOUT = 5.0
 """Seconds. After a restart the process that held the lock may still be ending."""
 
@@ -37,8 +40,7 @@ def lock_run(directory: Path, timeout: float = _TIMEOUT) -> BaseFileLock | None:
         lock.acquire()
     except Timeout:
         raise BlockingIOError(
-            f"another training is writing into {directory} (it holds {lock.lock_file}): wait for it, end it, or "
-            "choose another --run_name"
+            f"{BUSY} {directory} (it holds {lock.lock_file}): wait for it, end it, or choose another --run_name"
         ) from None
     except (NotImplementedError, PermissionError) as error:
         log.warning("%s cannot be locked (%s): make sure that no other training uses it", directory, error)

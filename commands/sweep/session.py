@@ -78,7 +78,7 @@ def print_line(line: str, file: IO[str] | None = None) -> None:
 
 def _summary(study: SweepStudy, settings: SweepSettings, command: Command) -> StudySummary:
     with study.locked():
-        found = summarize(study, settings, command.arguments, command.folder.name)
+        found = summarize(study, settings, command.arguments, command.folder)
         write_summary(found, command.folder)
     return found
 

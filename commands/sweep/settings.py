@@ -1,5 +1,6 @@
 """Reads SWEEP.yaml: what is searched, by which metric, with which sampler and pruner."""
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,14 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 }
 _RESERVED = ("run_name", "runs", "ckpt_path", "config")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
+
+
+def option_text(value: Value) -> str:
+    """Return a value as an option of the command line has it.
+
+    A text is not quoted: the parser of fit would keep the quotes. The type of the option decides what `1` or `null` is.
+    """
+    return {None: "null", True: "true", False: "false"}[value] if isinstance(value, bool | None) else str(value)
 
 
 class Parameter(NamedTuple):
@@ -157,8 +166,11 @@ class _Reader:
         for value in given:
             if not isinstance(value, str | int | float | bool | None):
                 self._refuse(path, value, "texts, numbers, true, false or null")
-        if len({(type(value), value) for value in given}) < len(given):
-            self._refuse(path, given, "each value once")
+        for number, value in enumerate(given):
+            for before in given[:number]:
+                if value == before or option_text(value) == option_text(before):
+                    found = f"{json.dumps(before)} and {json.dumps(value)}"
+                    self._refuse(path, found, "different values; Optuna or the command line of fit takes them as equal")
         return tuple(given)
 
     def _section(

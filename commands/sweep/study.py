@@ -115,11 +115,17 @@ class SweepStudy:
             self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=distributions))
             return Claim(number, params, False, lock)
 
-    def must_prune(self, number: int, step: int, value: float) -> bool:
-        """Store a value of a running trial, and return whether it is to end early."""
-        trial = optuna.trial.Trial(self._study, self._id(number))
-        trial.report(value, step)
-        return trial.should_prune()
+    def values(self, number: int) -> list[tuple[int, float]]:
+        """Return (step, value) of the validations of a trial that were stored, in ascending order."""
+        return sorted(self._storage.get_trial(self._id(number)).intermediate_values.items())
+
+    def store_value(self, number: int, step: int, value: float) -> None:
+        """Store a value of a running trial. The step is larger than those before: Optuna ignores a second value."""
+        optuna.trial.Trial(self._study, self._id(number)).report(value, step)
+
+    def must_prune(self, number: int) -> bool:
+        """Return whether a running trial is to end early, after the last value that was stored."""
+        return optuna.trial.Trial(self._study, self._id(number)).should_prune()
 
     def finish(self, claim: Claim, state: TrialState, value: float | None, step: int | None, message: str = "") -> None:
         """Store how a trial has ended, and release it."""

@@ -15,6 +15,7 @@ from commands.sweep.trial_process import setting
 from datamodules.multimodal.reports.html_report import finite
 from engine.io.atomic_file import write_temp
 from engine.system.installation import PROGRAM
+from engine.system.runs_folder import options_of_run
 
 _STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
@@ -22,14 +23,14 @@ _STATES = {
 }  # fmt: skip
 
 
-def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[str], name: str) -> StudySummary:
+def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[str], folder: Path) -> StudySummary:
     """Return the summary of a study.
 
     Args:
         study: the study.
         settings: content of SWEEP.yaml.
         arguments: options of every trial.
-        name: name of the study.
+        folder: folder of the study.
     """
     trials = [_trial(trial) for trial in study.trials()]
     found = StudySummary(
@@ -38,7 +39,7 @@ def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[st
     if found.best is None:
         return found
     values = [setting(key, value) for key, value in found.best.params.items()]
-    words = ["fit", *arguments, *values, "--run_name", f"{name}-best"]
+    words = ["fit", *arguments, *values, *shlex.split(options_of_run(folder.with_name(f"{folder.name}-best")))]
     return found._replace(command=f"{PROGRAM} {shlex.join(words)}")
 
 

@@ -1,12 +1,15 @@
 """Runs the training of a trial in its own process: `train.py fit` with the values of the trial."""
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from commands.sweep.settings import Value
+from commands.sweep.settings import Value, option_text
 from engine.system.installation import PROJECT
 from engine.system.runs_folder import OPTION
 
@@ -16,8 +19,7 @@ _STOP_SECONDS = 600.0
 
 def setting(key: str, value: Value) -> str:
     """Return an option of the command line: `--model.init_args.dropout=0.1`."""
-    text = {None: "null", True: "true", False: "false"}[value] if isinstance(value, bool | None) else str(value)
-    return f"--{key}={text}"
+    return f"--{key}={option_text(value)}"
 
 
 def fit_command(arguments: Sequence[str], params: Mapping[str, Value], runs: Path, name: str) -> list[str]:
@@ -25,6 +27,29 @@ def fit_command(arguments: Sequence[str], params: Mapping[str, Value], runs: Pat
     values = [setting(key, value) for key, value in params.items()]
     of_run = [OPTION, str(runs), "--run_name", name, "--ckpt_path", "last"]
     return [sys.executable, str(PROJECT / "train.py"), "fit", *arguments, *values, *of_run]
+
+
+@contextmanager
+def training_lock(path: Path) -> Iterator[int | None]:
+    """Lock a file for a training; yield the descriptor, None while another training of the trial runs.
+
+    A training that inherits the descriptor holds the lock from its first instant until it ends, also after SIGKILL of
+    the sweep. The lock of its run would not show that: `fit` takes it only after its imports. Ranks do not inherit
+    the descriptor. Loader workers do, as they inherit the lock of the run, and end by themselves after the training.
+
+    Args:
+        path: file of the lock; created if it does not exist.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield descriptor
+    finally:
+        os.close(descriptor)  # the lock stays with a training that has inherited the descriptor
 
 
 class TrialProcess:
@@ -35,14 +60,16 @@ class TrialProcess:
     Args:
         command: program and arguments.
         log: file for what it prints.
+        lock: descriptor of a file that the caller has locked; see `training_lock`.
     """
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, lock: int) -> None:
         self._log, self._begin = log, log.stat().st_size if log.exists() else 0
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-            )
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+                pass_fds=(lock,),
+            )  # fmt: skip
 
     def wait(self, seconds: float) -> int | None:
         """Return the exit status; None if the training has not ended within some seconds."""

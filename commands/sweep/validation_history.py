@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from datamodules.multimodal.json_records import parse_json
@@ -15,10 +16,11 @@ class ValidationHistory:
     Args:
         path: metrics.jsonl, which need not exist yet.
         metric: name of the metric.
+        known: (step, value) of validations that a worker before has read, in ascending order.
     """
 
-    def __init__(self, path: Path, metric: str) -> None:
-        self.values: list[tuple[int, float]] = []
+    def __init__(self, path: Path, metric: str, known: Iterable[tuple[int, float]] = ()) -> None:
+        self.values = list(known)
         """(step, value) of all validations that were read."""
         self.others: set[str] = set()
         """Validation metrics in the file, for messages."""

@@ -2,14 +2,16 @@
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from optuna.trial import TrialState
 
+from commands.runs.run_lock import BUSY
 from commands.sweep.settings import SweepSettings
 from commands.sweep.study import Claim, SweepStudy, is_locked
-from commands.sweep.trial_process import TrialProcess, fit_command
+from commands.sweep.trial_process import TrialProcess, fit_command, training_lock
 from commands.sweep.validation_history import ValidationHistory
 from engine.health.exit_codes import ExitCode
 
@@ -86,16 +88,28 @@ class Worker:
             raise SweepStopped(self.received)
 
     def _run(self, claim: Claim) -> None:
-        self._wait_for_orphan(claim)
-        history = ValidationHistory(self._folder / claim.name / "metrics.jsonl", self._settings.metric)
-        for _ in range(_MOST_KILLS):
-            process = TrialProcess(self._command(claim), self._folder / f"{claim.name}.log")
+        known, kills = self._study.values(claim.number), 0
+        history = ValidationHistory(self._folder / claim.name / "metrics.jsonl", self._settings.metric, known)
+        if known and self._study.must_prune(claim.number):  # a kill came before the state was stored
+            with self._training_lock(claim):
+                self._finish(claim, ExitCode.OK, True, history, "")
+            return
+        while True:
+            with self._training_lock(claim) as lock:
+                process = TrialProcess(self._command(claim), self._folder / f"{claim.name}.log", lock)
             code, is_pruned = self._watch(process, claim.number, history)
+            error = "" if is_pruned or code == ExitCode.OK else process.message()
+            if error.startswith(BUSY):  # a `fit` by hand; the next turn waits for it
+                self._stop_if_asked()
+                continue
             if is_pruned or (code >= 0 and code not in _STOPPED):
                 break
             self._stop_if_asked()  # SLURM sends a signal to all processes of a job
             self._report(f"trial {claim.number}: {_death(code)} from outside; it continues from its last checkpoint")
-        self._finish(claim, code, is_pruned, history, process)
+            kills += 1
+            if kills == _MOST_KILLS:
+                break
+        self._finish(claim, code, is_pruned, history, error)
 
     def _watch(self, process: TrialProcess, number: int, history: ValidationHistory) -> tuple[int, bool]:
         """Return the exit status of a training, and whether it was pruned."""
@@ -103,7 +117,8 @@ class Worker:
             while True:
                 code = process.wait(_POLL)
                 for step, value in history.read_new():
-                    if self._study.must_prune(number, step, value):
+                    self._study.store_value(number, step, value)
+                    if self._study.must_prune(number):
                         del history.values[next(i for i, (at, _) in enumerate(history.values) if at == step) + 1 :]
                         # Not SIGTERM, after which a training in a SLURM job queues the job again.
                         return (process.stop(signal.SIGINT) if code is None else code), True
@@ -118,12 +133,10 @@ class Worker:
             process.kill()
             raise
 
-    def _finish(
-        self, claim: Claim, code: int, is_pruned: bool, history: ValidationHistory, process: TrialProcess
-    ) -> None:
+    def _finish(self, claim: Claim, code: int, is_pruned: bool, history: ValidationHistory, error: str) -> None:
         metric, values = self._settings.metric, history.values
         if not is_pruned and code != ExitCode.OK:
-            ended = _death(code) if code < 0 or code in _STOPPED else process.message()
+            ended = _death(code) if code < 0 or code in _STOPPED else error
             self._study.finish(claim, TrialState.FAIL, None, None, ended)
         elif not values:
             found = ", ".join(sorted(history.others)) or "none"
@@ -134,10 +147,16 @@ class Worker:
             step = next(step for step, value in values if value == best)
             self._study.finish(claim, TrialState.PRUNED if is_pruned else TrialState.COMPLETE, best, step)
 
-    def _wait_for_orphan(self, claim: Claim) -> None:
-        """Wait for a training that a killed worker has left: it holds the lock of its run until it ends."""
-        lock, is_reported = self._folder / claim.name / ".lock", False
-        while is_locked(lock):
+    @contextmanager
+    def _training_lock(self, claim: Claim) -> Iterator[int]:
+        """Yield the descriptor of the lock of a trial's training, as soon as no other training of the trial runs."""
+        is_reported = False
+        while True:
+            with training_lock(self._folder / f"{claim.name}.training.lock") as lock:
+                # The second lock is also held by a `fit` that a user has started in the run of the trial.
+                if lock is not None and not is_locked(self._folder / claim.name / ".lock"):
+                    yield lock
+                    return
             if not is_reported:
                 self._report(f"trial {claim.number}: waiting for the training that a killed start has left")
                 is_reported = True

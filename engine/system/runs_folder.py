@@ -1,6 +1,7 @@
 """Selects the directory of all runs: `--runs DIR`, else the variable LOCKSTEP_RUNS, else `runs`."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -24,8 +25,9 @@ def runs_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 def options_of_run(folder: Path) -> str:
     """Return the options that name a run on the command line, for messages."""
-    name = f"--run_name {folder.resolve().name}"
-    return name if folder.resolve().parent == _DEFAULT.resolve() else f"{OPTION} {folder.parent} {name}"
+    name = f"--run_name {shlex.quote(folder.resolve().name)}"
+    runs = shlex.quote(str(folder.parent))
+    return name if folder.resolve().parent == _DEFAULT.resolve() else f"{OPTION} {runs} {name}"
 
 
 @contextmanager

@@ -4,9 +4,12 @@ import subprocess
 import sys
 
 import pytest
+from jsonargparse import ArgumentParser
 
+from commands.cli.deprecated_names import PARSER_MODE, register_aliases
 from commands.sweep.main import main
 from commands.sweep.settings import Parameter, Pruner, Sampler, read_sweep
+from commands.sweep.trial_process import setting
 from tests.conftest import REPOSITORY
 
 GOOD = """\
@@ -54,7 +57,10 @@ def test_a_file_is_read(tmp_path):
         ("type: int", "type: integer", "s.yaml:9: parameters.model.init_args.width.type: found integer, expected"),
         ("    low: 8\n", "", "s.yaml:8: the key parameters.model.init_args.width.low is missing"),
         ("[group, null]", "[group]", "s.yaml:13: parameters.model.init_args.norm.values: found ['group'], expected"),
-        ("[group, null]", "[1, 1]", "norm.values: found [1, 1], expected each value once"),
+        ("[group, null]", "[1, 1]", "norm.values: found 1 and 1, expected different values"),
+        ("[group, null]", "[0, false]", "s.yaml:13: parameters.model.init_args.norm.values: found 0 and false,"),
+        ("[group, null]", "[1, true]", "norm.values: found 1 and true, expected different values"),
+        ("[group, null]", "[null, 'null']", 'norm.values: found null and "null", expected different values'),
         ("model.init_args.norm", "run_name", "s.yaml:13: parameters.run_name: found run_name, expected a key"),
     ],
 )  # fmt: skip
@@ -66,6 +72,18 @@ def test_file_line_and_key_of_an_error(tmp_path, capsys, before, after, message)
     assert end.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_parser_of_fit_reads_a_text_as_the_option_has_it():
+    register_aliases()
+    parser = ArgumentParser(parser_mode=PARSER_MODE)
+    parser.add_argument("--text", type=str)
+    for value in ("null", "true", "1", "1e-3", "a: b", "# c", "", "'q'"):
+        assert parser.parse_args([setting("text", value)]).text == value
+    parser.add_argument("--number", type=float | int | bool | None)
+    for other in (None, True, 1, 0.25):
+        found = parser.parse_args([setting("number", other)]).number
+        assert (found, type(found) is bool) == (other, type(other) is bool)
 
 
 def test_options_that_the_sweep_sets_are_refused(tmp_path, capsys):

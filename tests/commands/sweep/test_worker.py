@@ -2,15 +2,19 @@
 
 import json
 import signal
+import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
 from commands.report.study import read_study
+from commands.runs.run_lock import BUSY
 from commands.sweep.settings import Parameter, Pruner, Sampler, SweepSettings
 from commands.sweep.study import OtherSettingsError, SweepStudy
 from commands.sweep.summary import described, summarize, write_summary
+from commands.sweep.trial_process import training_lock
 from commands.sweep.worker import SweepStopped, Worker
 
 PARAMETERS = (
@@ -89,9 +93,9 @@ def test_a_bad_trial_is_pruned_between_its_validations(tmp_path):
     one.run(lambda number: None)
     # Trial 4 had ended before its values were read: how fast a trial is does not decide what becomes of it.
     assert [state for _, _, state, _ in trials(study)] == ["COMPLETE"] * 3 + ["PRUNED"] * 2
-    summary = summarize(study, settings, ["--config", "x.yaml"], "a")
+    summary = summarize(study, settings, ["--config", "x.yaml"], tmp_path / "a")
     assert described(summary.trials[3]).startswith("trial 3: pruned, 3 at step 1 (x ")
-    assert summary.best.number == 0 and summary.command.endswith("--run_name a-best")
+    assert summary.best.number == 0 and summary.command.endswith(f" --runs {tmp_path} --run_name a-best")
     write_summary(summary, tmp_path / "a")
     assert read_study(tmp_path / "a").fields() == json.loads((tmp_path / "a" / "study.json").read_text())
 
@@ -108,7 +112,7 @@ if number == 3: write(1, 0.5)
     settings = SETTINGS._replace(trials=4)
     one, study = worker(tmp_path / "a", program, settings, lines)
     one.run(lambda number: None)
-    found = summarize(study, settings, [], "a").trials
+    found = summarize(study, settings, [], tmp_path / "a").trials
     assert [(trial.state, trial.message) for trial in found] == [
         ("failed", "no such thing"),
         ("failed", "no value of val/loss was logged; metrics of the validation: val/loss, val/other"),
@@ -133,6 +137,60 @@ def test_a_signal_leaves_the_trial_to_the_next_start(tmp_path):
         one.run(lambda number: None)
     assert stopped.value.number == signal.SIGTERM
     assert trials(study)[0][2] == "RUNNING" and study.claim().is_resumed
+
+
+def test_a_training_whose_worker_was_killed_is_waited_for(tmp_path):
+    one, study = worker(tmp_path / "a", settings=SETTINGS._replace(trials=1))
+    claim = study.claim()
+    with training_lock(tmp_path / "a" / f"{claim.name}.training.lock") as lock:
+        # Its training has not locked its run yet, as `fit` during its imports.
+        orphan = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
+    study.release(claim)
+    lines: list[str] = []
+
+    def report(line):
+        lines.append(line)
+        if "waiting" in line:
+            assert not (tmp_path / "a" / claim.name).exists()
+            orphan.communicate(b"end\n", timeout=60)
+
+    one._report = report
+    one.run(lambda number: None)
+    waiting = "trial 0: waiting for the training that a killed start has left"
+    assert lines == ["trial 0: continues", waiting] and trials(study)[0][2] == "COMPLETE"
+
+
+def test_a_run_that_another_training_writes_is_no_failure(tmp_path):
+    busy = f"""
+if not os.path.exists(folder + "/busy"):
+    open(folder + "/busy", "w"); print("[run] error: {BUSY} x"); sys.exit(2)
+"""
+    one, study = worker(tmp_path / "a", busy + SQUARE, SETTINGS._replace(trials=1))
+    one.run(lambda number: None)
+    assert trials(study)[0][2] == "COMPLETE"
+
+
+@pytest.mark.parametrize("last, state", [(100, "COMPLETE"), (200, "PRUNED")])
+def test_a_resumed_trial_is_judged_after_its_last_stored_value(tmp_path, last, state):
+    program = """
+if number < 3: write(100, 2.0); write(200, number); write(300, number)
+else: write(100, 3.0); write(200, 0.5 if sys.argv[4] == "100" else 3.0); write(300, 0.25)
+"""
+    settings = SETTINGS._replace(pruner=Pruner("median", 3, 150), trials=3)
+    worker(tmp_path / "a", program, settings)[0].run(lambda number: None)
+    one, study = worker(tmp_path / "a", program, settings._replace(trials=4))
+    begin = one._command
+    one._command = lambda claim: [*begin(claim), str(last)]
+    claim = study.claim()
+    for step in range(100, last + 1, 100):  # killed before the decision on the last of them
+        study.store_value(claim.number, step, 3.0)
+    study.release(claim)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Optuna warns of a step that is reported again
+        one.run(lambda number: None)
+    assert trials(study)[3][2:] == (state, [0.25 if last == 100 else 3.0])
+    assert study.values(3)[:2] == [(100, 3.0), (200, 0.5 if last == 100 else 3.0)]
+    assert len(study.values(3)) == (3 if last == 100 else 2)
 
 
 def test_a_study_keeps_its_settings(tmp_path):
