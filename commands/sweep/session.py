@@ -22,7 +22,7 @@ from commands.sweep.study import DATABASE, Claim, OtherSettingsError, SweepStudy
 from commands.sweep.summary import described, summarize, write_summary
 from commands.sweep.trial_process import fit_command
 from commands.sweep.value_check import check_values
-from commands.sweep.worker import SweepStopped, Worker
+from commands.sweep.worker import MissingMetricError, SweepStopped, Worker
 from engine.health.exit_codes import ExitCode
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 from engine.system.installation import PROGRAM
@@ -64,6 +64,8 @@ def run_session(command: Command, settings: SweepSettings) -> int:
     print_line(f"study {command.folder}: {len(study.trials())} of {settings.trials} trials exist")
     try:
         worker.run(lambda number: print_line(described(_summary(study, settings, command).trials[number])))
+    except MissingMetricError as error:
+        raise YamlFileError(str(command.sweep), str(error), _key_lines(command.sweep).get("metric")) from error
     except SweepStopped as stopped:
         cause = "Ctrl-C" if stopped.number == signal.SIGINT else signal.Signals(stopped.number).name
         print_line(f"{cause}: the trial is saved; the same command continues the study", sys.stderr)
@@ -138,12 +140,16 @@ def open_study(command: Command, settings: SweepSettings) -> SweepStudy:
         key, _, of_key = error.what.partition(".")
         if key not in SweepSettings._fields:
             raise
-        lines = {parameter.key: parameter.line for parameter in settings.parameters}
-        tree = check_yaml(read_text(command.sweep), str(command.sweep))
-        if isinstance(tree, yaml.MappingNode):
-            lines |= {name.value: name.start_mark.line + 1 for name, _ in tree.value}
-        line = lines.get(of_key, lines.get(key))
-        raise YamlFileError(str(command.sweep), str(error), line) from error
+        lines = {parameter.key: parameter.line for parameter in settings.parameters} | _key_lines(command.sweep)
+        raise YamlFileError(str(command.sweep), str(error), lines.get(of_key, lines.get(key))) from error
+
+
+def _key_lines(path: Path) -> dict[str, int]:
+    """Return the line of each key of the first level of SWEEP.yaml."""
+    tree = check_yaml(read_text(path), str(path))
+    if not isinstance(tree, yaml.MappingNode):
+        return {}
+    return {name.value: name.start_mark.line + 1 for name, _ in tree.value}
 
 
 def study_identity(arguments: Sequence[str], settings: SweepSettings) -> dict[str, str]:

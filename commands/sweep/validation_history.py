@@ -24,6 +24,8 @@ class ValidationHistory:
         """(step, value) of all validations that were read."""
         self.others: set[str] = set()
         """Validation metrics in the file, for messages."""
+        self.steps: set[int] = set()
+        """Steps with validation metrics in the file."""
         self._path, self._metric = path, metric
         self._file, self._offset = (0, 0), 0
 
@@ -55,6 +57,8 @@ class ValidationHistory:
         if record.get("altered"):
             return
         self.others |= {name for name in record if name.startswith("val/") and "/baseline/" not in name}
+        if isinstance(step, int):
+            self.steps.add(step)
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if is_number and isinstance(step, int) and (not self.values or step > self.values[-1][0]):
             self.values.append((step, float(value)))

@@ -34,6 +34,10 @@ class SweepStopped(Exception):
         self.number = number
 
 
+class MissingMetricError(ValueError):
+    """No validation logs the metric of the study, so no trial can be compared. The message names those that it logs."""
+
+
 class Worker:
     """One worker of a study.
 
@@ -68,6 +72,7 @@ class Worker:
 
         Raises:
             SweepStopped: a signal was received. The next start continues the trial.
+            MissingMetricError: two validations of a trial, or its only one, have not logged the metric.
         """
         while (claim := self._claim()) is not None:
             if claim.is_resumed:
@@ -122,6 +127,9 @@ class Worker:
                         del history.values[next(i for i, (at, _) in enumerate(history.values) if at == step) + 1 :]
                         # Not SIGTERM, after which a training in a SLURM job queues the job again.
                         return (process.stop(signal.SIGINT) if code is None else code), True
+                # The metrics of the newest step may not all be written yet.
+                if len(history.steps) > (code is None):
+                    self._require_metric(history)
                 if code is not None:
                     return code, False
                 if self.received:
@@ -129,9 +137,18 @@ class Worker:
                     raise SweepStopped(self.received)
         except SweepStopped:
             raise
+        except MissingMetricError:
+            process.stop(signal.SIGINT)
+            raise
         except BaseException:  # the study cannot be written, or a second Ctrl-C
             process.kill()
             raise
+
+    def _require_metric(self, history: ValidationHistory) -> None:
+        metric = self._settings.metric
+        if metric not in history.others and not history.values:
+            found = ", ".join(sorted(history.others))
+            raise MissingMetricError(f"metric: no validation logs {metric}; it logs {found}")
 
     def _finish(self, claim: Claim, code: int, is_pruned: bool, history: ValidationHistory, error: str) -> None:
         metric, values = self._settings.metric, history.values

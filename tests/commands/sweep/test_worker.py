@@ -15,7 +15,7 @@ from commands.sweep.settings import Parameter, Pruner, Sampler, SweepSettings
 from commands.sweep.study import OtherSettingsError, SweepStudy
 from commands.sweep.summary import described, summarize, write_summary
 from commands.sweep.trial_process import training_lock
-from commands.sweep.worker import SweepStopped, Worker
+from commands.sweep.worker import MissingMetricError, SweepStopped, Worker
 
 PARAMETERS = (
     Parameter("x", "float", -1.0, 1.0),
@@ -197,3 +197,18 @@ def test_a_study_keeps_its_settings(tmp_path):
     worker(tmp_path / "a")
     with pytest.raises(OtherSettingsError, match="a is a study with other settings: settings: found .*7.*expected .*5"):
         worker(tmp_path / "a", settings=SETTINGS._replace(seed=7))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "for step in (1, 2): write(step, 1.0)\ntime.sleep(60)",  # a long training ends at its second validation
+        "write(1, 1.0)",
+    ],
+)
+def test_a_metric_that_no_validation_logs_ends_the_study(tmp_path, program):
+    settings = SETTINGS._replace(metric="val/nope")
+    one, study = worker(tmp_path / "a", program, settings)
+    with pytest.raises(MissingMetricError, match="metric: no validation logs val/nope; it logs val/loss"):
+        one.run(lambda number: None)
+    assert len(study.trials()) == 1
