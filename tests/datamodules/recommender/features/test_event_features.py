@@ -1,7 +1,6 @@
 """Features of events from files to batches: the store, the coding, and what a history has of them."""
 
 import json
-import logging
 import math
 from types import SimpleNamespace
 
@@ -275,15 +274,14 @@ def test_histories_of_a_file_have_features_under_their_names(tmp_path):
             read_histories(path, ["x", "y"], HistoryFeatures(SETTINGS))
 
 
-def test_keys_that_no_line_has_are_reported(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("lockstep"), "propagate", True)
+def test_keys_that_no_line_has_are_reported(tmp_path, messages):
     path = tmp_path / "people.jsonl"
     lines = [{"items": ["x"], "times": [1], "Stars": [4], "device": ["tv"]}, {"items": [], "times": [], "paid": []}]
     path.write_text("\n".join(map(json.dumps, lines)))
     read = PredictionInput(str(path), None, ItemLists(None, None)).read
     read(SimpleNamespace(), ["x"], SETTINGS)
-    (message,) = [text for text in caplog.messages if "no line" in text]
+    (message,) = [text for text in messages if "no line" in text]
     assert f"{path}: found no line with the key 'stars'; " in message
     path.write_text(json.dumps({**lines[0], "stars": [1], "paid": [None]}))
     read(SimpleNamespace(), ["x"], SETTINGS)
-    assert sum("no line" in text for text in caplog.messages) == 1
+    assert sum("no line" in text for text in messages) == 1
