@@ -34,10 +34,15 @@ class SideProcess:
         resource_tracker.ensure_running()  # a thread started below would unblock the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the process inherits the mask
         try:
-            with one_thread():
-                self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # delivers a Ctrl-C that arrived meanwhile
+            try:
+                with one_thread():
+                    self.process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)  # delivers a Ctrl-C that arrived meanwhile
+        except BaseException:
+            if self.process.pid is not None:  # nobody else knows it, and this process would wait for it at its end
+                kill_all(self.process.pid)
+            raise
         remote.close()
         assert self.process.pid is not None  # it has been started
         self.pid = self.process.pid

@@ -28,7 +28,7 @@ def test_a_side_does_not_hear_ctrl_c():
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
 
 
-def test_ctrl_c_while_a_side_starts_is_heard(monkeypatch):
+def test_ctrl_c_while_a_side_starts_ends_it(monkeypatch):
     start = SpawnProcess.start
     started = []
 
@@ -40,8 +40,8 @@ def test_ctrl_c_while_a_side_starts_is_heard(monkeypatch):
     monkeypatch.setattr(SpawnProcess, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         SideProcess("slow", _prepare_for_ever)
-    started[0].kill()
     started[0].join(60)
+    assert started[0].exitcode == -signal.SIGKILL
 
 
 def test_a_side_that_was_still_preparing_itself_is_ended(monkeypatch):
