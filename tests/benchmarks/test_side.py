@@ -35,7 +35,7 @@ def test_ctrl_c_while_a_side_starts_ends_it(monkeypatch):
     def interrupted(process):
         start(process)
         started.append(process)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # to this thread, which has blocked it
 
     monkeypatch.setattr(SpawnProcess, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
