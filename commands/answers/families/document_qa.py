@@ -50,11 +50,6 @@ class _Answered(NamedTuple):
         return is_abstention(self.text)
 
 
-def create(model: DocumentReader, data: DocumentDataModule) -> "DocumentDemo":
-    """Return the answers of a reader of documents."""
-    return DocumentDemo(model, data)
-
-
 class DocumentDemo(Demo):
     """Answers questions about documents of the visitor.
 

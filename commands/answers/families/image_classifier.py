@@ -29,11 +29,6 @@ _ALIKE, _EXAMPLES, _SHOWN_CLASSES = 6, 8, 10
 _SHOWN_PIXELS = 96
 
 
-def create(model: ImageClassifier, data: LabelledImages) -> "ClassifierDemo":
-    """Return the answers of a classifier."""
-    return ClassifierDemo(model, data)
-
-
 class ClassifierDemo(Demo):
     """Classifies a picture that is dropped or drawn.
 

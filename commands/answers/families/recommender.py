@@ -33,11 +33,6 @@ class _Event(NamedTuple):
     place: int = -1  # of an event of the data; -1 for a visitor's, whose features are missing
 
 
-def create(model: SequentialRecommender, data: InteractionSequences) -> "RecommenderDemo":
-    """Return the answers of a recommender."""
-    return RecommenderDemo(model, data)
-
-
 class RecommenderDemo(Demo):
     """Recommends to a user of the data, to a history that is put together, or to both joined.
 

@@ -5,30 +5,31 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 from commands.answers.interface import Demo
+from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
 
 
 class Family(NamedTuple):
-    """How the answers of a family are created."""
+    """What answers for a family."""
 
-    module: str  # of this package; it has `create(model, data) -> Demo`
+    module: str  # of this package
+    demo: str  # its Demo, or a function that returns one; both take the model and the data module
     stage: Literal["predict", "validate"] | None  # that the data are set up for; None: answers need no split of them
 
-    @property
-    def create(self) -> Callable[[Any, Any], Demo]:
-        """The function that creates the answers from the model and its data module."""
-        function: Callable[[Any, Any], Demo] = import_module(f"commands.answers.families.{self.module}").create
-        return function
+    def create(self, model: LockstepModule, data: LockstepDataModule) -> Demo:
+        """Return what answers with a model, importing only now what this family needs."""
+        demo: Callable[[Any, Any], Demo] = getattr(import_module(f"commands.answers.families.{self.module}"), self.demo)
+        return demo(model, data)
 
 
 _FAMILIES = {
-    "DocumentReader": Family("document_qa", None),
-    "ImageClassifier": Family("image_classifier", "predict"),
-    "PretrainedVisionLanguageModel": Family("pretrained_vision_language", "validate"),
-    "SequentialRecommender": Family("recommender", "predict"),
+    "DocumentReader": Family("document_qa", "DocumentDemo", None),
+    "ImageClassifier": Family("image_classifier", "ClassifierDemo", "predict"),
+    "PretrainedVisionLanguageModel": Family("pretrained_vision_language", "PretrainedDemo", "validate"),
+    "SequentialRecommender": Family("recommender", "RecommenderDemo", "predict"),
     # `predict` needs a file of questions.
-    "TimelineReader": Family("temporal", "validate"),
-    "VisionLanguageModel": Family("vision_language", "validate"),
+    "TimelineReader": Family("temporal", "choose_demo", "validate"),
+    "VisionLanguageModel": Family("vision_language", "VisionLanguageDemo", "validate"),
 }
 """{class of a module: its family}"""
 

@@ -29,8 +29,8 @@ from lightning_modules.temporal.module import TimelineReader
 _EXAMPLES, _SEARCHED, _SHOWN_STEPS = 6, 60, 600
 
 
-def create(model: TimelineReader, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
-    """Return the answers of a model of timelines, or of series of the user."""
+def choose_demo(model: TimelineReader, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
+    """Return what answers about timelines of machines, or about series of the user."""
     return TemporalDemo(model, data) if isinstance(data, ResourceTimelines) else SeriesDemo(model, data)
 
 

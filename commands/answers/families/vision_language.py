@@ -35,11 +35,6 @@ _EXAMPLES, _SHOWN_EDGE = 6, 480
 _NO, _YES = Choice("no", "no"), Choice("yes", "yes")
 
 
-def create(model: VisionLanguageModel, data: VisionLanguageDataModule) -> "VisionLanguageDemo":
-    """Return the answers of a vision-language model."""
-    return VisionLanguageDemo(model, data)
-
-
 class VisionLanguageDemo(Demo):
     """Answers questions about a picture, over several turns.
 
