@@ -23,7 +23,8 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
 from lightning_modules.recommender.losses.linear_cross_entropy import linear_cross_entropy
 from lightning_modules.recommender.losses.next_item import cross_entropy
-from lightning_modules.recommender.networks.sequence_encoder import Attention, SequenceEncoder
+from lightning_modules.recommender.networks.architecture import Attention
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 _DROPOUT = 0.2
 _GRAPHS: tuple[Format, ...] = ("fp32", "bf16")

@@ -21,7 +21,8 @@ from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.item_rows import ItemOptimizer
 from lightning_modules.recommender.losses.next_item import LossName
-from lightning_modules.recommender.networks.sequence_encoder import Attention, SequenceEncoder
+from lightning_modules.recommender.networks.architecture import Attention
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 _NEGATIVES = 128
 

@@ -29,8 +29,10 @@ from lightning_modules.recommender.features.training_vectors import TrainingVect
 from lightning_modules.recommender.item_rows import ItemOptimizer, item_tables
 from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.module import SequentialRecommender
+from lightning_modules.recommender.networks.architecture import Attention
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
-from lightning_modules.recommender.networks.sequence_encoder import Attention, SequenceEncoder
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.training_loss import TrainingLoss
 
 HIDDEN_SIZE, TIME_SPAN, LENGTH_GROUPS = 64, 256, 8
 
@@ -157,7 +159,8 @@ class ModuleAlone(SequentialRecommender):
         self.encoder = encoder
         self.row_tables = item_tables(encoder, item_optimizer, learning_rate=None)
         all_items = loss == "cross_entropy"
-        self.training_vectors = TrainingVectors(encoder, None, self.row_tables, all_items, item_dropout=0.0)
+        vectors = TrainingVectors(encoder, None, self.row_tables, all_items, item_dropout=0.0)
+        self.micro_batch_loss = TrainingLoss(encoder, vectors, self.loss, self.architecture["dropout"] > 0)
 
     def batch_loss(self, parts: Sequence[TrainBatch]) -> Tensor:
         """Return the mean over all items, or over the negatives of the batch."""

@@ -1,27 +1,18 @@
 """LightningModule of the recommender family: SASRec, TiSASRec, HSTU and others, see `attention`."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import torch
 from typing_extensions import override
 
 from datamodules.recommender.batch import TrainBatch
 from engine.base_options import TrainingOptions, Unpack
-from engine.determinism.stateless_rng import global_seed
-from engine.export.artifacts import ExportedModel
 from engine.lightning_internals import is_attached
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
 from lightning_modules.recommender.compatibility import ModelIdentity
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
-from lightning_modules.recommender.export.export import Recommender
-from lightning_modules.recommender.export.export_files import export_files
-from lightning_modules.recommender.features.event_inputs import event_feature_sizes
-from lightning_modules.recommender.features.exported_encoder import with_item_vectors
 from lightning_modules.recommender.features.feature_encoder import (
-    FeatureEncoder,
     check_strategy_of_features,
     feature_encoder,
 )
@@ -36,19 +27,18 @@ from lightning_modules.recommender.item_rows import (
 )
 from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
-from lightning_modules.recommender.networks.hyper_connections import summarize
-from lightning_modules.recommender.networks.mask_keys import MaskKeys, mask_keys
-from lightning_modules.recommender.networks.recurrent.gru import check_gru_settings
-from lightning_modules.recommender.networks.sequence_encoder import (
+from lightning_modules.recommender.networks.architecture import (
     Attention,
     FeedForwardKind,
     Norm,
     Residual,
-    SequenceEncoder,
+    check_architecture,
     reads_times,
 )
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
 from lightning_modules.recommender.ranking_module import RankingModule
+from lightning_modules.recommender.training_loss import TrainingLoss
 
 
 class SequentialRecommender(RankingModule):
@@ -102,10 +92,7 @@ class SequentialRecommender(RankingModule):
         training: see LockstepModule.
     """
 
-    export_extra = "onnx"
-
-    item_features: FeatureEncoder | None
-    training_vectors: TrainingVectors
+    micro_batch_loss: TrainingLoss
 
     def __init__(
         self,
@@ -150,11 +137,6 @@ class SequentialRecommender(RankingModule):
         check_number("model.init_args.gbce_calibration", gbce_calibration, at_least=0, at_most=1)
         check_numbers("model.init_args.", {"item_learning_rate": item_learning_rate}, at_least=0)
         check_item_optimizer(item_optimizer, item_learning_rate, loss, tie_output, self.optimizer_name)
-        if request_time and not reads_times(attention):
-            raise ValueError(
-                f"model.init_args.request_time: found true, and model.init_args.attention {attention} reads no times; "
-                "set another attention"
-            )
         self.architecture: dict[str, Any] = {
             "attention": attention,
             "residual": residual,
@@ -173,8 +155,7 @@ class SequentialRecommender(RankingModule):
             "tie_output": tie_output,
             "activation_checkpointing": activation_checkpointing,
         }
-        if attention == "gru":
-            check_gru_settings(self.architecture, "model.init_args.")
+        check_architecture(self.architecture, "model.init_args.")
         self.loss = NextItemLoss(loss, gbce_calibration)
         self.item_optimizer: ItemOptimizer = item_optimizer
         self.item_learning_rate, self.item_dropout = item_learning_rate, item_dropout
@@ -210,19 +191,12 @@ class SequentialRecommender(RankingModule):
             self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self._encoder_settings)
             self.row_tables = item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
             self.item_features = feature_encoder(self.data.item_features, self.encoder)
-            all_items, dropout = self.loss.name == "cross_entropy", self.item_dropout
-            self.training_vectors = TrainingVectors(
-                self.encoder, self.item_features, self.row_tables, all_items, dropout
-            )
+            all_items = self.loss.name == "cross_entropy"
+            vectors = TrainingVectors(self.encoder, self.item_features, self.row_tables, all_items, self.item_dropout)
+            self.micro_batch_loss = TrainingLoss(self.encoder, vectors, self.loss, self.architecture["dropout"] > 0)
             self.next_item_scores = NextItemScores(self.encoder, self.item_features)
             identities = self.data.item_features_identity, self.data.event_features_identity
             self._identity = ModelIdentity.of(catalog.item_ids, self.architecture, catalog.max_length, *identities)
-
-    @property
-    def _encoder_settings(self) -> dict[str, Any]:
-        """Arguments of the encoder, with the sizes of the features of events if there are any."""
-        sizes = event_feature_sizes(self.data.event_features)
-        return self.architecture if sizes is None else {**self.architecture, "event_features": sizes}
 
     @override
     def memory_saving_options(self) -> list[tuple[str, str]]:
@@ -234,53 +208,16 @@ class SequentialRecommender(RankingModule):
 
     def training_loss(self, batch: Sequence[TrainBatch]) -> LossSum:
         """Return the loss of a micro-batch, given in parts of similar length."""
-        batch, vectors = self.training_vectors.read(batch, lambda: self.trainer.global_step)
-        keys = self._mask_keys(batch)
-        states = [
-            self.encoder(part.history, item_vectors=vectors, keys=of_part)
-            for part, of_part in zip(batch, keys, strict=True)
-        ]
-        weight = self.encoder.output_weight if vectors is None else vectors[1:]
-        total = self.loss.total(states, batch, weight, self.training_vectors.num_items)
-        real = torch.stack([(part.targets > 0).sum() for part in batch]).sum()
-        positions = sum(part.targets.numel() for part in batch)
-        self.log("train/real_positions", real.float() / positions, on_step=True, batch_size=1)
-        if self.encoder.collect_diagnostics:
-            # Of the last part, which has the longest rows, on rank 0.
-            for name, value in summarize(self.encoder.diagnostics()).items():
-                self.log(f"mhc/{name}", value, on_step=True, batch_size=1)
-        return LossSum(total, real)
-
-    def _mask_keys(self, batch: Sequence[TrainBatch]) -> Sequence[MaskKeys | None]:
-        """Return the keys of dropout for each part; None on a GPU, whose fused kernels draw masks themselves."""
-        if not self.architecture["dropout"] or batch[0].users.device.type != "cpu" or not is_attached(self):
-            return [None] * len(batch)
-        return mask_keys([part.users for part in batch], global_seed(), self.trainer.global_step)
+        loss = self.micro_batch_loss(batch, self.trainer.global_step if is_attached(self) else None)
+        for name, value in loss.metrics.items():
+            self.log(name, value, on_step=True, batch_size=1)
+        return LossSum(loss.total, loss.real)
 
     @override
     def on_train_batch_start(self, batch: Sequence[TrainBatch], batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]  # A connector sets it.
         self.encoder.collect_diagnostics = (self.trainer.global_step + 1) % every == 0
-
-    # -- exports -----------------------------------------------------------------------------------------------------
-
-    def export(self, folder: Path, merge: bool) -> ExportedModel:
-        """Write a graph for onnxruntime, the weights, and the vectors and index if they are wanted."""
-        if merge:
-            raise ValueError("export --merge: a recommender has no adapters to merge")
-        recommender = Recommender(
-            with_item_vectors(self.encoder, self.item_features, self._encoder_settings),
-            self._encoder_settings,
-            self.data.recommendable,
-            self.top_k,
-            self.remove_seen,
-            self._popularity(),
-            self._identity.features.columns if self._identity.features else None,
-            self.data.recommendable.num_items - self.data.catalog.num_items,
-            self.data.event_features,
-        )
-        return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

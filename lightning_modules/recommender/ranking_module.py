@@ -1,4 +1,4 @@
-"""Evaluation and prediction of a recommender: ranks of held-out items, previews of users, and recommendations."""
+"""Uses a recommender: ranks of held-out items, previews of users, recommendations, and the export."""
 
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -11,11 +11,18 @@ from typing_extensions import override
 
 from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.interface import RecommenderData
+from engine.export.artifacts import ExportedModel
 from engine.hook_arguments import run_trainer
 from engine.module import LockstepModule
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.recommender.baselines import Popularity
+from lightning_modules.recommender.compatibility import ModelIdentity
 from lightning_modules.recommender.evaluation import RankingEvaluation
+from lightning_modules.recommender.export.export import Recommender
+from lightning_modules.recommender.export.export_files import export_files
+from lightning_modules.recommender.features.event_inputs import event_feature_sizes
+from lightning_modules.recommender.features.exported_encoder import with_item_vectors
+from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
 from lightning_modules.recommender.features.next_item_scores import NextItemScores
 from lightning_modules.recommender.item_scores import ItemScores
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
@@ -27,7 +34,13 @@ from lightning_modules.recommender.sample_previews import ShownUser, example, sh
 class RankingModule(LockstepModule[RecommenderData]):
     """Base of SequentialRecommender, which sets its attributes: ranks all items for the histories of a batch."""
 
+    export_extra = "onnx"
+
+    architecture: dict[str, Any]
+    """Arguments of the encoder but for the sizes of the data."""
+
     encoder: SequenceEncoder
+    item_features: FeatureEncoder | None
     evaluation: RankingEvaluation
     next_item_scores: NextItemScores
     preview_reservoir: PreviewReservoir[ShownUser]
@@ -35,6 +48,10 @@ class RankingModule(LockstepModule[RecommenderData]):
     remove_seen: bool
     save_ranks: bool
     top_k: int
+    export_vectors: bool
+    export_index: str | None
+
+    _identity: ModelIdentity
 
     _loaded_step: int = 0
     """Optimizer steps of the checkpoint that was loaded last."""
@@ -111,3 +128,28 @@ class RankingModule(LockstepModule[RecommenderData]):
         popularity = Popularity(*self.data.training_events, self.data.recommendable.num_items)
         counts: list[int] = popularity.counts[1:].tolist()
         return counts
+
+    # -- export ------------------------------------------------------------------------------------------------------
+
+    def export(self, folder: Path, merge: bool) -> ExportedModel:
+        """Write a graph for onnxruntime, the weights, and the vectors and index if they are wanted."""
+        if merge:
+            raise ValueError("export --merge: a recommender has no adapters to merge")
+        recommender = Recommender(
+            with_item_vectors(self.encoder, self.item_features, self._encoder_settings),
+            self._encoder_settings,
+            self.data.recommendable,
+            self.top_k,
+            self.remove_seen,
+            self._popularity(),
+            self._identity.features.columns if self._identity.features else None,
+            self.data.recommendable.num_items - self.data.catalog.num_items,
+            self.data.event_features,
+        )
+        return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
+
+    @property
+    def _encoder_settings(self) -> dict[str, Any]:
+        """Arguments of the encoder, with the sizes of the features of events if there are any."""
+        sizes = event_feature_sizes(self.data.event_features)
+        return self.architecture if sizes is None else {**self.architecture, "event_features": sizes}

@@ -20,7 +20,8 @@ from datamodules.recommender.batch import Catalog, EventCoding, History, Ranking
 from engine.export.onnx import check_close, export_onnx, run_onnx
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph, given_features
 from lightning_modules.recommender.features.event_inputs import coding_settings
-from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder, reads_times
+from lightning_modules.recommender.networks.architecture import reads_times
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 FORMAT = 1
 """Version of config.json; loaders refuse others."""

@@ -1,6 +1,6 @@
 """Item vectors of a micro-batch: the whole table, the rows that the batch uses, or sums with features."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -41,12 +41,12 @@ class TrainingVectors:
         """Number of items that compete in the training: with features those that occur in it."""
         return self.encoder.num_items if self.features is None else len(self.features.training_items) - 1
 
-    def read(self, batch: Sequence[TrainBatch], step: Callable[[], int]) -> tuple[Sequence[TrainBatch], Tensor | None]:
+    def read(self, batch: Sequence[TrainBatch], step: int) -> tuple[Sequence[TrainBatch], Tensor | None]:
         """Compute the vectors of the items that a micro-batch uses.
 
         Args:
             batch: parts of the micro-batch.
-            step: returns the number of optimizer steps before this one.
+            step: number of optimizer steps before this one.
 
         Returns:
             The parts, and None if their items are those of the whole table. Otherwise the parts with places among the
@@ -61,7 +61,7 @@ class TrainingVectors:
             parts, items = used_items(batch)
         own = self._own_vectors(items)
         if self.item_dropout:
-            own = own * keeps_own_vector(items, self.item_dropout, global_seed(), step()).unsqueeze(1)
+            own = own * keeps_own_vector(items, self.item_dropout, global_seed(), step).unsqueeze(1)
         return parts, own + self.features(items).to(own.dtype)
 
     def _own_vectors(self, items: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +9,19 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from datamodules.recommender.batch import History
+from lightning_modules.recommender.networks.architecture import (
+    Attention,
+    FeedForwardKind,
+    Norm,
+    Residual,
+    attention_layer,
+    check_architecture,
+    feed_forward_layer,
+)
 from lightning_modules.recommender.networks.attention import (
-    StandardAttention,
-    TimeIntervalAttention,
     TimeTables,
 )
-from lightning_modules.recommender.networks.blocks import Block, Context, FeedForward, Sublayer, SwiGLU
+from lightning_modules.recommender.networks.blocks import Block, Context, Sublayer
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.fuxi import FuXiAttention
 from lightning_modules.recommender.networks.hstu import HSTUAttention
@@ -25,20 +31,10 @@ from lightning_modules.recommender.networks.hyper_connections import (
     diagnose,
 )
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder, EventFeatureSizes
+from lightning_modules.recommender.networks.inputs.request_time import request_times
 from lightning_modules.recommender.networks.mask_keys import MaskKeys, masked_layers, number_layers, set_keys
-from lightning_modules.recommender.networks.recurrent.gru import GRULayers, check_gru_settings
-from lightning_modules.recommender.networks.request_time import request_times
+from lightning_modules.recommender.networks.recurrent.gru import GRULayers
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets, time_buckets
-
-Attention = Literal["standard", "time_interval", "hstu", "fuxi", "gru"]
-Residual = Literal["plain", "gated", "mhc", "gated_mhc"]
-FeedForwardKind = Literal["relu", "swiglu", "none"]
-Norm = Literal["pre", "post"]
-
-
-def reads_times(attention: Attention) -> bool:
-    """Return whether attention of a kind depends on the times of events."""
-    return attention not in ("standard", "gru")
 
 
 class SequenceEncoder(nn.Module):
@@ -100,16 +96,9 @@ class SequenceEncoder(nn.Module):
         feed_forward_size = hidden_size if feed_forward_size is None else feed_forward_size
         sizes = {"num_items": num_items, "max_length": max_length, "hidden_size": hidden_size, "num_blocks": num_blocks}
         sizes |= {"num_heads": num_heads, "feed_forward_size": feed_forward_size, "time_span": time_span}
-        choices: dict[str, tuple[str, object]] = {"attention": (attention, Attention), "residual": (residual, Residual)}
-        choices |= {"feed_forward": (feed_forward, FeedForwardKind), "norm": (norm, Norm)}
-        _check(sizes, choices | {"time_buckets": (time_buckets, TimeBuckets)})
-        if attention == "gru":
-            settings = {"residual": residual, "feed_forward": feed_forward, "norm": norm, "num_heads": num_heads}
-            settings |= {"activation_checkpointing": activation_checkpointing, "request_time": request_time}
-            check_gru_settings(settings)
-        if request_time and not reads_times(attention):
-            raise ValueError("request_time is true, and attention standard reads no times: set another attention")
-
+        kinds = {"attention": attention, "residual": residual, "feed_forward": feed_forward, "norm": norm}
+        options = {"activation_checkpointing": activation_checkpointing, "request_time": request_time}
+        check_architecture({**sizes, **kinds, **options, "time_buckets": time_buckets})
         hyper = residual in ("mhc", "gated_mhc")
         self.num_items, self.max_length, self.streams = num_items, max_length, streams if hyper else None
         self.activation_checkpointing, self.request_time = activation_checkpointing, request_time
@@ -124,10 +113,8 @@ class SequenceEncoder(nn.Module):
         self.blocks = nn.ModuleList()
         self.recurrent = GRULayers(hidden_size, num_blocks, dropout) if attention == "gru" else None
         for _ in range(num_blocks if self.recurrent is None else 0):
-            functions = [_attention(attention, hidden_size, num_heads, dropout, max_length)]
-            if feed_forward != "none":
-                kind = SwiGLU if feed_forward == "swiglu" else FeedForward
-                functions.append(kind(hidden_size, feed_forward_size, dropout))
+            functions = [attention_layer(attention, hidden_size, num_heads, dropout, max_length)]
+            functions += feed_forward_layer(feed_forward, hidden_size, feed_forward_size, dropout)
             sublayers = (
                 Sublayer(
                     function,
@@ -261,23 +248,3 @@ def _with_keys(block: nn.Module, keys: MaskKeys | None, state: Tensor, context: 
     set_keys(masked_layers(block), keys)
     result: Tensor = block(state, context)
     return result
-
-
-def _attention(kind: Attention, hidden_size: int, num_heads: int, dropout: float, max_length: int) -> nn.Module:
-    if kind == "standard":
-        return StandardAttention(hidden_size, num_heads, dropout)
-    if kind == "time_interval":
-        return TimeIntervalAttention(hidden_size, num_heads, dropout)
-    with_biases = HSTUAttention if kind == "hstu" else FuXiAttention
-    return with_biases(hidden_size, num_heads, dropout, max_length)
-
-
-def _check(sizes: dict[str, int], choices: dict[str, tuple[str, object]]) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
-    if sizes["hidden_size"] % sizes["num_heads"]:
-        raise ValueError(f"hidden_size {sizes['hidden_size']} is not a multiple of num_heads {sizes['num_heads']}")
-    for name, (choice, choices_type) in choices.items():
-        if choice not in get_args(choices_type):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(choices_type))}, got {choice!r}")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from datamodules.recommender.batch import FeaturesIdentity
+from engine.optim.global_loss_mean import LossSum
 from lightning_modules.recommender.compatibility import check_features
 from lightning_modules.recommender.features.exported_encoder import with_item_vectors
 from lightning_modules.recommender.features.item_dropout import keeps_own_vector
@@ -34,9 +35,9 @@ class WithFeatures(Recommender):
             event_features_identity=None,
         )
 
-    @property
-    def trainer(self):
-        return SimpleNamespace(global_step=STEP)
+    def training_loss(self, batch):
+        loss = self.micro_batch_loss(batch, STEP)
+        return LossSum(loss.total, loss.real)
 
 
 def plain_loss(module, batch, name):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lightning_modules.recommender.networks.attention import time_intervals
-from lightning_modules.recommender.networks.request_time import request_times
+from lightning_modules.recommender.networks.inputs.request_time import request_times
 from tests.lightning_modules.recommender.networks.test_sequence_encoder import LONGEST, V, make_encoder, make_history
 
 YEAR = 365 * 86_400
@@ -34,7 +34,7 @@ def test_without_a_time_of_the_request_it_is_refused():
 
 
 def test_attention_that_reads_no_times_is_refused():
-    with pytest.raises(ValueError, match="request_time is true, and attention standard reads no times"):
+    with pytest.raises(ValueError, match="request_time: found true, and attention standard reads no times"):
         make_encoder(request_time=True)
 
 
