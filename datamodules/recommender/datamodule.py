@@ -1,19 +1,14 @@
 """DataModule of interaction sequences: from files of (user, item, time) to batches of histories."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from typing_extensions import override
 
-from datamodules.recommender.batch import (
-    RankingBatch,
-)
 from datamodules.recommender.dataset import RankingDataset, TrainDataset, Windows
 from datamodules.recommender.evaluation_size import weak_evaluations
-from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.features.event_settings import EventFeatures
 from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.interaction_data import InteractionData
@@ -21,7 +16,6 @@ from datamodules.recommender.length_buckets import LengthGroups
 from datamodules.recommender.negatives.mixture import NegativeKind, NegativeOptions, check_negative_options
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.item_lists import ItemLists
-from datamodules.recommender.reading.predict_histories import Histories
 from datamodules.recommender.sampled_candidates import prepare_candidates, stored_candidates
 from datamodules.recommender.sources.dataset_card import described
 from datamodules.recommender.sources.interaction_source import Dataset, InteractionSource
@@ -30,7 +24,6 @@ from datamodules.recommender.split_settings import SplitName, SplitSettings
 from datamodules.recommender.store.prepare import Conversion
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.base_options import LoadingOptions, Unpack
-from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
 from engine.number_check import check_number, check_numbers
@@ -237,32 +230,6 @@ class InteractionSequences(InteractionData):
         if any(splits.without_history.values()):
             log.info("users without a history before the period, skipped: %s", splits.without_history)
 
-    def _ranking_set(
-        self,
-        events: Events,
-        examples: tuple[Integers, Integers],
-        candidates: Integers | None = None,
-        held_out: bool = True,
-        at: Integers | None = None,
-    ) -> RankingDataset:
-        users, ends = examples
-        history_ends = np.array(events.offsets[:-1])
-        history_ends[users] = ends
-        scale = personal_time_scale(events, history_ends)
-        return RankingDataset(
-            events,
-            examples,
-            max_length=self.max_length,
-            time_scale=scale,
-            candidates=candidates,
-            held_out=held_out,
-            at=at,
-            features=self.event_features,
-        )
-
-    def _prediction_set(self, histories: Histories) -> RankingDataset:
-        return self._ranking_set(histories.events, histories.examples, held_out=False, at=histories.at)
-
     @property
     def _candidate_file(self) -> Path:
         """Path beside the store, so that all models are compared on the same candidates, whatever their seed."""
@@ -272,29 +239,6 @@ class InteractionSequences(InteractionData):
     @override
     def predict_input(self) -> str | None:
         return self.prediction_input.path
-
-    def some_histories(self, number: int) -> RankingBatch:
-        """Return histories of users evenly spread over the data, at most `number`, to compare an export with.
-
-        They are of the validation, or whole without one.
-        """
-        self.setup("export")
-        histories = self.validation_set
-        if not len(histories):
-            histories = self._prediction_set(self.prediction_input.whole_histories(self.events))
-        rows = np.linspace(0, len(histories) - 1, min(number, len(histories))).astype(np.int64)
-        return histories[MicroBatchRequest(0, rows)]
-
-    def histories_batch(self, histories: Histories) -> RankingBatch:
-        """Return a batch of histories that are in memory, as `predict` reads those of a file."""
-        return self._prediction_set(histories)[MicroBatchRequest(0, np.arange(len(histories.users)))]
-
-    def whole_histories(self, batch_size: int) -> Iterator[RankingBatch]:
-        """Yield the histories of all users with all their events, in the order of `user_ids`, without a target."""
-        histories = self._prediction_set(self.prediction_input.whole_histories(self.events))
-        for start in range(0, len(histories), batch_size):
-            rows = np.arange(start, min(start + batch_size, len(histories)))
-            yield histories[MicroBatchRequest(0, rows)]
 
     @override
     def description(self) -> DatasetCard:

@@ -1,6 +1,6 @@
 """Interactions as the recommender's module reads them: catalog, item features, users, and what a model requires."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +13,12 @@ from datamodules.recommender.batch import (
     EventCoding,
     FeaturesIdentity,
     ItemFeatureArrays,
+    RankingBatch,
     Scorer,
     TrainingEvents,
 )
 from datamodules.recommender.dataset import RankingDataset, Windows
-from datamodules.recommender.events import Integers
+from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.features.event_coding import coding_identity, event_coding
 from datamodules.recommender.features.event_settings import EventFeatures
 from datamodules.recommender.features.item_features import FeaturesOfItems, load_item_features, with_cold_items
@@ -25,10 +26,13 @@ from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.features.trained_items import items_of_examples
 from datamodules.recommender.negatives.mixture import NegativeOptions
 from datamodules.recommender.prediction_input import PredictionInput
+from datamodules.recommender.reading.predict_histories import Histories
 from datamodules.recommender.sources.interaction_source import InteractionSource
 from datamodules.recommender.split_settings import SplitSettings
 from datamodules.recommender.splits import Splits
 from datamodules.recommender.store.interaction_store import InteractionStore
+from datamodules.recommender.user_histories import personal_time_scale
+from engine.data.samplers import MicroBatchRequest
 from engine.datamodule import LockstepDataModule
 
 
@@ -136,6 +140,57 @@ class InteractionData(LockstepDataModule):
     def describe(self, row: int) -> dict[str, Any]:
         """Return the fields that `predict` writes besides the recommendations of a row."""
         return {"user": self.prediction_input.users[row]}
+
+    # -- histories -----------------------------------------------------------------------------------------------------
+
+    def some_histories(self, number: int) -> RankingBatch:
+        """Return histories of users evenly spread over the data, at most `number`, to compare an export with.
+
+        They are of the validation, or whole without one.
+        """
+        self.setup("export")
+        histories = self.validation_set
+        if not len(histories):
+            histories = self._prediction_set(self.prediction_input.whole_histories(self.events))
+        rows = np.linspace(0, len(histories) - 1, min(number, len(histories))).astype(np.int64)
+        return histories[MicroBatchRequest(0, rows)]
+
+    def histories_batch(self, histories: Histories) -> RankingBatch:
+        """Return a batch of histories that are in memory, as `predict` reads those of a file."""
+        return self._prediction_set(histories)[MicroBatchRequest(0, np.arange(len(histories.users)))]
+
+    def whole_histories(self, batch_size: int) -> Iterator[RankingBatch]:
+        """Yield the histories of all users with all their events, in the order of `user_ids`, without a target."""
+        histories = self._prediction_set(self.prediction_input.whole_histories(self.events))
+        for start in range(0, len(histories), batch_size):
+            rows = np.arange(start, min(start + batch_size, len(histories)))
+            yield histories[MicroBatchRequest(0, rows)]
+
+    def _ranking_set(
+        self,
+        events: Events,
+        examples: tuple[Integers, Integers],
+        candidates: Integers | None = None,
+        held_out: bool = True,
+        at: Integers | None = None,
+    ) -> RankingDataset:
+        users, ends = examples
+        history_ends = np.array(events.offsets[:-1])
+        history_ends[users] = ends
+        scale = personal_time_scale(events, history_ends)
+        return RankingDataset(
+            events,
+            examples,
+            max_length=self.max_length,
+            time_scale=scale,
+            candidates=candidates,
+            held_out=held_out,
+            at=at,
+            features=self.event_features,
+        )
+
+    def _prediction_set(self, histories: Histories) -> RankingDataset:
+        return self._ranking_set(histories.events, histories.examples, held_out=False, at=histories.at)
 
     # -- what a model requires -----------------------------------------------------------------------------------------
 
