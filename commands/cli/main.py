@@ -14,11 +14,10 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from jsonargparse import Namespace
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from typing_extensions import override
 
 from callbacks.health.watchdog import report_unseen
@@ -28,23 +27,19 @@ from callbacks.trackers.registry import TRACKERS
 from commands.cli import registry  # noqa: F401  (a class has a short name once it is imported)
 from commands.cli.arguments import (
     LockstepParser,
-    add_command_options,
-    add_own_options,
-    refuse_lone_values,
     with_config_of_run,
 )
-from commands.cli.config_dump import register_dumper
+from commands.cli.configs.dump import register_dumper
 from commands.cli.configs.files import check_arguments
 from commands.cli.configs.parser_message import raised_by_class
 from commands.cli.console_logging import LogSettings, filter_lightning_noise, log_to_console
 from commands.cli.ddp_settings import adapt_to_launch
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace_aliases
 from commands.cli.error_reporting import report_error
-from commands.cli.help import usage
-from commands.cli.needed_extras import needed_extras
 from commands.cli.own_callbacks import add_own_callbacks, with_progress_bar
 from commands.cli.profiler import create_profiler
 from commands.cli.shipped_configs import with_shipped_configs
+from commands.cli.subcommands import SubcommandCLI
 from commands.cli.threads import as_text, from_text, known_threads, state_threads
 from commands.cli.trainer import LockstepTrainer, require_batches
 from commands.launch.early_signal_handlers import handling_early_signals
@@ -60,16 +55,13 @@ from engine.datamodule import LockstepDataModule
 from engine.distributed.errors import CollectiveError, is_user_error
 from engine.health.signals import RunStopped
 from engine.module import LockstepModule
-from engine.number_check import check_number
-from engine.system.extras import require_extras
-from engine.system.installation import PROGRAM
 from engine.system.open_files import raise_open_file_limit
 from engine.system.runs_folder import runs_folder, runs_of
 
 log = logging.getLogger("lockstep")
 
 
-class LockstepCLI(LightningCLI):
+class LockstepCLI(SubcommandCLI):
     """LightningCLI with a directory for every run; see the docstring of the module."""
 
     trainer: LockstepTrainer
@@ -107,53 +99,6 @@ class LockstepCLI(LightningCLI):
         finally:  # by now the command has run
             if self._run is not None:
                 self._run.close()
-
-    @staticmethod
-    @override
-    def subcommands() -> dict[str, set[str]]:
-        given = {"model", "datamodule"}
-        own = {"prepare": set(), "export": {*given, "merge"}, "demo": given, "chat": given}
-        return {**LightningCLI.subcommands(), **own}
-
-    def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
-
-    def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: object) -> None:
-        command, every = self._command, self.subcommands()
-        if command is None or command not in every:
-            super()._add_subcommands(parser, **kwargs)
-            parser.usage = usage("COMMAND")
-            return
-        # Building the parsers of the other commands would take longer than all parsing.
-        vars(self)["subcommands"] = lambda: {command: every[command]}
-        super()._add_subcommands(parser, **kwargs)
-        parser.prog = f"{PROGRAM} {command}"  # errors refer to its --help
-        parser.usage = usage(command)
-
-    @override
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        add_own_options(parser)
-
-    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: object) -> LightningArgumentParser:
-        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
-        parser.usage = usage(subcommand)
-        add_command_options(parser, subcommand)
-        return parser
-
-    @override
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        # LightningCLI would warn about sys.argv, which Lightning's launcher needs unchanged to start the other ranks.
-        self.config = parser.parse_args(args)
-        config = self.config[self.config.subcommand]
-        refuse_lone_values(self._parser(self.config.subcommand), config)
-        check_number("seed_everything", config.seed_everything, at_least=0, at_most=2**32 - 1)  # numpy's range
-        log_to_console(LogSettings(**config.log))
-        if config.runs is not None and Path(config.runs) != runs_folder():
-            raise ValueError(f"runs: {config.runs} is in a config; give it as --runs DIR or LOCKSTEP_RUNS=DIR")
-        require_extras(needed_extras(config, self.config.subcommand))
-
-    def _parse_ckpt_path(self) -> None:
-        """Do nothing: a checkpoint never changes the config."""
 
     # -- the run directory -------------------------------------------------------------------------------------------
 
