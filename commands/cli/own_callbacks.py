@@ -20,6 +20,7 @@ from callbacks.logging.progress_bar import RunProgressBar
 from callbacks.logging.results_table import ResultsPrinter, ResultsTable
 from callbacks.logging.run_log import RunLog
 from callbacks.performance.auto_micro_batch import AutoMicroBatch
+from callbacks.performance.energy import EnergyMonitor
 from callbacks.performance.threads import KnownThreads, Threads
 from callbacks.prometheus.exporter import PrometheusExporter
 from commands.cli.console_logging import LogSettings
@@ -55,8 +56,9 @@ def add_own_callbacks(
         callbacks.append(AutoMicroBatch(if_possible=auto == "if_possible"))
     callbacks.append(Threads(threads))  # after AutoMicroBatch, whose micro-batch it times
     callbacks[:0] = [
-        ResumeLogStep(), run_log, RunFolderGuard(), MemoryMonitor(), BadSamples(), PredictionWriter(),
-        EarlyStoppingFromConfig(), FinalValidation(), ResumeAtEpochEnd(), ResumePendingValidation(), table,
+        ResumeLogStep(), run_log, RunFolderGuard(), MemoryMonitor(), EnergyMonitor(), BadSamples(),
+        PredictionWriter(), EarlyStoppingFromConfig(), FinalValidation(), ResumeAtEpochEnd(),
+        ResumePendingValidation(), table,
     ]  # fmt: skip
     watchdog = next(callback for callback in callbacks if isinstance(callback, Watchdog))
     watchdog.attach(trainer)

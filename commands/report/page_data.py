@@ -13,6 +13,7 @@ from commands.report.event_log import RunEvents, read_events
 from commands.report.metric_series import MetricHistory, read_metrics
 from commands.report.sample_history import read_examples
 from datamodules.multimodal.json_records import parse_json
+from engine.telemetry.energy_file import read_energy
 
 _POINTS = 1000
 _FEWEST_POINTS = 160
@@ -68,6 +69,7 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
         "logged": events.logged,
         "attempts": _attempts(metrics, events, began),
         "summary": _summary(metrics, events),
+        "energy": (energy := read_energy(folder)) and energy._asdict(),
         "examples": read_examples(folder / "examples", pictures),
         "links": [
             {"name": path.name, "href": href}

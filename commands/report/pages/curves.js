@@ -4,12 +4,13 @@ const SECTIONS = [
   ["Loss and quality", (name) => name === "train/loss" || name.startsWith("val/")],
   ["Optimization", (name) => /^train\/(learning_rate|gradient_norm|temperature)/.test(name)],
   ["Throughput and memory", (name) => /_per_second$|^train\/(data_wait|mfu|tflops|real_|slowest_|memory)/.test(name)],
+  ["Energy", (name) => /^train\/(power_watts|energy_kwh)$/.test(name)],
   ["Others", () => true],
 ];
-const UNITS = {learning_rate: "", memory_gib: "GiB, peak", data_wait: "of the time", tflops: "TFLOP/s", mfu: "of the peak", gradient_norm: "before clipping",
+const UNITS = {learning_rate: "", memory_gib: "GiB, peak", power_watts: "W", energy_kwh: "kWh, all starts", data_wait: "of the time", tflops: "TFLOP/s", mfu: "of the peak", gradient_norm: "before clipping",
   samples_per_second: "samples/s", slowest_over_median: "slowest rank / median"};
 const FIRST = 9; // charts of a section before the rest is folded away
-const TITLES = {learning_rate: "learning rate", gradient_norm: "gradient norm", data_wait: "waiting for data", memory_gib: "memory",
+const TITLES = {learning_rate: "learning rate", gradient_norm: "gradient norm", data_wait: "waiting for data", memory_gib: "memory", power_watts: "power", energy_kwh: "energy",
   mfu: "model FLOPs utilization", tflops: "TFLOP/s", samples_per_second: "samples per second", real_tokens: "tokens that are not padding", real_positions: "positions that are not padding"};
 let charts = 0;
 

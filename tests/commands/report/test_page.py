@@ -8,6 +8,7 @@ import pytest
 from commands.report.main import main
 from commands.report.study import StudySummary, TrialSummary
 from commands.sweep.summary import write_summary
+from engine.telemetry.energy_file import Joules, write_energy
 from engine.telemetry.events import EVENTS
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode
@@ -68,7 +69,7 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "sasrec").folder)
     assert page.run("document.title") == "sasrec – run report"
     assert texts(page, "section > h2") == [
-        "Time line", "Results", "Curves", "Examples", "Events", "Settings", "Environment",
+        "Time line", "Results", "Cost", "Curves", "Examples", "Events", "Settings", "Environment",
     ]  # fmt: skip
     tiles = dict(zip(texts(page, ".tile dt"), texts(page, ".tile strong"), strict=True))
     assert tiles["best val/ndcg@10"] == "0.6100" and tiles["steps"] == "400"
@@ -76,6 +77,8 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     assert "20 steps done again" in texts(page, ".tile small")
     assert tiles["training time"] == "7 min 1 s", "without the break"
     assert texts(page, "h1 + .state") == ["ended"]
+    cost = dict(zip(texts(page, "#cost thead th"), texts(page, "#cost tbody td"), strict=True))
+    assert cost == {"devices": "2 × 1 threads", "training time": "7 min 1 s", "core hours": "0.23 h"}
     first = texts(page, "#results tbody tr:first-child > *")
     assert first == ["ndcg@10", "0.6100", "0.6100"], "validation at the best step, and the test, which had no baseline"
     assert page.run("document.querySelectorAll('.attempt').length") == 2
@@ -261,6 +264,8 @@ def test_several_runs_are_compared_on_the_same_answers(show, tmp_path):
         run = killed_and_resumed(tmp_path / name, dropout=0.1 * place)
         answers = [GradedAnswer(sample, ATTACK, "4", "4", float(sample < 30 * place)) for sample in range(60)]
         write_graded_answers(run.folder, "test/accuracy", answers)
+        if place:
+            write_energy(run.folder, Joules(3600.0, 0.0 if name == "b" else 10800.0))
         folders.append(run.folder)
     page = show(*folders)
     assert {"Results", "Ablations", "Cost"} <= set(texts(page, "section > h2"))
@@ -271,6 +276,7 @@ def test_several_runs_are_compared_on_the_same_answers(show, tmp_path):
     assert texts(page, "#ablations .title") == ["model.dropout"]
     assert page.run("document.querySelectorAll('#ablations circle.dot').length") == 3
     assert texts(page, "#cost tbody tr:first-child td")[:3] == ["2 × 1 threads", "7 min 1 s", "0.23 h"]
+    assert texts(page, "#cost td:nth-child(5)") == ["–", "1 WhCPUs only", "4 WhCPUs 1, GPUs 3"]
     page.resize(420, 900, True)
     settle(page)
     assert page.run("document.documentElement.scrollWidth") == 420

@@ -1,0 +1,87 @@
+"""Measures the energy of a training where the machine has counters for it."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
+
+from engine.distributed.collectives import all_gather_tensor
+from engine.hook_arguments import run_module, run_trainer
+from engine.lightning_internals import is_last_micro_batch
+from engine.system.energy import EnergyMeter, cpu_counters, gpu_counters
+from engine.telemetry.energy_file import JOULES_PER_KWH, Joules, read_energy, write_energy
+
+_SECONDS = 30.0
+"""Longest time between two readings of a batch loop: counters of CPUs return to 0 after minutes."""
+
+
+class EnergyMonitor(Callback):
+    """Logs the energy of a training, of all nodes, every `log_every_n_steps` steps, if a node has counters.
+
+    - `train/power_watts`, the mean power since the last log, validations included;
+    - `train/energy_kwh`, the energy of all starts of the run, repeated steps included.
+
+    Each rank reads the counter of its GPU, and the first rank of each node those of the node's CPUs, which count all
+    programs of the node. The ranks' values are added in an all-gather, only in steps that are logged. Rank 0 keeps the
+    sums in energy.json, because a checkpoint does not know of the steps after it that a kill has lost.
+
+    Without any counter nothing is logged and written, and the callback leaves the training.
+    """
+
+    @override
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        device = trainer.strategy.root_device
+        self._meter = EnergyMeter(cpu_counters() if trainer.local_rank == 0 else [], gpu_counters(device))
+        if not all_gather_tensor(torch.tensor(int(self._meter.has_counters), device=device)).any():
+            # A new list, because Lightning is iterating over this one.
+            of_run = run_trainer(trainer)
+            of_run.callbacks = [callback for callback in of_run.callbacks if callback is not self]
+            return
+        self._folder = Path(trainer.default_root_dir)
+        self._total = read_energy(self._folder) or Joules()  # of earlier starts
+        self._pending = Joules()
+        self._added_at = self._read_at = time.perf_counter()
+
+    @override
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        if run_module(pl_module).is_log_step and is_last_micro_batch(trainer):
+            since = self._added_at
+            used = self._add_of_all_ranks(trainer)
+            watts = used.kwh * JOULES_PER_KWH / (self._added_at - since)
+            metrics = {"train/power_watts": watts, "train/energy_kwh": self._total.kwh}
+            pl_module.log_dict(metrics, on_step=True, on_epoch=False, batch_size=1)
+        else:
+            self._read_in_time()
+
+    @override
+    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._read_in_time()
+
+    @override
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._add_of_all_ranks(trainer)
+
+    def _read_in_time(self) -> None:
+        if time.perf_counter() - self._read_at > _SECONDS:
+            self._read()
+
+    def _read(self) -> None:
+        self._pending = self._pending.plus(*self._meter.read())
+        self._read_at = time.perf_counter()
+
+    def _add_of_all_ranks(self, trainer: Trainer) -> Joules:
+        """Add the joules since the last addition to the total, and return them."""
+        self._read()
+        own = torch.tensor(self._pending, dtype=torch.float32, device=trainer.strategy.root_device)
+        used = Joules(*all_gather_tensor(own).sum(0).tolist())
+        self._total, self._pending = self._total.plus(*used), Joules()
+        self._added_at = self._read_at
+        if trainer.is_global_zero:
+            write_energy(self._folder, self._total)
+        return used
