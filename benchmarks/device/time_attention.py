@@ -17,7 +17,7 @@ from benchmarks.device.measures.reference import Format, Outcome, Side, autocast
 from benchmarks.device.measures.traffic import Copy, bytes_of
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables
-from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.attention import AttentionKernel, TimeIntervalAttention, TimeTables
 
 _DROPOUT = 0.2
 
@@ -25,8 +25,13 @@ _DROPOUT = 0.2
 class _Layer(nn.Module):
     """Tables and attention in one of the two forms, which have the same weights."""
 
-    def __init__(self, tables: TimeTables, attention: TimeIntervalAttention, naive: bool) -> None:
+    def __init__(
+        self, tables: TimeTables, attention: TimeIntervalAttention, naive: bool, kernel: AttentionKernel = "torch"
+    ) -> None:
         super().__init__()
+        if kernel != "torch":
+            attention = deepcopy(attention)
+            attention.kernel = kernel
         self.tables: nn.Module = NaiveTimeTables(tables) if naive else tables
         self.attention: nn.Module = NaiveTimeAttention(attention) if naive else attention
 
@@ -48,6 +53,9 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
         TimeIntervalAttention(sizes.hidden_size, 1, _DROPOUT).to(device),
     )
     naive, ours = _Layer(*parts, naive=True).eval(), _Layer(*parts, naive=False).eval()
+    forms = {"naive": naive, "ours": ours}
+    if device == "cuda":
+        forms["triton"] = _Layer(*parts, naive=False, kernel="triton").eval()
 
     exact = deepcopy(naive).double()
     wide = x.detach().double().requires_grad_()
@@ -62,7 +70,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
 
     sides = {}
     for format in formats(device):
-        sides[format] = [side(f"naive {format}", naive, format), side(f"ours {format}", ours, format)]
+        sides[format] = [side(f"{form} {format}", layer, format) for form, layer in forms.items()]
         if setting.compiled and format in ("fp32", "bf16"):
             fast = deepcopy(naive)
             fast.compile()
@@ -74,7 +82,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
         works = {side.name: side.work for side in group if side.name not in failures}
         failed = {side.name: failures[side.name] for side in group if side.name in failures}
         if format == "fp32":  # dropout has no reference, and moves more bytes
-            for form, layer in (("naive", naive), ("ours", ours)):
+            for form, layer in forms.items():
                 name, dropped = f"{form} {format}, dropout {_DROPOUT}", deepcopy(layer).train()
                 works[name] = side(name, dropped, format).work
         yield _sheet(setting, works, format, failed)

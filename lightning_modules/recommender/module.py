@@ -10,6 +10,7 @@ from engine.base_options import TrainingOptions, Unpack
 from engine.lightning_internals import is_attached
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
+from lightning_modules.recommender.attention_kernel import check_attention_kernel, set_attention_kernel
 from lightning_modules.recommender.compatibility import ModelIdentity
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
 from lightning_modules.recommender.features.feature_encoder import (
@@ -35,6 +36,7 @@ from lightning_modules.recommender.networks.architecture import (
     check_architecture,
     reads_times,
 )
+from lightning_modules.recommender.networks.attention import AttentionKernel
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
 from lightning_modules.recommender.ranking_module import RankingModule
@@ -68,6 +70,8 @@ class SequentialRecommender(RankingModule):
         sinkhorn_iterations: Sinkhorn-Knopp iterations that make the stream mixing doubly stochastic.
         tie_output: score items with their input embeddings.
         activation_checkpointing: recompute activations in the backward pass: less memory, more time.
+        attention_kernel: implementation of `time_interval` on CUDA: `torch`, or `triton` without matrices of L x L in
+            memory, whose sums have no fixed order.
         loss: `cross_entropy` over all items, `sampled_softmax`, `bce` (with one negative as in the papers) or `gbce`;
             all but the first need `data.init_args.num_negatives` (or, for `sampled_softmax`, `batch_negatives`).
         gbce_calibration: t of `gbce`, from 0 (plain) to 1 (calibrated).
@@ -112,6 +116,7 @@ class SequentialRecommender(RankingModule):
         sinkhorn_iterations: int = 20,
         tie_output: bool = True,
         activation_checkpointing: bool = False,
+        attention_kernel: AttentionKernel = "torch",
         loss: LossName = "cross_entropy",
         gbce_calibration: float = 0.75,
         item_optimizer: ItemOptimizer = "dense",
@@ -156,6 +161,7 @@ class SequentialRecommender(RankingModule):
             "activation_checkpointing": activation_checkpointing,
         }
         check_architecture(self.architecture, "model.init_args.")
+        self.attention_kernel: AttentionKernel = attention_kernel
         self.loss = NextItemLoss(loss, gbce_calibration)
         self.item_optimizer: ItemOptimizer = item_optimizer
         self.item_learning_rate, self.item_dropout = item_learning_rate, item_dropout
@@ -175,6 +181,7 @@ class SequentialRecommender(RankingModule):
         super().setup(stage)
         if stage == "fit":
             check_strategy_of_rows(self.item_optimizer, self.trainer.strategy)
+            check_attention_kernel(self.attention_kernel, self.architecture["attention"], self.trainer.strategy)
             if self.loss.name != "cross_entropy":
                 self.data.require_negatives(f"model.init_args.loss {self.loss.name}")
             check_other_negatives(self.loss.name, self.data.other_negatives)
@@ -189,6 +196,7 @@ class SequentialRecommender(RankingModule):
         if not hasattr(self, "encoder"):
             catalog = self.data.catalog
             self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self._encoder_settings)
+            set_attention_kernel(self.encoder, self.attention_kernel)
             self.row_tables = item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
             self.item_features = feature_encoder(self.data.item_features, self.encoder)
             all_items = self.loss.name == "cross_entropy"

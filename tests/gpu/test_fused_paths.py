@@ -22,6 +22,7 @@ from tests.lightning_modules.recommender.networks import test_attention, test_hs
 from tests.lightning_modules.recommender.networks.test_hyper_connections import plain_sinkhorn
 
 LENGTH = 60  # more than a tile of a CPU
+NO_CPU_FORM = pytest.mark.no_cpu_form  # tests of networks/kernels interpret it
 _MEMORY = 40 << 30  # bytes of a GPU in which the plain forms of the benchmark's sizes fit, in float64
 
 
@@ -43,7 +44,10 @@ def errors_of_part(device: str, part: str) -> dict[str, tuple[float, float]]:
     return {check.name: (check.error, check.bound) for check in checks}
 
 
-@pytest.mark.parametrize("name", ["causal", "timed", "pointwise", "cross_entropy", "sinkhorn"])
+@pytest.mark.parametrize(
+    "name",
+    ["causal", "timed", pytest.param("timed_triton", marks=NO_CPU_FORM), "pointwise", "cross_entropy", "sinkhorn"],
+)
 def test_fused_functions_equal_float64(device, workplace, record_property, name):
     errors = workplace.call(errors_of_function, device, name)
     record_property("relative_errors", errors)
@@ -93,6 +97,18 @@ def _timed() -> Case:
     return of(test_attention.naive_attention), of(causal_attention), tensors, False
 
 
+def _timed_triton() -> Case:
+    from lightning_modules.recommender.networks.kernels.time_attention import time_interval_attention
+
+    plain, _, tensors, only_float32 = _timed()
+
+    def fused(*tensors: Tensor) -> Tensor:
+        query, key, value, keys, values, intervals = tensors
+        return time_interval_attention(query, key, value, 0.0, Relations(intervals, keys, values))
+
+    return plain, fused, tensors, only_float32
+
+
 def _causal() -> Case:
     def plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         scores = query @ key.mT / math.sqrt(query.shape[-1])
@@ -132,8 +148,8 @@ def _sinkhorn() -> Case:
 
 
 FUNCTIONS: dict[str, Callable[[], Case]] = {
-    "causal": _causal, "timed": _timed, "pointwise": _pointwise, "cross_entropy": _cross_entropy,
-    "sinkhorn": _sinkhorn,
+    "causal": _causal, "timed": _timed, "timed_triton": _timed_triton, "pointwise": _pointwise,
+    "cross_entropy": _cross_entropy, "sinkhorn": _sinkhorn,
 }  # fmt: skip
 
 

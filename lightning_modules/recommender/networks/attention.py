@@ -5,7 +5,7 @@ The outputs at padded positions are meaningless.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,6 +15,8 @@ from lightning_modules.recommender.networks.fused_causal_attention import Relati
 from lightning_modules.recommender.networks.last_position import last_attention, select_position
 from lightning_modules.recommender.networks.mask_keys import MaskedLayer
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, TimeBuckets, time_buckets
+
+AttentionKernel = Literal["torch", "triton"]
 
 
 class StandardAttention(MaskedLayer):
@@ -60,6 +62,8 @@ class TimeIntervalAttention(MaskedLayer):
 
     attend: Callable[[Tensor, Tensor, Tensor, float, Relations | None], Tensor] = staticmethod(causal_attention)
     """Attention without dropout; an exported graph replaces it."""
+    kernel: AttentionKernel = "torch"
+    """Implementation on CUDA; other devices have that of torch alone."""
 
     def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
         super().__init__()
@@ -76,6 +80,10 @@ class TimeIntervalAttention(MaskedLayer):
         dropout = self.dropout if self.training else 0.0
         if last is not None:
             mixed = last_attention(query, key, value, last, dropout, context.relations)
+        elif self.kernel == "triton" and x.is_cuda:
+            from lightning_modules.recommender.networks.kernels.time_attention import time_interval_attention
+
+            mixed = time_interval_attention(query, key, value, dropout, context.relations, self.row_keys())
         elif dropout:
             mixed = causal_attention(query, key, value, dropout, context.relations, self.row_keys())
         else:

@@ -31,14 +31,20 @@ def keep_mask(
     Returns:
         (mask, scale): uint8 ones and zeros, and 1 / P(kept) for the rounded probability, so the expectation is exact.
     """
-    dropped = round(p * _LEVELS)
+    dropped, scale = dropped_levels(p)
     if keys is None:
         draws = torch.empty(-(-shape.numel() // 4), dtype=torch.int64, device=device)
         lanes = draws.random_(-(2**63), None).view(torch.int16)[: shape.numel()].view(shape)
     else:
         lanes = keyed_bits(keys, [*shape[1:-1], -(-shape[-1] // 4)], first).view(torch.int16)[..., : shape[-1]]
     # torch multiplies floats by uint8 much faster than by bool.
-    return (lanes >= dropped - _LEVELS // 2).view(torch.uint8), _LEVELS / (_LEVELS - dropped)
+    return (lanes >= dropped - _LEVELS // 2).view(torch.uint8), scale
+
+
+def dropped_levels(p: float) -> tuple[int, float]:
+    """Return how many of 2**16 levels drop an element, and 1 / P(kept) for that probability."""
+    dropped = round(p * _LEVELS)
+    return dropped, _LEVELS / (_LEVELS - dropped)
 
 
 class Dropout(MaskedLayer):

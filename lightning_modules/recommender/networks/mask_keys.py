@@ -86,14 +86,19 @@ def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
     *outer, last = sizes
     if first:
         outer[-1] += first
-    places = _places(*(1 << (size - 1).bit_length() for size in (*outer, last)))
-    places = places[tuple(slice(size) for size in (*outer, last))]
+    places = mask_places(*outer, last)
     bits = keys.view(-1, *[1] * len(sizes)) ^ (places[..., first:, :] if first else places)
     # Keys and places are random already. int64 overflows as uint64 does; the lowest bits need the shift.
     bits *= _MIX_1
     bits ^= bits >> 32
     bits *= _MIX_2
     return bits
+
+
+def mask_places(*sizes: int) -> Tensor:
+    """Return random int64 numbers [*sizes] of the places of masks, which do not depend on the sizes."""
+    places = _places(*(1 << (size - 1).bit_length() for size in sizes))
+    return places[tuple(slice(size) for size in sizes)]
 
 
 @cache

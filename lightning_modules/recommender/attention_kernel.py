@@ -1,0 +1,42 @@
+"""Chooses the implementation of time-interval attention on CUDA."""
+
+from importlib.util import find_spec
+
+import torch
+from lightning.pytorch.strategies import Strategy
+
+from lightning_modules.recommender.networks.architecture import Attention
+from lightning_modules.recommender.networks.attention import AttentionKernel, TimeIntervalAttention
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+
+_OPTION = "model.init_args.attention_kernel"
+
+
+def check_attention_kernel(kernel: AttentionKernel, attention: Attention, strategy: Strategy) -> None:
+    """Check that a training can use the kernel.
+
+    Raises:
+        ValueError: `triton` for another attention, another device than CUDA, sums in a fixed order, or where Triton is
+            not installed.
+    """
+    if kernel == "torch":
+        return
+    if attention != "time_interval":
+        raise ValueError(
+            f"{_OPTION} triton with model.init_args.attention {attention}, which torch's own kernels compute: use torch"
+        )
+    if strategy.root_device.type != "cuda":
+        raise ValueError(f"{_OPTION} triton needs CUDA, and the device is {strategy.root_device.type}: use torch")
+    if torch.are_deterministic_algorithms_enabled():
+        raise ValueError(
+            f"{_OPTION} triton with trainer.deterministic true: its sums over intervals have no fixed order. Use torch"
+        )
+    if find_spec("triton") is None:
+        raise ValueError(f"{_OPTION} triton: the package triton is not installed. pip install triton, or use torch")
+
+
+def set_attention_kernel(encoder: SequenceEncoder, kernel: AttentionKernel) -> None:
+    """Set the kernel of all time-interval attention of an encoder."""
+    for layer in encoder.modules():
+        if isinstance(layer, TimeIntervalAttention):
+            layer.kernel = kernel

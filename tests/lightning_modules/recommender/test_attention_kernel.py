@@ -1,0 +1,44 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lightning_modules.recommender import attention_kernel
+from lightning_modules.recommender.attention_kernel import check_attention_kernel, set_attention_kernel
+from lightning_modules.recommender.networks.attention import TimeIntervalAttention
+from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+
+
+def strategy(device):
+    return SimpleNamespace(root_device=torch.device(device))
+
+
+@pytest.mark.parametrize(
+    ("attention", "device", "found"),
+    [("hstu", "cuda", "attention hstu"), ("time_interval", "cpu", "the device is cpu")],
+)
+def test_a_kernel_that_cannot_be_used_is_refused(attention, device, found):
+    check_attention_kernel("torch", attention, strategy(device))
+    with pytest.raises(ValueError, match=f"attention_kernel triton .*{found}.*use torch"):
+        check_attention_kernel("triton", attention, strategy(device))
+
+
+def test_a_kernel_without_fixed_sums_is_refused_where_they_are_asked_for(monkeypatch):
+    monkeypatch.setattr(attention_kernel, "find_spec", lambda name: object())
+    check_attention_kernel("triton", "time_interval", strategy("cuda"))
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    with pytest.raises(ValueError, match="trainer.deterministic true"):
+        check_attention_kernel("triton", "time_interval", strategy("cuda"))
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr(attention_kernel, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install triton"):
+        check_attention_kernel("triton", "time_interval", strategy("cuda"))
+
+
+def test_every_layer_of_an_encoder_gets_the_kernel():
+    encoder = SequenceEncoder(5, 4, hidden_size=8, num_blocks=3, attention="time_interval")
+    set_attention_kernel(encoder, "triton")
+    layers = [layer for layer in encoder.modules() if isinstance(layer, TimeIntervalAttention)]
+    assert [layer.kernel for layer in layers] == ["triton"] * 3
