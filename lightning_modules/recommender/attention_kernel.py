@@ -3,7 +3,6 @@
 from importlib.util import find_spec
 
 import torch
-from lightning.pytorch.strategies import Strategy
 
 from lightning_modules.recommender.networks.architecture import Attention
 from lightning_modules.recommender.networks.attention import AttentionKernel, TimeIntervalAttention
@@ -12,7 +11,7 @@ from lightning_modules.recommender.networks.sequence_encoder import SequenceEnco
 _OPTION = "model.init_args.attention_kernel"
 
 
-def check_attention_kernel(kernel: AttentionKernel, attention: Attention, strategy: Strategy) -> None:
+def check_attention_kernel(kernel: AttentionKernel, attention: Attention, device: torch.device) -> None:
     """Check that a training can use the kernel.
 
     Raises:
@@ -25,8 +24,8 @@ def check_attention_kernel(kernel: AttentionKernel, attention: Attention, strate
         raise ValueError(
             f"{_OPTION} triton with model.init_args.attention {attention}, which torch's own kernels compute: use torch"
         )
-    if strategy.root_device.type != "cuda":
-        raise ValueError(f"{_OPTION} triton needs CUDA, and the device is {strategy.root_device.type}: use torch")
+    if device.type != "cuda":
+        raise ValueError(f"{_OPTION} triton needs CUDA, and the device is {device.type}: use torch")
     if torch.are_deterministic_algorithms_enabled():
         raise ValueError(
             f"{_OPTION} triton with trainer.deterministic true: its sums over intervals have no fixed order. Use torch"

@@ -181,7 +181,8 @@ class SequentialRecommender(RankingModule):
         super().setup(stage)
         if stage == "fit":
             check_strategy_of_rows(self.item_optimizer, self.trainer.strategy)
-            check_attention_kernel(self.attention_kernel, self.architecture["attention"], self.trainer.strategy)
+            device = self.trainer.strategy.root_device
+            check_attention_kernel(self.attention_kernel, self.architecture["attention"], device)
             if self.loss.name != "cross_entropy":
                 self.data.require_negatives(f"model.init_args.loss {self.loss.name}")
             check_other_negatives(self.loss.name, self.data.other_negatives)

@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -9,32 +7,28 @@ from lightning_modules.recommender.networks.attention import TimeIntervalAttenti
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
-def strategy(device):
-    return SimpleNamespace(root_device=torch.device(device))
-
-
 @pytest.mark.parametrize(
     ("attention", "device", "found"),
     [("hstu", "cuda", "attention hstu"), ("time_interval", "cpu", "the device is cpu")],
 )
 def test_a_kernel_that_cannot_be_used_is_refused(attention, device, found):
-    check_attention_kernel("torch", attention, strategy(device))
+    check_attention_kernel("torch", attention, torch.device(device))
     with pytest.raises(ValueError, match=f"attention_kernel triton .*{found}.*use torch"):
-        check_attention_kernel("triton", attention, strategy(device))
+        check_attention_kernel("triton", attention, torch.device(device))
 
 
 def test_a_kernel_without_fixed_sums_is_refused_where_they_are_asked_for(monkeypatch):
     monkeypatch.setattr(attention_kernel, "find_spec", lambda name: object())
-    check_attention_kernel("triton", "time_interval", strategy("cuda"))
+    check_attention_kernel("triton", "time_interval", torch.device("cuda"))
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
     with pytest.raises(ValueError, match="trainer.deterministic true"):
-        check_attention_kernel("triton", "time_interval", strategy("cuda"))
+        check_attention_kernel("triton", "time_interval", torch.device("cuda"))
 
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(attention_kernel, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install triton"):
-        check_attention_kernel("triton", "time_interval", strategy("cuda"))
+        check_attention_kernel("triton", "time_interval", torch.device("cuda"))
 
 
 def test_every_layer_of_an_encoder_gets_the_kernel():
