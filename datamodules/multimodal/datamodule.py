@@ -2,10 +2,11 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatExamples, ChatQuestions, ChatSource, SampleEncoder, TooLong
 from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
@@ -110,6 +111,14 @@ class MultimodalDataModule(LockstepDataModule):
     @abstractmethod
     def describe(self, row: int) -> dict[str, Any]:
         """Return the fields that `predict` writes besides the answer to a row."""
+
+    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> Questions | None:
+        """Return the next questions of the conversations of `predict_set`; None if all are answered.
+
+        Args:
+            answers: {row: the model's answers so far}.
+        """
+        return None
 
     @cached_property
     def tokenizer(self) -> ChatTokenizer:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from engine.interface import LockstepData
@@ -78,6 +79,13 @@ class GradedData(ComposedData, Protocol):
 
     def describe(self, row: int) -> Mapping[str, Any]:
         """Return the fields that `predict` writes besides the answer, for a row of `predict_set`."""
+
+    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> Questions | None:
+        """Return the next questions of the conversations of `predict_set`; None if all are answered.
+
+        Args:
+            answers: {row: the model's answers so far}.
+        """
 
     def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
         """Write a report on a test into a run's folder.

@@ -19,28 +19,55 @@ def read_questions(path: Path, fields: Set[str]) -> Iterator[tuple[str, dict[str
     Raises:
         ValueError: a line is invalid or the file has none; the message names file and line.
     """
-    if not path.is_file():
-        raise ValueError(f"data.init_args.questions: {path} is not a file; expected lines of JSON with a question")
+    for where, record in read_objects(path, fields):
+        check_question(where, record.get("question"))
+        yield where, record
+
+
+def read_objects(path: Path, fields: Set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (file and line, object) of each non-empty line. Arguments and errors are those of `read_questions`."""
+    require_file(path)
     number = 0
     for number, line in iterate_lines(path, _EXPECTED):
         where = f"{path}, line {number}"
-        yield where, _question(line, where, fields)
+        if line.lstrip()[:1] == b"[":
+            raise ValueError(
+                f"{where}: found list, expected an object with a question; write one object per line (JSONL)"
+            )
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise ValueError(f"{where}: not JSON ({error}): {describe_line(line)}") from error
+        yield where, check_object(where, record, fields)
     if not number:
         raise ValueError(f"{path}: found no line, expected a question on each")
 
 
-def _question(line: bytes, where: str, fields: Set[str]) -> dict[str, Any]:
-    if line.lstrip()[:1] == b"[":
-        raise ValueError(f"{where}: found list, expected an object with a question; write one object per line (JSONL)")
-    try:
-        record = parse_json(line)
-    except ValueError as error:
-        raise ValueError(f"{where}: not JSON ({error}): {describe_line(line)}") from error
+def require_file(path: Path) -> None:
+    """Raise ValueError if there is no file of questions."""
+    if not path.is_file():
+        raise ValueError(f"data.init_args.questions: {path} is not a file; expected lines of JSON with a question")
+
+
+def check_object(where: str, record: object, fields: Set[str]) -> dict[str, Any]:
+    """Return a record, which is an object without unknown keys.
+
+    Raises:
+        ValueError: it is not.
+    """
     if not isinstance(record, dict):
         raise ValueError(f"{where}: found {type(record).__name__}, expected an object with a question")
     if unknown := record.keys() - fields:
         raise ValueError(f"{where}: found {describe_names(sorted(unknown))}, expected {', '.join(sorted(fields))}")
-    question = record.get("question")
+    return record
+
+
+def check_question(where: str, question: object) -> str:
+    """Return a question, which is a text.
+
+    Raises:
+        ValueError: it is not, or it is empty.
+    """
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"{where}: question is {describe_value(question)}, expected a text")
-    return record
+    return question

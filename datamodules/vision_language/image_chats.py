@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
+from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.chat_dataset import ChatQuestions
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import Fit
@@ -29,6 +31,7 @@ from datamodules.vision_language.shards.stream import ShardRecords
 from datamodules.vision_language.source_config import SourceSettings, check_sources, check_streamed, shared_files
 from engine.base_options import Unpack
 from engine.data.errors import BadSampleError
+from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
 
@@ -59,7 +62,7 @@ class ImageChats(VisionLanguageDataModule):
         validation_size: maximum number of samples of a validation, selected among all; null for all. The model
             generates their answers.
         test_size: maximum number of samples of a test; null for all.
-        questions: JSONL file that `predict` answers; see datamodules/vision_language/predict_questions.py.
+        questions: JSONL or JSON file that `predict` answers; see datamodules/vision_language/predict_questions.py.
         system: system message of the questions; the sources have their own.
         max_pixels: maximum width x height of an image; a larger image makes its sample invalid.
         fit: how an image becomes a square view: `stretch`, `pad` (padded to a square, as in LLaVA) or `crop` (the
@@ -262,3 +265,14 @@ class ImageChats(VisionLanguageDataModule):
         source = self.evaluated
         assert isinstance(source, PredictDataset)  # only predict calls describe
         return source.rows[row].record
+
+    @override
+    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> Questions | None:
+        source = self.evaluated
+        assert isinstance(source, PredictDataset)  # only predict goes on with a conversation
+        rows = [row for row, given in sorted(answers.items()) if source.turns(row) > len(given)]
+        if not rows:
+            return None
+        # The model's own answer may contain what no chat may, such as a special token; then the conversation ends.
+        turns = ChatQuestions(source.after(answers), self.sample_encoder, in_order=True, skip_bad=True)
+        return turns[MicroBatchRequest(0, np.array(rows))]

@@ -1,5 +1,7 @@
 """Reads questions for `predict` about images of the user."""
 
+from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -7,16 +9,19 @@ from typing_extensions import override
 
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.json_records import describe_value
-from datamodules.multimodal.predict_questions import read_questions
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset
-from datamodules.vision_language.chat_file import ImageChat
+from datamodules.vision_language.chat_file import MARKER, ImageChat
+from datamodules.vision_language.conversations import (
+    conversation,
+    open_turns,
+    read_conversations,
+    until_open_turn,
+)
 from datamodules.vision_language.files.chat_formats import insert_image_markers, parse_content
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.grading import OUTCOMES
 from engine.data.errors import BadSampleError
-
-_FIELDS = {"question", "image", "images", "id"}
 
 
 class PredictRow(NamedTuple):
@@ -29,11 +34,14 @@ class PredictRow(NamedTuple):
 
 
 class PredictDataset(ImageChatDataset):
-    """Lines of a JSONL file, in order.
+    """Lines of a JSONL file, or elements of the list in a `.json` file, in order.
 
     A line is an object with `question`, and with `image`, a path, or `images`, a list of paths (absolute, or relative
     to the file), or neither. `<image>` marks the position of an image in the question; without markers the images come
     first. An `id`, a string or a number, is written beside the answer, like all other fields.
+
+    A conversation has a list of questions, which are answered one after another, or the turns of a chat in `messages`,
+    `conversations` or `texts`, see `files.chat_formats`. Each question without an answer is answered.
 
     Args:
         path: the file.
@@ -47,7 +55,9 @@ class PredictDataset(ImageChatDataset):
     def __init__(self, path: Path, processor: ChatImages, system: str | None = None) -> None:
         super().__init__(processor)
         self.path, self.system = path, system
-        self.rows = [self._parse_row(where, record) for where, record in read_questions(path, _FIELDS)]
+        self.rows = [self._parse_row(where, record) for where, record in read_conversations(path)]
+        self.answers: Mapping[int, Sequence[str]] = {}
+        """Answers of the model after which conversations go on; see `after`."""
 
     outcomes = OUTCOMES
     kinds: tuple[str, ...] = ()
@@ -80,23 +90,38 @@ class PredictDataset(ImageChatDataset):
         """Return the texts of a question."""
         return self.rows[index].messages
 
+    def turns(self, index: int) -> int:
+        """Return the number of questions of a row that the model answers."""
+        return len(open_turns(self.rows[index].messages))
+
+    def after(self, answers: Mapping[int, Sequence[str]]) -> "PredictDataset":
+        """Return the same rows, of which some go on after answers of the model.
+
+        Args:
+            answers: {row: answers to its first questions}, fewer than `turns`.
+        """
+        found = copy(self)
+        found.answers = answers
+        return found
+
     def _read(self, index: int) -> ImageChat:
         row = self.rows[index]
+        messages = until_open_turn(row.messages, self.answers.get(index, ()))
+        seen = sum(message["content"].count(MARKER) for message in messages if message["role"] == "user")
         # The user owns the file and may name any image, so each image's own folder is the base. ImageFolder rejects
         # paths that are not files and files that are too large.
-        paths = (self.path.parent / image for image in row.images)
+        paths = (self.path.parent / image for image in row.images[:seen])
         try:
             images = [ImageFolder(path.parent).read(row.where, path.name) for path in paths]
         except NotADirectoryError as error:
             raise BadSampleError(f"{row.where}: {error}") from error
-        return ImageChat(row.where, row.messages, images)
+        return ImageChat(row.where, messages, images)
 
     def _parse_row(self, where: str, record: dict[str, Any]) -> PredictRow:
-        question = record["question"]
+        given = conversation(where, record)
         if not isinstance(record.get("id"), str | int | float | None):
             raise ValueError(f"{where}: id is {type(record['id']).__name__}, expected a text or a number")
-        for text in (question, str(record.get("id"))):
-            parse_content(where, text)
+        parse_content(where, str(record.get("id")))
         if "image" in record and "images" in record:
             raise ValueError(f"{where}: expected either image, a path, or images, a list of paths")
         images = record.get("images", [record["image"]] if record.get("image") is not None else [])
@@ -104,7 +129,7 @@ class PredictDataset(ImageChatDataset):
             raise ValueError(
                 f"{where}: expected image, a path, or images, a list of paths; found {describe_value(images)}"
             )
-        messages = insert_image_markers(where, [Message(role="user", content=question)], len(images))
-        if self.system is not None:
+        messages = insert_image_markers(where, given, len(images))
+        if self.system is not None and messages[0]["role"] != "system":
             messages = [Message(role="system", content=self.system), *messages]
         return PredictRow(where, record, messages, images)

@@ -40,6 +40,13 @@ class GenerativeModel(Protocol):
         """The run's data."""
 
     @property
+    def device(self) -> torch.device:
+        """Device of the model."""
+
+    def transfer_batch_to_device(self, batch: Questions, device: torch.device, dataloader_idx: int) -> Questions:
+        """See LightningModule."""
+
+    @property
     def modality(self) -> Blinding:
         """The modality that the model reads."""
 
@@ -134,7 +141,19 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
 
     @override
     def predict(self, module: GenerativeModel, batch: Questions) -> list[Line]:
-        return self.lines(module, batch, self.answer(module, batch, module.features(batch.modality)))
+        lines = dict(self.lines(module, batch, self.answer(module, batch, module.features(batch.modality))))
+        answers = {row: [line["answer"]] for row, line in lines.items() if line["answer"] is not None}
+        while (turn := module.data.next_turns(answers)) is not None:
+            turn = module.transfer_batch_to_device(turn, module.device, 0)
+            # All of them may have been skipped.
+            texts = self.answer(module, turn, module.features(turn.modality)) if len(turn.prompts.samples) else []
+            for row, line in self.lines(module, turn, texts):
+                given = answers[row] if line["answer"] is None else [*answers[row], line["answer"]]
+                lines[row] = {**line, "answers": given}
+                answers[row] = given
+                if line["answer"] is None:
+                    del answers[row]
+        return sorted(lines.items())
 
     def answer(self, module: GenerativeModel, batch: Questions, features: Any) -> list[str]:
         """Return the model's answers to a batch, in the order of its prompts."""

@@ -182,6 +182,70 @@ def test_it_trains_as_a_plain_loop_and_resumes_and_is_exported(name, directory, 
     assert answers(tmp_path / "whole", chats) == predicted(run)
 
 
+SECOND = "and what is around it?"
+
+
+@pytest.fixture(scope="module")
+def conversations(chats):
+    """A conversation of two questions about each image, one without an image, and a single question."""
+    lines = [{**record, "question": [record["question"], SECOND]} for record in asked(chats)]
+    lines = [*lines, {"question": ["say red", "say it again"]}, asked(chats)[0]]
+    path = chats / "conversations.json"
+    path.write_text(json.dumps(lines, indent=1))
+    return path
+
+
+def asked(chats):
+    return [json.loads(line) for line in (chats / "questions.jsonl").read_text().splitlines()]
+
+
+def plain_conversation(model, processor, record, chats):
+    """Answers to the questions, each generated after the answers before it, by the public interface of transformers."""
+    image = record.get("image")
+    picture = None if image is None else Image.open(chats / image).convert("RGB")
+    end = "</s>" if "</s>" in processor.tokenizer.get_vocab() else ""  # a template that does not end the answer
+    messages, found = [], []
+    questions = record["question"]
+    for question in [questions] if isinstance(questions, str) else questions:
+        messages.append({"role": "user", "content": question})
+        inputs = apply_template(processor, conversation(messages, picture), add_generation_prompt=True)
+        tokens = model.generate(**inputs, do_sample=False, max_new_tokens=4)[0, inputs["input_ids"].shape[1] :]
+        found.append(processor.decode(tokens, skip_special_tokens=True).strip())
+        messages.append({"role": "assistant", "content": found[-1] + end})
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of transformers' PaliGemma
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_conversation_is_answered_as_by_a_plain_loop(name, directory, chats, conversations, lockstep, tmp_path):
+    lockstep("fit", *options(directory(name), chats), "--trainer.max_steps", "2", name="a")
+    run = lockstep("predict", "--data.init_args.questions", str(conversations), name="a")
+    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    records = json.loads(conversations.read_text())
+    assert [line["question"] for line in lines] == [record["question"] for record in records]
+    if name == "paligemma":  # its prompt has no turns
+        assert [line["answer"] for line in lines[:-1]] == [None] * 7 and lines[-1]["answer"] is not None
+        assert all(len(line["answers"]) == 1 and "turn" in line["why"] for line in lines[:-1])
+        return
+    lockstep("export", "--output", str(tmp_path / "whole"), name="a")
+    model, processor = load(tmp_path / "whole")
+    expected = [plain_conversation(model, processor, record, chats) for record in records]
+    assert [line.get("answers", [line["answer"]]) for line in lines] == expected
+    assert [line["answer"] for line in lines] == [found[-1] for found in expected]
+
+
+@pytest.mark.slow
+def test_conversations_on_two_processes(directory, chats, conversations, launch):
+    launch("fit", *options(directory("llava"), chats), "--trainer.max_steps", "2", name="a")
+    found = []
+    for processes in (1, 2):
+        asked = ["--data.init_args.questions", str(conversations)]
+        run = launch("predict", *options(directory("llava"), chats), *asked, name="a", processes=processes)
+        found.append((run.folder / "predictions.jsonl").read_text())
+    assert found[0] == found[1] and len(found[0].splitlines()) == 8
+
+
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")  # peft uses it
 def test_adapters_beside_four_bits_resume_and_are_exported(directory, chats, lockstep, tmp_path):
     """Adapters load in peft over the original model, or merged; black images and packed rows are options as ever."""
