@@ -22,6 +22,7 @@ _CAPACITIES = {
     "gpu_mem_gb": (16, 24, 32, 40, 48, 64, 80),
 }  # fmt: skip
 _MOST = 1e9
+_CHATS = {"messages", "conversations", "texts"}
 
 
 class PredictTimelines(Reader):
@@ -114,6 +115,7 @@ class PredictImages(Reader):
             {"question": "What is é?", "image": "a.png", "id": 7},
             {"question": "First <image>\nthen <image>", "images": ["a.png", "deep/b.jpg"]},
             {"question": "And without?", "id": "x"},
+            {"question": ["What is <image>?", "And <image>?"], "images": ["a.png", "deep/b.jpg"]},
         ]
         return [Input("questions.jsonl", "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode())]
 
@@ -137,8 +139,8 @@ class PredictImages(Reader):
             counts = found.item(0, index).counts
             images = [(picture.mode, picture.size) for picture in found.decode_images(index)]
             assert len(counts) == len(images), (counts, images)
-            [message] = found.messages(index)
-            rows.append((message["content"].replace("<image>", " ").split(), images))
+            text = " ".join(message["content"] for message in found.messages(index))
+            rows.append((text.replace("<image>", " ").split(), images))
         return rows
 
     def reference(self, path: Path) -> Any:
@@ -146,20 +148,29 @@ class PredictImages(Reader):
         return [self._row(record, path.parent) for _, record in lines]
 
     def _row(self, record: Any, folder: Path) -> tuple[list[str], list[tuple[str, tuple[int, int]]]]:
-        question = _question(record, {"question", "image", "images", "id"})
+        keys = {"question", *_CHATS, "image", "images", "id"}
+        if isinstance(record, dict) and set(record) <= keys and "question" not in record and set(_CHATS) & set(record):
+            raise Unknown("a chat, which the reader of chats reads")
+        if not isinstance(record, dict):
+            raise InvalidInput("a line is no object")
+        asked = record.get("question")
+        asked = asked if isinstance(asked, list) and asked else [asked]
+        texts = [_question({**record, "question": text}, keys - _CHATS) for text in asked]
         if "image" in record and "images" in record:
             raise InvalidInput("a line has image and images")
         images = record.get("images", [] if record.get("image") is None else [record["image"]])
         if not isinstance(images, list) or not all(isinstance(image, str) and image for image in images):
             raise InvalidInput("an image is no path")
-        if question.count("<image>") not in (0, len(images)) or isinstance(record.get("id"), list | dict):
+        markers = [text.count("<image>") for text in texts]
+        if sum(markers) not in (0, len(images)) or isinstance(record.get("id"), list | dict):
             raise InvalidInput("the markers are not those of the images, or the id is no text and no number")
+        images = images[: markers[0]] if sum(markers) else images  # the others are read with their questions
         known = {folder / "a.png", folder / "deep/b.jpg"}
         if any("\0" in image or not (folder / image).is_file() for image in images):
             raise InvalidInput("an image does not exist")
         if any((folder / image).resolve() not in known for image in images):
             raise Unknown("another image of this machine")
-        return question.replace("<image>", " ").split(), [("RGB", (11, 9))] * len(images)
+        return " ".join(texts).replace("<image>", " ").split(), [("RGB", (11, 9))] * len(images)
 
 
 READERS = {"predict_timelines": PredictTimelines, "predict_images": PredictImages}
