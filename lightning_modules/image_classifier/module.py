@@ -26,6 +26,7 @@ from lightning_modules.image_classifier.networks.factory import Architecture, Ki
 from lightning_modules.image_classifier.networks.normalization import Norm
 from lightning_modules.image_classifier.networks.resnet import ResNet18
 from lightning_modules.image_classifier.networks.vit import VisionTransformer
+from lightning_modules.image_classifier.shift_averaging import MAX_SHIFT, average_over_shifts
 from lightning_modules.image_classifier.weight_averaging import MovingAverage
 
 declare_part("classes", list_of(TEXT))
@@ -48,6 +49,8 @@ class ImageClassifier(EvaluatedClassifier):
         label_smoothing: share of each training target that is spread over all classes.
         ema_decay: evaluate and predict with an exponential moving average of the weights with this decay; null: with
             the weights themselves.
+        evaluation_shift: evaluate and predict with the mean of the class probabilities over all shifts of an image by
+            up to so many pixels (1: nine copies of each image); 0: of the image alone.
         training: see LockstepModule.
     """
 
@@ -66,6 +69,7 @@ class ImageClassifier(EvaluatedClassifier):
         heads: int = 3,
         label_smoothing: float = 0.0,
         ema_decay: float | None = None,
+        evaluation_shift: int = 0,
         **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(**training)
@@ -74,8 +78,10 @@ class ImageClassifier(EvaluatedClassifier):
         sizes = {"width": width, "patch_size": patch_size, "depth": depth, "heads": heads}
         check_numbers("model.init_args.", sizes, at_least=1)
         check_number("model.init_args.label_smoothing", label_smoothing, at_least=0, below=1)
+        check_number("model.init_args.evaluation_shift", evaluation_shift, at_least=0, at_most=MAX_SHIFT)
         self.architecture = Architecture(network, width, norm, patch_size, depth, heads)
         self.label_smoothing, self.ema_decay = label_smoothing, ema_decay
+        self.evaluation_shift = evaluation_shift
         self.average: MovingAverage | None = None
 
     @override
@@ -140,8 +146,12 @@ class ImageClassifier(EvaluatedClassifier):
 
     @override
     def scores(self, pixels: Tensor) -> Tensor:
+        return average_over_shifts(self.logits, pixels, self.evaluation_shift)
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Return logits [B, K] of the images themselves, without shifts, with the weights that are evaluated."""
         pixels = self._as_weights(pixels)
-        return (self.network(pixels) if self.average is None else self.average.of(self.network, pixels)).float()
+        return self.network(pixels) if self.average is None else self.average.of(self.network, pixels)
 
     def _as_weights(self, pixels: Tensor) -> Tensor:
         """Cast pixels to the dtype of the weights: Lightning casts a batch before its images are decoded."""
@@ -183,7 +193,9 @@ class ImageClassifier(EvaluatedClassifier):
         expected = self.scores(batch.pixels).numpy()
         if self.average is not None:
             self.network.load_state_dict(self.average.state)
-        classifier = Classifier(self.network, self.architecture, self.data.classes, self.data.shape)
+        classifier = Classifier(
+            self.network, self.architecture, self.data.classes, self.data.shape, self.evaluation_shift
+        )
         checked = export(classifier, folder, images, expected)
         return described(classifier, self.average is not None, checked)
 

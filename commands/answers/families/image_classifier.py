@@ -1,7 +1,7 @@
 """Answers of the image classifier: the classes of a picture, and the training images that are most alike."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -73,16 +73,16 @@ class ClassifierDemo(Demo):
     @override
     def answer(self, question: Question) -> Iterator[Block]:
         pixels = self._pixels(question.file("picture"))
-        scores, features = self._computed(ArrayImages(pixels[None], np.array([-1]), "picture"))
-        shares = scores[0].softmax(0)
+        picture = ArrayImages(pixels[None], np.array([-1]), "picture")
+        shares = self._in_batches(picture, self._model.scores)[0].softmax(0)
         order = shares.argsort(descending=True)[:_SHOWN_CLASSES].tolist()
         bars = [Bar(self._data.classes[label], round(float(shares[label]), 4)) for label in order]
         yield Bars("classes", "Classes", bars)
-        yield self._most_alike(features[0])
+        yield self._most_alike(self._last_inputs(picture)[0])
 
     def _most_alike(self, features: Tensor) -> Pictures:
         if self._features is None:
-            self._features = self._computed(self._train)[1]
+            self._features = self._last_inputs(self._train)
         similarity = normalize(self._features, dim=1) @ normalize(features, dim=0)
         pictures = []
         for row in similarity.argsort(descending=True)[:_ALIKE].tolist():
@@ -99,22 +99,27 @@ class ClassifierDemo(Demo):
         except BadSampleError as error:
             raise UserInputError(str(error)) from error
 
-    def _computed(self, source: ImageSource) -> tuple[Tensor, Tensor]:
-        """Return logits [N, K] and the input of the last layer [N, C], float32 on the CPU, in batches."""
+    def _last_inputs(self, source: ImageSource) -> Tensor:
+        """Return the input of the last layer [N, C] float32 on the CPU, of the images without shifts."""
         inputs: list[Tensor] = []
         hook = self._model.network.head.register_forward_pre_hook(lambda _, given: inputs.append(given[0].detach()))
-        size, device = self._data.evaluation_batch_size, self._model.device
         try:
-            scores = []
-            for start in range(0, len(source.labels), size):
-                rows = np.arange(start, min(start + size, len(source.labels)))
-                raw = ImageDataset(source)[MicroBatchRequest(0, rows)]
-                moved = self._model.transfer_batch_to_device(raw, device, 0)
-                batch: Images = self._data.on_after_batch_transfer(moved, 0)
-                scores.append(self._model.scores(batch.pixels).cpu())
+            self._in_batches(source, self._model.logits)
         finally:
             hook.remove()
-        return torch.cat(scores), torch.cat(inputs).float().cpu()
+        return torch.cat(inputs).float().cpu()
+
+    def _in_batches(self, source: ImageSource, compute: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return what `compute` returns for the pixels of all images, on the CPU."""
+        size, device = self._data.evaluation_batch_size, self._model.device
+        results = []
+        for start in range(0, len(source.labels), size):
+            rows = np.arange(start, min(start + size, len(source.labels)))
+            raw = ImageDataset(source)[MicroBatchRequest(0, rows)]
+            moved = self._model.transfer_batch_to_device(raw, device, 0)
+            batch: Images = self._data.on_after_batch_transfer(moved, 0)
+            results.append(compute(batch.pixels).cpu())
+        return torch.cat(results)
 
 
 def _evenly_spaced(source: ImageSource, most: int) -> ImageSource:

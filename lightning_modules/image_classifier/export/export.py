@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from engine.export.onnx import check_close, export_onnx, run_onnx
 from lightning_modules.image_classifier.networks.factory import Architecture
+from lightning_modules.image_classifier.shift_averaging import average_over_shifts
 
 FORMAT = 1
 """Version of config.json; loaders refuse others."""
@@ -32,18 +33,19 @@ class Classifier(NamedTuple):
     architecture: Architecture
     classes: Sequence[str]
     shape: tuple[int, int, int]  # C, H, W
+    evaluation_shift: int = 0
 
 
 class ClassifyingGraph(nn.Module):
-    """Classifies images with pixel values from 0 to 255."""
+    """Classifies images with pixel values from 0 to 255, with the mean over shifts that the evaluation takes."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, evaluation_shift: int = 0) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.evaluation_shift = network, evaluation_shift
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits and probabilities [B, K] float32 of images [B, C, H, W] uint8."""
-        scores = self.network(images.float() / 127.5 - 1)
+        scores = average_over_shifts(self.network, images.float() / 127.5 - 1, self.evaluation_shift)
         return scores, scores.softmax(1)
 
 
@@ -64,8 +66,8 @@ def export(classifier: Classifier, folder: Path, images: NDArray[np.uint8], expe
     """
     from safetensors.torch import save_model
 
-    network, architecture, classes, shape = classifier
-    graph, path = ClassifyingGraph(network), folder / "model.onnx"
+    network, architecture, classes, shape, evaluation_shift = classifier
+    graph, path = ClassifyingGraph(network, evaluation_shift), folder / "model.onnx"
     # At least two: with one image as an example the exporter fixes the batch size to 1.
     example = torch.from_numpy(np.concatenate((images[:2], images[:2]))[:2].copy())
     export_onnx(path, graph, {"images": example}, OUTPUTS, {"images": {0: torch.export.Dim("batch")}})
@@ -76,6 +78,7 @@ def export(classifier: Classifier, folder: Path, images: NDArray[np.uint8], expe
         "architecture": asdict(architecture),
         "shape": list(shape),
         "classes": list(classes),
+        "evaluation_shift": evaluation_shift,
         "inputs": ["images"],
         "outputs": list(OUTPUTS),
     }

@@ -58,9 +58,11 @@ def described(classifier: Classifier, averaged: bool, checked: str) -> ExportedM
     """
     (channels, height, width), number = classifier.shape, len(classifier.classes)
     weights = " Its weights are a moving average over the training." if averaged else ""
+    shift = classifier.evaluation_shift
+    shifted = f" A probability is the mean over all shifts of the image by up to {shift} pixels." if shift else ""
     content = (
         f"Tells which one of {number} classes an image of {height} x {width} pixels shows. It is "
-        f"{_SOURCES[classifier.architecture.network]}.{weights} Whatever it is shown, it names one of these classes."
+        f"{_SOURCES[classifier.architecture.network]}.{weights}{shifted} Whatever it is shown, it names one of these classes."
     )
     usage = _USAGE.format(channels=channels, height=height, width=width, classes=number)
     kind = classifier.architecture.network

@@ -17,10 +17,14 @@ class ExportedClassifier:
         network: the network, in evaluation mode; [B, C, H, W] float32 in [-1, 1] -> logits [B, K].
         classes: names of the K classes.
         shape: C, H, W of the images.
+        evaluation_shift: probabilities are the mean over shifts by up to so many pixels.
     """
 
-    def __init__(self, network: nn.Module, classes: list[str], shape: tuple[int, int, int]) -> None:
+    def __init__(
+        self, network: nn.Module, classes: list[str], shape: tuple[int, int, int], evaluation_shift: int = 0
+    ) -> None:
         self.network, self.classes, self.shape = network.eval(), classes, shape
+        self.evaluation_shift = evaluation_shift
 
     @torch.no_grad()
     def classify(self, images: Tensor) -> list[tuple[str, float]]:
@@ -31,7 +35,7 @@ class ExportedClassifier:
         """
         if images.dtype != torch.uint8 or tuple(images.shape[1:]) != self.shape:
             raise ValueError(f"found {images.dtype} {list(images.shape)}, expected torch.uint8 [B, {self.shape}]")
-        best = ClassifyingGraph(self.network)(images)[1].max(1)
+        best = ClassifyingGraph(self.network, self.evaluation_shift)(images)[1].max(1)
         return [(self.classes[label], share) for share, label in zip(*(part.tolist() for part in best), strict=True)]
 
 
@@ -56,4 +60,5 @@ def load_classifier(folder: str | Path) -> ExportedClassifier:
         network.load_state_dict(load_file(folder / "model.safetensors"))
     except RuntimeError as error:
         raise ValueError(f"{folder / 'model.safetensors'} does not fit config.json: {error}") from error
-    return ExportedClassifier(network, classes, shape)
+    # Exports of earlier versions have no shifts.
+    return ExportedClassifier(network, classes, shape, settings.get("evaluation_shift", 0))

@@ -66,6 +66,7 @@ def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
 DIGITS = [
     "--config", str(FOLDER / "digits.yaml"), *SMALL, "--model.init_args.width", "8", "--model.init_args.norm", "group",
     "--model.init_args.warmup_steps", "0", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "6",
+    "--model.init_args.evaluation_shift", "0",
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tests.support.outputs.model_card import read_card, run_code
 def test_the_average_that_is_evaluated_is_what_leaves(lockstep, tmp_path, network):
     import torch
 
-    options = {"network": network, "width": 16, "depth": 1, "heads": 2, "ema_decay": 0.9}
+    options = {"network": network, "width": 16, "depth": 1, "heads": 2, "ema_decay": 0.9, "evaluation_shift": 1}
     model = [text for key, value in options.items() for text in (f"--model.init_args.{key}", str(value))]
     steps = ["--trainer.max_steps", "12", "--trainer.limit_val_batches", "1"]
     run = lockstep("fit", "--config", str(FOLDER / "digits.yaml"), *SMALL, *model, *steps, name="a")
@@ -27,6 +27,7 @@ def test_the_average_that_is_evaluated_is_what_leaves(lockstep, tmp_path, networ
     card = read_card(tmp_path / "out")
     assert card.data.pipeline_tag == "image-classification" and network in card.data.tags
     assert "CC BY 4.0" in card.text and "moving average" in card.text
+    assert "the mean over all shifts of the image by up to 1 pixels" in card.text
     test = digits(0.1).test
     images = test.read(np.arange(len(test.labels)))
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
