@@ -62,7 +62,8 @@ def described(classifier: Classifier, averaged: bool, checked: str) -> ExportedM
     shifted = f" A probability is the mean over all shifts of the image by up to {shift} pixels." if shift else ""
     content = (
         f"Tells which one of {number} classes an image of {height} x {width} pixels shows. It is "
-        f"{_SOURCES[classifier.architecture.network]}.{weights}{shifted} Whatever it is shown, it names one of these classes."
+        f"{_SOURCES[classifier.architecture.network]}.{weights}{shifted} "
+        "Whatever it is shown, it names one of these classes."
     )
     usage = _USAGE.format(channels=channels, height=height, width=width, classes=number)
     kind = classifier.architecture.network
