@@ -59,10 +59,10 @@ def _problems(optimizer: Optimizer, saved: Mapping[str, Any]) -> Iterator[str]:
     for number, state in saved["state"].items():
         if number not in parameters:
             yield f"state.{number} is of no parameter in param_groups"
-        elif parameters[number] in tables:
-            yield from _state_of_rows(tables[parameters[number]])(state, f"state.{number}")
-        elif state:
-            yield from _state_of(parameters[number])(state, f"state.{number}")
+        elif state:  # empty if all steps so far were skipped
+            table = tables.get(parameters[number])
+            rule = _state_of(parameters[number]) if table is None else _state_of_rows(table)
+            yield from rule(state, f"state.{number}")
 
 
 def _state_of(parameter: Tensor) -> Rule:

@@ -90,3 +90,15 @@ def test_another_item_optimizer_cannot_resume(lockstep):
         lockstep("fit", *LAZY, *steps(4), "--ckpt_path", "last", name="a")
     tested = lockstep("test", *SAMPLED, name="a")  # needs no optimizer
     assert "test/ndcg@10" in (tested.folder / "metrics.jsonl").read_text()
+
+
+@BY_ROWS
+def test_a_run_resumes_whose_steps_were_all_skipped(lockstep, options):
+    """A table without a step has no state yet, whether or not other parameters have one."""
+    nan = [*fault("NonFiniteLoss", steps="[0, 1]", process=0), "--finite_guard.policy", "skip"]
+    options = [*options, *EXACT, *nan]
+    through = lockstep("fit", *options, *steps(4), name="through")
+    assert through.series("train/skipped_steps")[4] == 2
+    lockstep("fit", *options, *steps(2), name="stopped")
+    resumed = lockstep("fit", *options, *steps(4), "--ckpt_path", "last", name="stopped")
+    same_to_the_bit(resumed, through)
