@@ -92,7 +92,7 @@ class ParquetRows(ChatFile):
     @override
     def name(self, row: int) -> str:
         file, number = self._rows.locate(row)
-        return f"{self.paths[file]}, row {number}"
+        return f"{self.paths[file]}, row {number + 1}"  # from 1, as lines are
 
     @override
     def read(self, row: int) -> ImageChat:

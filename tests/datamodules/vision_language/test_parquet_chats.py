@@ -62,7 +62,7 @@ def test_written_chats_are_read_back(tmp_path, write, others):
     for copy in (chats, pickle.loads(pickle.dumps(chats))):
         for row in np.random.default_rng(0).permutation(len(samples)).tolist():
             assert as_sample(copy.read(row)) == same(samples[row])
-            assert copy.read(row).name == copy.name(row) == f"{path}, row {row}"
+            assert copy.read(row).name == copy.name(row) == f"{path}, row {row + 1}"
     with pytest.raises(IndexError):
         chats.read(len(samples))
 
@@ -77,8 +77,8 @@ def test_files_of_a_folder_and_of_a_pattern_are_one_source(tmp_path):
     (tmp_path / "README.md").write_text("none")
     chats = ParquetChats(tmp_path, tmp_path)
     assert [as_sample(chats.read(row)) for row in range(len(chats))] == [same(coloured(row)) for row in range(4)]
-    assert chats.name(1) == f"{tmp_path / 'a.parquet'}, row 1"
-    assert chats.name(3) == f"{tmp_path / 'b/train-1.parquet'}, row 1"
+    assert chats.name(1) == f"{tmp_path / 'a.parquet'}, row 2"
+    assert chats.name(3) == f"{tmp_path / 'b/train-1.parquet'}, row 2"
     assert chats.blocks.starts.tolist() == [0, 2, 3]
     assert len(ParquetChats(tmp_path / "b" / "train-*.parquet", tmp_path)) == 2
     assert len(parquet_files(str(tmp_path / "**/*-1.parquet"))) == 1
@@ -109,7 +109,7 @@ def test_images_by_path_and_images_that_are_lists(tmp_path):
     path = written(tmp_path / "a.parquet", messages=[chat] * 3, image=["../red.png", "absent.png", None])
     chats = ParquetChats(path, tmp_path)
     for row, output in enumerate(["without ..", "No such file"]):
-        with pytest.raises(BadSampleError, match=f"a.parquet, row {row}: .*{output}"):
+        with pytest.raises(BadSampleError, match=f"a.parquet, row {row + 1}: .*{output}"):
             chats.read(row)
     assert chats.read(2).images == []
 
@@ -180,17 +180,17 @@ def test_rows_that_are_no_chats_are_named(tmp_path):
         "the content must be a text",
     ]
     for row, what in enumerate(output):
-        with pytest.raises(BadSampleError, match=f"a.parquet, row {row}: .*{what}"):
+        with pytest.raises(BadSampleError, match=f"a.parquet, row {row + 1}: .*{what}"):
             chats.read(row)
     path = written(tmp_path / "b.parquet", messages=['[{"role": "user", "content": "a"}]'], images=[[b""]])
-    with pytest.raises(BadSampleError, match="b.parquet, row 0: an image in the column images is empty"):
+    with pytest.raises(BadSampleError, match="b.parquet, row 1: an image in the column images is empty"):
         ParquetChats(path, tmp_path).read(0)
 
 
 def test_a_text_that_is_not_utf_8_is_named(tmp_path):
     broken = pyarrow.array([b"[]", b'[{"role": "user", "content": "\xff"}]']).view(pyarrow.string())
     chats = ParquetChats(written(tmp_path / "a.parquet", messages=broken), tmp_path)
-    with pytest.raises(BadSampleError, match="a.parquet, row 1: a text is not UTF-8"):
+    with pytest.raises(BadSampleError, match="a.parquet, row 2: a text is not UTF-8"):
         chats.read(1)
 
 
@@ -267,7 +267,7 @@ def test_a_file_with_large_row_groups_is_written_again_once(tmp_path, large):
     assert prepare_parquet(path, root) == []
     chats = ParquetChats(path, root)
     assert [as_sample(chats.read(row)) for row in range(77)] == [same(sample) for sample in samples]
-    assert chats.name(76) == f"{path}, row 76"
+    assert chats.name(76) == f"{path}, row 77"
     assert np.diff(chats.blocks.starts, append=77).max() <= 64 and len(chats.blocks.starts) > 1
     assert not list(root.rglob("*.new"))
 
@@ -449,7 +449,7 @@ def test_null_rows_and_other_types_are_bad_samples(tmp_path):
     chats = ParquetChats(path, tmp_path)
     assert chats.read(0).images == []
     for row, output in ((1, "found null"), (2, "found null"), (3, "must be a list"), (4, "is empty")):
-        with pytest.raises(BadSampleError, match=f"a.parquet, row {row}: .*{output}"):
+        with pytest.raises(BadSampleError, match=f"a.parquet, row {row + 1}: .*{output}"):
             chats.read(row)
 
 
