@@ -44,8 +44,8 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
     Args:
         learning_rate: peak learning rate for `base_batch_size` samples in an optimizer step.
         optimizer: `adamw` (decoupled weight decay), `adam` (L2 term in the gradient), `adamw_8bit` (bitsandbytes' AdamW
-            with a quarter of the state, except for embeddings and small tensors; not with FSDP), `paged_adamw_8bit`
-            (the same; where a GPU's memory is full, CUDA moves the state to CPU memory) or `muon` (for hidden matrices,
+            with a quarter of the state, except for embeddings and small tensors), `paged_adamw_8bit` (the same; where
+            a GPU's memory is full, CUDA moves the state to CPU memory; not with FSDP) or `muon` (for hidden matrices,
             AdamW for the rest: fewer steps, half of the state of these matrices).
         betas: decay rates of Adam's two running means.
         weight_decay: weight decay of matrices; none is applied to norms, biases and scalars.

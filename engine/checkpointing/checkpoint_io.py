@@ -25,6 +25,7 @@ from engine.checkpointing.rotation import keep_copy, rotate_in
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily, verify
 from engine.distributed.errors import CollectiveError
 from engine.io.atomic_file import remove, write_temp
+from engine.optim.eight_bit_state import as_bitsandbytes
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")
@@ -270,7 +271,10 @@ def _read(path: Path, device: Any) -> dict[str, Any]:
     from engine.distributed.sharded_state import GROUPS, read_whole
 
     content = load_lazily(path)
-    return {**content, **read_whole(path, content.get(GROUPS))}
+    whole = read_whole(path, content.get(GROUPS))
+    if "optimizer_states" in whole:
+        whole["optimizer_states"] = [as_bitsandbytes(state) for state in whole["optimizer_states"]]
+    return {**content, **whole}
 
 
 def _size(checkpoint: Path) -> int:

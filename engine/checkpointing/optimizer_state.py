@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from engine.checkpointing.structure import Rule, fields, kind
+from engine.optim.eight_bit_state import QUANTIZED
 from engine.optim.muon import MOMENTUM
-from engine.optim.optimizers import QUANTIZED
 from engine.optim.row_optimizer import RowOptimizer
 from engine.optim.row_table import RowTable
 from engine.optim.row_updates import state_shapes

@@ -6,7 +6,7 @@ parameters replace the numbers of an optimizer's state dict, which depend on the
 """
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +27,12 @@ GROUPS = "optimizer_groups"
 _WEIGHTS = ("state_dict", "model")
 """Prefixes of the weights: of this program, and of FSDPStrategy of Lightning, which earlier versions used."""
 
+
+_WHOLE: dict[str, Callable[[int], int]] = {
+    "absmax1": lambda elements: -(-elements // 256), "absmax2": lambda elements: -(-elements // 256),
+    "qmap1": lambda elements: 256, "qmap2": lambda elements: 256,
+}  # fmt: skip
+"""Keys of tensors of an 8-bit optimizer state that are not sharded, and their lengths by elements of the weight."""
 
 Value = TypeVar("Value")
 
@@ -104,7 +110,7 @@ def read_shards(
             name, _, key = path.rpartition(".")
             if name not in names:
                 raise MismatchError(f"optimizer state of {name}, which this model lacks or does not train")
-            empty = _empty(names[name], saved[path], name)
+            empty = _empty(names[name], saved[path], name, key)
             state.setdefault(names[name], {})[key] = empty
             tensors[f"optimizer_{number}.state.{path}"] = empty
         states.append(state)
@@ -118,6 +124,15 @@ def read_shards(
     for optimizer, state in zip(optimizers, states, strict=True):
         optimizer.state.clear()
         optimizer.state.update(state)
+
+
+def saved_state_keys(folder: Path, number: int) -> dict[str, dict[str, tuple[torch.Size, torch.dtype]]]:
+    """Return {parameter: {key: shape and format}} of the state of an optimizer in a sharded checkpoint."""
+    states: dict[str, dict[str, tuple[torch.Size, torch.dtype]]] = {}
+    for path, saved in _below(_sizes(folder), f"optimizer_{number}.state").items():
+        name, _, key = path.rpartition(".")
+        states.setdefault(name, {})[key] = saved
+    return states
 
 
 def read_whole(folder: Path, groups: Sequence[Any] | None) -> dict[str, Any]:
@@ -202,7 +217,7 @@ def scatter(
         for number, values in state_dict["state"].items():
             parameter = by_number[number]
             optimizer.state[parameter] = {
-                key: _fill(_empty(parameter, (value.shape, value.dtype), str(number)), value)
+                key: _fill(_empty(parameter, (value.shape, value.dtype), str(number), key), value)
                 for key, value in values.items()
                 if isinstance(value, Tensor)
             }
@@ -216,9 +231,15 @@ def _fill(own: Tensor, whole: Tensor) -> Tensor:
     return own.copy_(whole)
 
 
-def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str) -> Tensor:
-    """Return a tensor to read a parameter's saved state into: in shards like the parameter's, or a step count."""
+def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str, key: str) -> Tensor:
+    """Return a tensor to read a parameter's saved state into.
+
+    It is in shards like the parameter's, a step count, or whole on each rank: scales and values of 8-bit codes.
+    """
     size, dtype = saved
+    if key in _WHOLE and list(size) == [_WHOLE[key](parameter.numel())]:
+        device = parameter.to_local().device if isinstance(parameter, DTensor) else parameter.device
+        return torch.zeros(size, dtype=dtype, device=device)
     if size == parameter.shape and len(size):
         return torch.zeros_like(parameter, dtype=dtype, requires_grad=False).detach()
     if size.numel() == 1:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from engine.distributed.unsharded_shape import unsharded_numel
+from engine.optim.eight_bit_state import FIRST_MOMENT, QUANTIZED, SMALLEST
 from engine.optim.muon import MOMENTUM, Muon
 from engine.optim.offload import OffloadedOptimizer
 from engine.optim.row_optimizer import RowAdam, RowAdamW
@@ -21,9 +22,6 @@ OptimizerName = Literal["adamw", "adam", "adamw_8bit", "paged_adamw_8bit", "muon
 
 _EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit")
 _FUSED = ("adamw", "adam")
-
-QUANTIZED = "__bnb_optimizer_quant_state__"
-"""Key of a parameter's quantized state in a checkpoint of bitsandbytes."""
 
 
 def build_optimizer(
@@ -136,13 +134,18 @@ def _eight_bit(
             config = super().get_config(gindex, pindex, group)
             return {**config, "optim_bits": 32} if group["params"][pindex] in full_precision else config
 
-    optimizer = EightBitAdamW(groups, lr=learning_rate, betas=betas, is_paged=paged)
-    smallest = optimizer.args.min_8bit_size  # type: ignore[attr-defined]  # bitsandbytes builds it from a dict
-    trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    quantized = sum(unsharded_numel(p) for p in trained if p not in full_precision and unsharded_numel(p) >= smallest)
+    trained = [parameter for group in groups for parameter in group["params"]]
+    optimizer: Optimizer
+    if any(hasattr(parameter, "full_tensor") for parameter in trained):  # of DTensors
+        from engine.optim.eight_bit import ShardedEightBitAdamW
+
+        optimizer = ShardedEightBitAdamW(groups, full_precision, learning_rate, betas)
+    else:
+        optimizer = EightBitAdamW(groups, lr=learning_rate, betas=betas, is_paged=paged)
+    quantized = sum(unsharded_numel(p) for p in trained if p not in full_precision and unsharded_numel(p) >= SMALLEST)
     log.info(
         "adamw_8bit: the state of %s of %s trained parameters in 8 bits; embeddings and tensors of fewer than %s "
-        "elements keep 32", f"{quantized:,}", f"{sum(map(unsharded_numel, trained)):,}", f"{smallest:,}",
+        "elements keep 32", f"{quantized:,}", f"{sum(map(unsharded_numel, trained)):,}", f"{SMALLEST:,}",
     )  # fmt: skip
     return optimizer
 
@@ -157,8 +160,8 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
         fused: `optimizer_fused` of LockstepModule.
 
     Raises:
-        ValueError: FSDP1; 8-bit state, the offload, a fused kernel or 16-mixed, where ranks hold shards of the weights;
-            `paged_adamw_8bit` without CUDA or with the offload; or a fused kernel with precision 16-mixed.
+        ValueError: FSDP1; the offload, a fused kernel or 16-mixed, where ranks hold shards of the weights;
+            `paged_adamw_8bit` without CUDA, with shards or with the offload; or a fused kernel with precision 16-mixed.
     """
     if isinstance(strategy, FSDPStrategy):
         raise ValueError(
@@ -199,12 +202,11 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             "model.init_args.optimizer_fused true with trainer.precision 16-mixed: use bf16-mixed, or optimizer_fused "
             "false"
         )
-    if name in _EIGHT_BIT and sharded:
+    if name == "paged_adamw_8bit" and sharded:
         raise ValueError(
-            f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: its state is quantized "
-            "in blocks of 256 elements, whose borders depend on the number of GPUs, so a checkpoint would not fit "
-            "another number. Use strategy ddp (configs/overlays/gpu.yaml), or optimizer adamw or muon, whose state "
-            "FSDP shards (and --trainer.strategy.init_args.cpu_offload true keeps in CPU memory)"
+            f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: CUDA moves whole "
+            "states between the memories, not shards. Use adamw_8bit, and --trainer.strategy.init_args.cpu_offload "
+            "true for a state in CPU memory"
         )
 
 
@@ -243,6 +245,6 @@ def check_state(name: OptimizerName, saved: Mapping[str, Any], fused: bool = Fal
 
 
 def _optimizer_of(state: Mapping[str, Any]) -> str:
-    if QUANTIZED in state:
+    if QUANTIZED in state or FIRST_MOMENT in state:
         return " or ".join(_EIGHT_BIT)
     return "muon" if MOMENTUM in state else "adamw or adam"

@@ -110,9 +110,14 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
         if not isinstance(model, FSDPModule):  # a second command of the same program
             options = self._options()
+            quantized = {
+                name: weight for name, weight in model.named_parameters() if hasattr(weight, "unsharded_shape")
+            }
             for layer in repeated_layers(model):
                 fully_shard(layer, reshard_after_forward=self.sharding_strategy != "SHARD_GRAD_OP", **options)
             fully_shard(model, **options)
+            for name, weight in quantized.items():  # a shard is another parameter
+                model.get_parameter(name).unsharded_shape = weight.unsharded_shape  # type: ignore[attr-defined]
             for name in _STEPS:
                 register_fsdp_forward_method(model, name)
         if self.cpu_offload:

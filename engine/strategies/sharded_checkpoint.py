@@ -7,6 +7,7 @@ plain pickle.
 import logging
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,9 @@ from engine.checkpointing.shard_manifest import write_manifest
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, load_lazily, verify, verify_sizes
 from engine.distributed.errors import MismatchError
 from engine.io.atomic_file import flush_folder, remove, temp_path
+from engine.optim.eight_bit_state import as_bitsandbytes, from_bitsandbytes
+from engine.optim.optimizers import check_state
+from engine.optimized_module import OptimizedModule
 
 log = logging.getLogger("lockstep")
 
@@ -52,7 +56,10 @@ class ShardedCheckpointStrategy(ModelParallelStrategy):
 
         assert self.lightning_module is not None
         state = named_optimizer_state(self.lightning_module, getattr(optimizer, "optimizer", optimizer))
-        return state if self.state_dict_type == "sharded" else numbered(gather(state, self.is_global_zero))
+        if self.state_dict_type == "sharded":
+            return state
+        whole = numbered(gather(state, self.is_global_zero))
+        return as_bitsandbytes(whole) if self.is_global_zero else whole
 
     @override
     def save_checkpoint(
@@ -119,13 +126,15 @@ class ShardedCheckpointStrategy(ModelParallelStrategy):
         try:
             if path.is_dir():
                 starts = not content.get("global_step")
+                self._check_saved_optimizer(path, content.get(GROUPS))
                 read_shards(path, module, self.optimizers, content.get(GROUPS), starts)
             else:
                 frozen = content.get(KEY, {})
                 require_frozen(module, frozen, lambda weight: gather(weight, keep=True))
                 for optimizer, state in zip(self.optimizers, content.get("optimizer_states", []), strict=False):
                     check_optimizer_state(optimizer, state, str(path))
-                scatter(content, module, self.optimizers, frozen)
+                states = [from_bitsandbytes(state) for state in content.get("optimizer_states", [])]
+                scatter({**content, "optimizer_states": states}, module, self.optimizers, frozen)
         except MismatchError as error:
             raise ValueError(
                 f"{path} was written by another model or config: {error}. Use the config that it was trained with, or "
@@ -133,6 +142,16 @@ class ShardedCheckpointStrategy(ModelParallelStrategy):
             ) from error
         # Lightning passes the rest to hooks, which otherwise load what is loaded already.
         return {key: value for key, value in content.items() if key not in ("state_dict", "optimizer_states")}
+
+    def _check_saved_optimizer(self, path: Path, groups: Sequence[Any] | None) -> None:
+        """Check that the shards hold the state of the config's optimizer; another has states of the same sizes."""
+        from engine.distributed.sharded_state import saved_state_keys
+
+        module = self.lightning_module
+        assert isinstance(module, OptimizedModule)
+        for number, own in enumerate(groups or [] if self.optimizers else []):
+            saved = {"state": saved_state_keys(path, number), "param_groups": own}
+            check_state(module.optimizer_name, saved, module.optimizer_settings.fused)
 
 
 def _verified(folder: Path) -> Path:

@@ -77,11 +77,13 @@ MODELS = {
     "tied": {"checkpoints": "sharded", "tied": True},
     "untied": {"checkpoints": "full", "activation_checkpointing": True},
     "lora": {"checkpoints": "sharded", "tied": True, "trainable": "lora"},
+    "nf4": {"checkpoints": "sharded", "pretrained": True, "trainable": "lora", "quantize": "nf4"},
+    "int8": {"checkpoints": "full", "pretrained": True, "trainable": "lora", "quantize": "int8"},
 }
 BETWEEN_NODES = ["--trainer.strategy.init_args.sharding_strategy", "HYBRID_SHARD"]
 
 
-@pytest.mark.parametrize("model", ["tied", slow("untied"), slow("lora")])
+@pytest.mark.parametrize("model", ["tied", slow("untied"), slow("lora"), slow("nf4"), slow("int8")])
 def test_shards_train_as_one_process_does(lockstep, team, options, model):
     whole, sharded = options(**MODELS[model])
     begun = ["--checkpoints.trainable_only", "true"] if model == "lora" else []
@@ -108,9 +110,11 @@ def test_shards_train_as_one_process_does(lockstep, team, options, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["muon"])
+@pytest.mark.parametrize("optimizer", ["muon", "adamw_8bit"])
 def test_shards_of_two_ranks_resume_on_any_number(lockstep, team, tmp_path, optimizer):
-    """The ranks evaluate 200 users in different numbers of passes. Muon needs whole matrices."""
+    """The ranks evaluate 200 users in different numbers of passes. Muon needs whole matrices, and a state in
+    8 bits has blocks of 256 elements: of 256 x 16 weights a rank of three has 86 x 16.
+    """
     strategy = {"class_path": "engine.strategies.fsdp.VerifiedFSDPStrategy", "init_args": {"cpu_offload": True}}
     keep = {"best_checkpoint": {"keep": 2}, "last_checkpoint": {"keep": 2}, "checkpoints": {"trainable_only": False}}
     (tmp_path / "shards.yaml").write_text(yaml.safe_dump({"trainer": {"strategy": strategy}, **keep}))

@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
-from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, SingleDeviceStrategy
 from torch import nn
 
 from engine.checkpointing.cpu_snapshot import Snapshot
@@ -122,13 +122,17 @@ def test_adam_and_adamw_have_the_same_state():
     check_state("adamw", optimizer.state_dict())
 
 
-def test_no_shards_of_8_bit_states():
-    check_strategy("adamw", VerifiedFSDPStrategy())
-    check_strategy("muon", VerifiedFSDPStrategy())
-    check_strategy("adamw_8bit", DDPStrategy())
-    for strategy in (VerifiedFSDPStrategy, ModelParallelStrategy):
-        with pytest.raises(ValueError, match=f"8bit with trainer.strategy {strategy.__name__}: .* Use strategy ddp"):
-            check_strategy("adamw_8bit", strategy())
+def test_which_optimizers_are_sharded():
+    for name in ("adamw", "muon", "adamw_8bit"):
+        check_strategy(name, VerifiedFSDPStrategy())
+        check_strategy(name, DDPStrategy())
+
+
+def test_no_shards_of_paged_states(monkeypatch):
+    strategy = VerifiedFSDPStrategy()
+    monkeypatch.setattr(VerifiedFSDPStrategy, "root_device", torch.device("cuda"))
+    with pytest.raises(ValueError, match="paged_adamw_8bit with trainer.strategy VerifiedFSDPStrategy: .*cpu_offload"):
+        check_strategy("paged_adamw_8bit", strategy)
 
 
 def test_no_loss_scale_with_shards():

@@ -1,0 +1,200 @@
+"""AdamW with a state in 8 bits for weights that are sharded over ranks, with the arithmetic of bitsandbytes.
+
+bitsandbytes quantizes the state of a whole weight in blocks of 256 elements with a common scale (Dettmers et al.,
+"8-bit Optimizers via Block-wise Quantization", ICLR 2022). Here a rank has some rows of the weight, so a block may lie
+on two or more ranks. They agree on the scale of each block, so the codes are those of the whole weight, and a
+checkpoint fits any number of ranks.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Shard
+from torch.nn.functional import pad
+from torch.optim import Optimizer
+from typing_extensions import override
+
+from engine.optim.eight_bit_state import SMALLEST
+
+BLOCK = 256
+"""Elements of a weight whose state has a common scale."""
+
+_MOMENTS = ("state1", "state2")
+
+
+class ShardedEightBitAdamW(Optimizer):
+    """AdamW for DTensors that are sharded by rows.
+
+    The state of a weight has the names of bitsandbytes:
+
+    - `step`: number of its steps, a tensor.
+    - `state1`, `state2`: both moments, sharded as the weight. uint8, or float32 for small weights and embeddings.
+    - `absmax1`, `absmax2`: [ceil(N / 256)] float32, scales of the blocks, whole on all ranks: 1/32 byte an element.
+    - `qmap1`, `qmap2`: [256] float32, values of the codes.
+
+    A step has one small all-reduce for each weight with 8 bits. All ranks must have a gradient of the same weights.
+
+    Args:
+        groups: parameter groups.
+        full_precision: parameters whose state stays in 32 bits.
+        lr: learning rate of groups without one of their own.
+        betas: decay rates of the moments.
+    """
+
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        full_precision: Collection[Tensor],
+        lr: float,
+        betas: tuple[float, float],
+    ) -> None:
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": 1e-8, "weight_decay": 1e-2})
+        self._full_precision = set(full_precision)
+
+    @torch.no_grad()
+    @override
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    state = self.state[parameter] or self._new_state(parameter)
+                    state["step"] += 1
+                    update = _update_codes if state["state1"].dtype == torch.uint8 else _update_numbers
+                    update(parameter, parameter.grad, state, group)
+        return loss
+
+    def _new_state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        in_8_bits = parameter.numel() >= SMALLEST and parameter not in self._full_precision
+        state = self.state[parameter]
+        state["step"] = torch.tensor(0.0)
+        for name in _MOMENTS:
+            state[name] = torch.zeros_like(parameter, dtype=torch.uint8 if in_8_bits else torch.float32)
+        if in_8_bits:
+            device = _local(parameter).device
+            for number, signed in ((1, True), (2, False)):
+                state[f"absmax{number}"] = torch.zeros(math.ceil(parameter.numel() / BLOCK), device=device)
+                state[f"qmap{number}"] = _functional().create_dynamic_map(signed=signed).to(device)
+        return state
+
+
+# -- updates -----------------------------------------------------------------------------------------------------------
+
+
+def _update_numbers(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tensor], group: dict[str, Any]) -> None:
+    own, (mean, square) = _local(parameter), (_local(state[name]) for name in _MOMENTS)
+    if own.numel():
+        _functional().optimizer_update_32bit(
+            "adam", _local(gradient), own, mean, group["betas"][0], group["eps"], int(state["step"]), group["lr"],
+            square, group["betas"][1], weight_decay=group["weight_decay"],
+        )  # fmt: skip
+
+
+def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tensor], group: dict[str, Any]) -> None:
+    own, part = _local(parameter), BlockPart.of(parameter)
+    codes = [_local(state[name]) for name in _MOMENTS]
+    scales = torch.stack([state["absmax1"], state["absmax2"]])
+    values = [state["qmap1"], state["qmap2"]]
+    moments: list[Tensor] = []
+    if own.numel():
+        mean, square = moments = [part.dequantized(*each) for each in zip(codes, scales, values, strict=True)]
+        _move(own, _local(gradient).float(), mean.view_as(own), square.view_as(own), int(state["step"]), group)
+    scales.zero_()
+    for row, moment in zip(scales, moments, strict=False):
+        row[part.first : part.last] = part.blocks(moment).abs().amax(1)
+    _maximum_of_ranks(scales, parameter)
+    state["absmax1"].copy_(scales[0])
+    state["absmax2"].copy_(scales[1])
+    for moment, target, row, of_codes in zip(moments, codes, scales, values, strict=False):
+        target.copy_(part.quantized(moment, row, of_codes).view_as(target))
+
+
+def _move(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, group: Mapping[str, Any]) -> None:
+    """Update a weight and its moments in place, elementwise, in the order of operations of bitsandbytes."""
+    (beta1, beta2), rate = group["betas"], group["lr"]
+    mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
+    square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    deviation = (square.sqrt() / math.sqrt(1 - beta2**step)).add_(group["eps"])
+    moved = weight.float().mul_(1 - rate * group["weight_decay"])
+    weight.copy_(moved.addcdiv_(mean, deviation, value=-rate / (1 - beta1**step)))
+
+
+class BlockPart(NamedTuple):
+    """The blocks of a flattened weight of which this rank has elements."""
+
+    first: int  # number of the first block
+    last: int  # that after the last block
+    before: int  # elements of the first block that precede those of this rank
+    after: int  # elements of the last block that follow
+
+    @classmethod
+    def of(cls, parameter: Tensor) -> "BlockPart":
+        """Return the part of a weight that this rank holds."""
+        begin, size = _first_element(parameter), _local(parameter).numel()
+        first, last = begin // BLOCK, math.ceil((begin + size) / BLOCK)
+        return cls(first, last, begin - first * BLOCK, last * BLOCK - begin - size)
+
+    def blocks(self, elements: Tensor) -> Tensor:
+        """Return [M, 256], with zeros for elements of other ranks."""
+        return pad(elements.reshape(-1), (self.before, self.after)).view(-1, BLOCK)
+
+    def dequantized(self, codes: Tensor, scales: Tensor, values: Tensor) -> Tensor:
+        """Return this rank's elements, flattened, float32."""
+        whole = _functional().dequantize_blockwise(
+            self.blocks(codes).view(-1), absmax=scales[self.first : self.last], code=values, blocksize=BLOCK
+        )
+        return whole[self.before : self.before + codes.numel()]
+
+    def quantized(self, elements: Tensor, scales: Tensor, values: Tensor) -> Tensor:
+        """Return the codes of this rank's elements, flattened, for the scales of the whole blocks."""
+        blocks = self.blocks(elements)
+        # The kernel takes the largest magnitude of a block as its scale. It stands in an element of another rank.
+        if self.before:
+            blocks[0, 0] = scales[self.first]
+        if self.after:
+            blocks[-1, -1] = scales[self.last - 1]
+        codes, _ = _functional().quantize_blockwise(blocks.view(-1), code=values, blocksize=BLOCK)
+        return codes[self.before : self.before + elements.numel()]
+
+
+# -- shards ------------------------------------------------------------------------------------------------------------
+
+
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _sharded_dimension(tensor: DTensor) -> int:
+    """Return the dimension of the mesh whose ranks have different rows; those of the others have replicas."""
+    (dimension,) = (number for number, placement in enumerate(tensor.placements) if isinstance(placement, Shard))
+    return dimension
+
+
+def _first_element(tensor: Tensor) -> int:
+    """Return the place of this rank's first element in the whole tensor, flattened."""
+    if not isinstance(tensor, DTensor):
+        return 0
+    mesh, dimension = tensor.device_mesh, _sharded_dimension(tensor)
+    rows = math.ceil(tensor.shape[0] / mesh.size(dimension))  # as torch.chunk
+    return min(mesh.get_local_rank(dimension) * rows, tensor.shape[0]) * math.prod(tensor.shape[1:])
+
+
+def _maximum_of_ranks(scales: Tensor, parameter: Tensor) -> None:
+    if isinstance(parameter, DTensor):
+        group = parameter.device_mesh.get_group(_sharded_dimension(parameter))
+        torch.distributed.all_reduce(scales, torch.distributed.ReduceOp.MAX, group)
+
+
+def _functional() -> Any:
+    # The first import logs an error about a missing kernel for 4-bit weights, which are not used here.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    import bitsandbytes
+
+    return bitsandbytes.functional

@@ -1,0 +1,35 @@
+"""The two forms of an 8-bit optimizer state: that of bitsandbytes, and flat, as `ShardedEightBitAdamW` has it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+QUANTIZED = "__bnb_optimizer_quant_state__"
+"""Key of a parameter's state in a checkpoint of bitsandbytes, beside its `step`."""
+
+FIRST_MOMENT = "state1"
+"""Key of the first moment, in 8 or 32 bits; AdamW's is another."""
+
+SMALLEST = 4096
+"""Elements of the smallest weight whose state bitsandbytes keeps in 8 bits."""
+
+
+def as_bitsandbytes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state dict of whole tensors in the form of bitsandbytes; that of any other optimizer is unchanged."""
+    states = {
+        number: {"step": int(state["step"]), QUANTIZED: {key: value for key, value in state.items() if key != "step"}}
+        if FIRST_MOMENT in state
+        else state
+        for number, state in state_dict["state"].items()
+    }
+    return {**state_dict, "state": states}
+
+
+def from_bitsandbytes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state dict of bitsandbytes with flat states; that of any other optimizer is unchanged."""
+    states = {
+        number: {"step": torch.tensor(float(state["step"])), **state[QUANTIZED]} if QUANTIZED in state else state
+        for number, state in state_dict["state"].items()
+    }
+    return {**state_dict, "state": states}
