@@ -6,12 +6,15 @@ of the whole.
 
 from torch import nn
 
+UNSHARDED_SHAPE = "unsharded_shape"
+"""Attribute of a quantized weight."""
+
 
 def unsharded_ndim(parameter: nn.Parameter) -> int:
     """Return the number of dimensions of the whole weight, e.g. 2 for a matrix."""
-    return len(getattr(parameter, "unsharded_shape", parameter.shape))
+    return len(getattr(parameter, UNSHARDED_SHAPE, parameter.shape))
 
 
 def unsharded_numel(parameter: nn.Parameter) -> int:
     """Return the number of elements of the whole weight."""
-    return getattr(parameter, "unsharded_shape", parameter.shape).numel()
+    return getattr(parameter, UNSHARDED_SHAPE, parameter.shape).numel()

@@ -16,6 +16,7 @@ from torch import nn
 from torchmetrics import Metric
 from typing_extensions import override
 
+from engine.distributed.unsharded_shape import UNSHARDED_SHAPE
 from engine.family_hooks import FamilyHooks
 from engine.lightning_internals import set_process_group_backend
 from engine.strategies.sharded_checkpoint import ShardedCheckpointStrategy
@@ -110,14 +111,12 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
         if not isinstance(model, FSDPModule):  # a second command of the same program
             options = self._options()
-            quantized = {
-                name: weight for name, weight in model.named_parameters() if hasattr(weight, "unsharded_shape")
-            }
+            quantized = {name: weight for name, weight in model.named_parameters() if hasattr(weight, UNSHARDED_SHAPE)}
             for layer in repeated_layers(model):
                 fully_shard(layer, reshard_after_forward=self.sharding_strategy != "SHARD_GRAD_OP", **options)
             fully_shard(model, **options)
             for name, weight in quantized.items():  # a shard is another parameter
-                model.get_parameter(name).unsharded_shape = weight.unsharded_shape  # type: ignore[attr-defined]
+                setattr(model.get_parameter(name), UNSHARDED_SHAPE, getattr(weight, UNSHARDED_SHAPE))
             for name in _STEPS:
                 register_fsdp_forward_method(model, name)
         if self.cpu_offload:

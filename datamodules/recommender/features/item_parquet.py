@@ -24,9 +24,11 @@ def read_parquet(path: Path, settings: ItemFeatures) -> ItemTable:
     item = choose_item(path, tuple(schema), settings.item_column, KEY)
     columns = choose_named(path, tuple(schema), settings.columns, KEY)
     try:
-        table = pl.DataFrame(
-            [read_column(path, name, lambda values: values) for name in dict.fromkeys([item, *columns])]
-        )
+        parts = [read_column(path, name, lambda values: values) for name in dict.fromkeys([item, *columns])]
+        shorter = next((part for part in parts if len(part) != len(parts[0])), None)
+        if shorter is not None:
+            raise ParquetError(f"{len(shorter)} rows of the column {shorter.name!r}, {len(parts[0])} of {item!r}")
+        table = pl.DataFrame(parts)
     except ParquetError as error:
         raise InteractionError(
             f"{path}: cannot be read as Parquet: {error}; the file is corrupt or cut off, fetch or write it again"

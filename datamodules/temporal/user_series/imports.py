@@ -94,6 +94,5 @@ def _from_exam(record: dict[str, Any]) -> dict[str, Any]:
         options = [option for place, option in enumerate(options) if option not in options[:place]]
     names = {"key": ("key", "id"), "kind": ("kind", "category")}
     for name, keys in names.items():
-        if found := next((record[key] for key in keys if key in record), None):
-            converted[name] = found
+        converted |= next(({name: record[key]} for key in keys if key in record), {})  # 0 is an id as well
     return converted | {"series": series, "options": options}
