@@ -18,6 +18,7 @@ from datamodules.multimodal.batch import Examples, Prompts, Rows
 from datamodules.multimodal.interface import ComposedDataT
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
+from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.multimodal.checkpoints.base_model_id import folder_of
 from lightning_modules.multimodal.checkpoints.stage_init import Origin
 from lightning_modules.multimodal.connector.merge_embeddings import Features, merge_features_into_embeddings
@@ -76,6 +77,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         self.encoder = self.modality.build_encoder(self.data, self.model_precision)
         settings = self.language_model_settings
         device = self.trainer.strategy.root_device
+        require_whole_weights(settings, self.trainer.strategy)
         self.language_model = LanguageModel(settings, tokenizer.vocabulary_size, self.model_precision, device)
         if settings.path is not None:
             vocabulary = tokenizer.tokenizer.get_vocab()
@@ -179,3 +181,13 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
     def export_settings(self) -> dict[str, Any]:
         """Return the settings of further networks for an export, as numbers, strings and lists."""
         return {}
+
+
+def require_whole_weights(settings: LanguageModelSettings, strategy: object) -> None:
+    """Raise ValueError if a strategy would shard quantized weights."""
+    if settings.quantize != "none" and has_sharded_weights(strategy):
+        raise ValueError(
+            f"language_model.quantize is {settings.quantize}, but {type(strategy).__name__} does not shard quantized "
+            "weights. Use --trainer.strategy ddp: quantized weights take a quarter (nf4) or half (int8) "
+            "of the memory; or set language_model.quantize none"
+        )

@@ -77,13 +77,11 @@ MODELS = {
     "tied": {"checkpoints": "sharded", "tied": True},
     "untied": {"checkpoints": "full", "activation_checkpointing": True},
     "lora": {"checkpoints": "sharded", "tied": True, "trainable": "lora"},
-    "nf4": {"checkpoints": "sharded", "pretrained": True, "trainable": "lora", "quantize": "nf4"},
-    "int8": {"checkpoints": "full", "pretrained": True, "trainable": "lora", "quantize": "int8"},
 }
 BETWEEN_NODES = ["--trainer.strategy.init_args.sharding_strategy", "HYBRID_SHARD"]
 
 
-@pytest.mark.parametrize("model", ["tied", slow("untied"), slow("lora"), slow("nf4"), slow("int8")])
+@pytest.mark.parametrize("model", ["tied", slow("untied"), slow("lora")])
 def test_shards_train_as_one_process_does(lockstep, team, options, model):
     whole, sharded = options(**MODELS[model])
     begun = ["--checkpoints.trainable_only", "true"] if model == "lora" else []

@@ -6,11 +6,13 @@ import shutil
 import pytest
 import torch
 from bitsandbytes import functional
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from torch import nn
 from torch.nn import functional as F
 
 from engine.determinism.tensor_hash import hash_tensor
 from engine.distributed.unsharded_shape import unsharded_numel
+from lightning_modules.multimodal.base import require_whole_weights
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.quantization import dequantize, quantize
@@ -173,6 +175,13 @@ def test_weights_in_few_bits_cannot_train(trainable):
     settings = LanguageModelSettings(config=CONFIGS["qwen2"], trainable=trainable, quantize="nf4")
     with pytest.raises(ValueError, match=f"quantize is nf4, but trainable is {trainable}: .*trainable to lora"):
         settings.check()
+
+
+def test_sharded_strategies_are_refused():
+    settings = LanguageModelSettings(path="x", trainable="lora", quantize="int8")
+    require_whole_weights(settings, DDPStrategy())
+    with pytest.raises(ValueError, match="quantize is int8, but ModelParallelStrategy does not shard .*strategy ddp"):
+        require_whole_weights(settings, ModelParallelStrategy())
 
 
 def test_files_with_quantized_weights_are_refused(build, pretrained, tmp_path):
