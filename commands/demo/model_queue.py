@@ -1,9 +1,9 @@
 """Lets many visitors use one model: one answer at a time, in the order of the questions, in one thread."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TypeVar
 
 import torch
@@ -55,6 +55,10 @@ class ModelQueue:
             while (item := await self._call(lambda: next(iterator, _END))) is not _END:
                 yield item  # type: ignore[misc]  # it is not the sentinel
         finally:
+            # Of a visitor who leaves: a step that runs ends first, in the same thread.
+            if isinstance(iterator, Generator):
+                with suppress(RuntimeError):  # the queue is closed
+                    self._thread.submit(iterator.close)
             self._turn.release()
 
     async def call(self, function: Callable[[], T]) -> T:
