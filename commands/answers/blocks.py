@@ -107,6 +107,43 @@ class Chart(NamedTuple):
     unit: str = ""  # of the numbers on the axis
 
 
+class SliderStop(NamedTuple):
+    """A place of a slider: the value that a field gets there, and its label."""
+
+    value: str
+    label: str
+
+
+class Slider(NamedTuple):
+    """Values of a field of the question. The answer follows the slider: the page asks again with the value chosen."""
+
+    key: str
+    title: str
+    field: str  # name of the field
+    stops: Sequence[SliderStop]
+    place: int  # the stop of this answer
+    note: str = ""
+
+
+class OfRun(NamedTuple):
+    """A part of the answer of one of several runs that are compared."""
+
+    run: int  # from 0
+    block: Block
+
+    @property
+    def key(self) -> str:
+        """Identifier within an answer."""
+        return f"{self.run} {self.block.key}"
+
+
+class Failure(NamedTuple):
+    """Why a run that is compared has no answer."""
+
+    key: str
+    text: str
+
+
 def data_url(image: "Image", least: int = 0) -> str:
     """Return a PNG of an image as a data URL.
 
@@ -126,6 +163,8 @@ def data_url(image: "Image", least: int = 0) -> str:
 
 def as_json(block: Block) -> dict[str, Any]:
     """Return a block as an object with its kind, for `json.dumps`."""
+    if isinstance(block, OfRun):
+        return {"run": block.run, **as_json(block.block)}
     return {"kind": type(block).__name__.lower(), **plain(block)}
 
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from commands.answers.blocks import Block
 
@@ -27,6 +27,30 @@ class Choice(NamedTuple):
     label: str
 
 
+class SketchedCurve(NamedTuple):
+    """A curve that can be drawn: the name of its column, its largest value, and the unit."""
+
+    name: str
+    top: float
+    unit: str = ""
+
+
+class Sketch(NamedTuple):
+    """Axes on which a curve is drawn. The page sends it as a CSV file, in which a step that is not drawn is empty.
+
+    Attributes:
+        curves: what can be drawn, one at a time.
+        points: number of steps.
+        time: name of the column of times; "" without one.
+        step: time from a step to the next.
+    """
+
+    curves: tuple[SketchedCurve, ...]
+    points: int
+    time: str = ""
+    step: float = 1.0
+
+
 class Field(NamedTuple):
     """One part of the input.
 
@@ -41,6 +65,8 @@ class Field(NamedTuple):
         most: largest number of files or of picked values.
         choices: of the kind `choice`; the first one is the default.
         draw: `picture`: (ink, paper) in CSS colours if it can also be drawn.
+        camera: `picture`: whether the camera of the visitor can take it.
+        sketch: `file`: axes on which a curve can be drawn instead.
         times: `pick`: whether each value has a time.
         keeps: whether its value stays after a question has been asked; a question's text does not.
     """
@@ -54,6 +80,8 @@ class Field(NamedTuple):
     most: int = 1
     choices: tuple[Choice, ...] = ()
     draw: tuple[str, str] | None = None
+    camera: bool = False
+    sketch: Sketch | None = None
     times: bool = False
     keeps: bool = True
 
@@ -74,10 +102,11 @@ class Example(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """An earlier question of a conversation, and its answer."""
+    """An earlier question of a conversation, and its answer; of compared runs that of each."""
 
     question: str
     answer: str
+    others: tuple[str, ...] = ()
 
 
 class Question(NamedTuple):
@@ -117,7 +146,13 @@ class Demo(ABC):
     about: Sequence[tuple[str, str]] = ()
     """Facts about the run: name and value."""
 
-    talks: ClassVar[bool] = False
+    task: str = ""
+    """What is asked of the model, in one sentence of the page. Runs of one task can be compared."""
+
+    runs: Sequence[str] = ()
+    """Names of the runs that answer side by side; empty for one run."""
+
+    talks: bool = False
     """Whether a question may follow earlier ones, which `Question.turns` then has."""
 
     def examples(self) -> Sequence[Example]:
@@ -135,6 +170,10 @@ class Demo(ABC):
     def search(self, field: Field, text: str) -> Sequence[Choice]:
         """Return at most SEARCH_RESULTS values of a field of the kind `pick` that match a text."""
         return ()
+
+    def data_identity(self) -> Mapping[str, str]:
+        """Return facts about the data that two runs must share to be asked the same questions: name and value."""
+        return {}
 
     @abstractmethod
     def answer(self, question: Question) -> Iterator[Block]:

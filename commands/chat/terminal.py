@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from commands.answers.blocks import Bars, Block, Chart, Note, Pictures, Table, Text
+from commands.answers.blocks import Bars, Block, Chart, Note, Pictures, Slider, Table, Text
 
 _BAR = 24
 
@@ -62,6 +62,8 @@ def _print_block(console: Console, block: Block) -> None:
             step = "" if mark.step is None else f"step {mark.step:g}"
             parts = [step, "" if mark.value is None else f"{mark.value:.4g} %"]
             console.print(RichText("  point of the answer: " + ", ".join(filter(None, parts))))
+    elif isinstance(block, Slider):
+        console.print(RichText(f"{title}: {block.stops[block.place].label}", "dim"))
     elif isinstance(block, Pictures) and title:
         console.print(RichText(f"{title}:", "bold"))
         for picture in block.pictures:

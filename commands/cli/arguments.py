@@ -201,11 +201,21 @@ def with_config_of_run(arguments: list[str], runs: Path) -> list[str]:
     kept = newest_config(runs / names[-1]) if names else None
     complete = given or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
     if kept is None and names and not complete and arguments[0] in OF_A_RUN:
-        existing = ", ".join(sorted(path.parent.name for path in runs.glob("*/config.yaml"))) or "none"
-        raise FileNotFoundError(f"{runs / names[-1]} is no run with a config.yaml; existing runs: {existing}")
-    if kept is None or any(Path(path).resolve().parent.name != "overlays" for path in given):
+        raise no_config_error(names[-1], runs)
+    if kept is None or not all(map(is_overlay, given)):
         return arguments
     return [arguments[0], "--config", str(kept), *arguments[1:]]
+
+
+def no_config_error(name: str, runs: Path) -> FileNotFoundError:
+    """Return the error that a run has no config, which names the runs that have one."""
+    existing = ", ".join(sorted(path.parent.name for path in runs.glob("*/config.yaml"))) or "none"
+    return FileNotFoundError(f"{runs / name} is no run with a config.yaml; existing runs: {existing}")
+
+
+def is_overlay(config: str) -> bool:
+    """Return whether a config changes another one instead of describing a run."""
+    return Path(config).resolve().parent.name == "overlays"
 
 
 def _values(arguments: list[str], option: str) -> list[str]:

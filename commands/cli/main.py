@@ -12,6 +12,7 @@ Differences from LightningCLI:
 import logging
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -24,11 +25,11 @@ from callbacks.health.watchdog import report_unseen
 from callbacks.performance.threads import KnownThreads
 from callbacks.trackers.base import create_loggers
 from callbacks.trackers.registry import TRACKERS
+from commands.answers.compared import ComparedRun
+from commands.answers.loading import load_demo
 from commands.cli import registry  # noqa: F401  (a class has a short name once it is imported)
-from commands.cli.arguments import (
-    LockstepParser,
-    with_config_of_run,
-)
+from commands.cli.arguments import LockstepParser, with_config_of_run
+from commands.cli.configs.compared_run import arguments_of_compared
 from commands.cli.configs.dump import register_dumper
 from commands.cli.configs.files import check_arguments
 from commands.cli.configs.parser_message import raised_by_class
@@ -71,7 +72,11 @@ class LockstepCLI(SubcommandCLI):
     _run: RunStart | None = None
     """Run directory of the command; `prepare` has none."""
 
-    def __init__(self, args: list[str] | None = None) -> None:
+    loaded: ComparedRun | None = None
+    """What answers, if `demo` loads the run and opens no page."""
+
+    def __init__(self, args: list[str] | None = None, opens_page: bool = True) -> None:
+        self._arguments, self._opens_page = sys.argv[1:] if args is None else args, opens_page
         self._command = next(iter(sys.argv[1:] if args is None else args), None)
         register_aliases()
         register_dumper()
@@ -170,8 +175,7 @@ class LockstepCLI(SubcommandCLI):
             config = self.config.export
             self.trainer.export(self.model, self.datamodule, config.output, config.ckpt_path, config.merge)
         elif subcommand == "demo":
-            config = self.config.demo
-            self.trainer.demo(self.model, self.datamodule, config.ckpt_path, config.host, config.port, config.auth)
+            self._demo(self.config.demo)
         elif subcommand == "chat":
             self.trainer.chat(self.model, self.datamodule, self.config.chat.ckpt_path)
         else:
@@ -180,6 +184,19 @@ class LockstepCLI(SubcommandCLI):
             except Exception as error:
                 report_unseen(self.trainer, error)
                 raise
+
+    def _demo(self, config: Namespace) -> None:
+        """Open the page of the run, beside that of `--compare`; or only load what answers."""
+        if not self._opens_page:
+            answers = load_demo(self.trainer, self.model, self.datamodule, config.ckpt_path)
+            self.loaded = ComparedRun(config.run_name, answers, self.trainer.precision_plugin.forward_context)
+            return
+        options = {name: config[name] for name in ("ckpt_path", "host", "port", "auth", "compare")}
+        load: Callable[[], ComparedRun] | None = None
+        if config.compare is not None:
+            arguments = arguments_of_compared(self._arguments, config.compare, runs_folder())
+            load = partial(_load_run, arguments)
+        self.trainer.demo(self.model, self.datamodule, **options, load_compared=load)
 
     @override
     def instantiate_trainer(self, **kwargs: object) -> LockstepTrainer:
@@ -209,6 +226,12 @@ class LockstepCLI(SubcommandCLI):
         if self._store_prefix is not None and trainer.world_size > 1:
             connect_with_prefix(trainer.strategy, self._store_prefix, os.environ)
         return trainer
+
+
+def _load_run(arguments: list[str]) -> ComparedRun:
+    loaded = LockstepCLI(arguments, opens_page=False).loaded
+    assert loaded is not None, "the command is `demo`"
+    return loaded
 
 
 def main(args: list[str] | None = None) -> LockstepCLI:

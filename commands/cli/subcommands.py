@@ -26,7 +26,7 @@ class SubcommandCLI(LightningCLI):
     @override
     def subcommands() -> dict[str, set[str]]:
         given = {"model", "datamodule"}
-        own = {"prepare": set(), "export": {*given, "merge"}, "demo": given, "chat": given}
+        own = {"prepare": set(), "export": {*given, "merge"}, "demo": {*given, "load_compared"}, "chat": given}
         return {**LightningCLI.subcommands(), **own}
 
     def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

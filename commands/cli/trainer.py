@@ -1,6 +1,8 @@
 """Trainer of a run: Lightning's Trainer with checked settings and the commands that Lightning does not have."""
 
 import re
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -8,6 +10,8 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch import Trainer
 
+from commands.answers.compared import ComparedDemo, ComparedRun
+from commands.answers.interface import Demo
 from commands.answers.loading import load_demo
 from commands.export.model_card import write_card
 from commands.runs.provenance import training_of
@@ -129,6 +133,8 @@ class LockstepTrainer(RunTrainer):
         host: str = "127.0.0.1",
         port: int = 7860,
         auth: str | None = None,
+        compare: str | None = None,
+        load_compared: Callable[[], ComparedRun] | None = None,
     ) -> None:
         """Open a page on which a trained model answers a visitor's own input.
 
@@ -140,17 +146,26 @@ class LockstepTrainer(RunTrainer):
             port: port to listen on; 0 is any free port.
             auth: `USER:PASSWORD` that visitors need, or `@FILE` with a line of this form; the variable
                 LOCKSTEP_DEMO_AUTH does the same. A password on the command line is in the list of processes.
+            compare: name of another run of the same family and data, which answers each question beside this one.
+            load_compared: loads that run.
         """
         from commands.demo.access import read_login
         from commands.demo.main import serve
 
         check_number("port", port, at_least=0, at_most=65535)
         login, checkpoint = read_login(auth), _checkpoint_of(ckpt_path, "demo")
-        title = Path(self.default_root_dir).name
-        serve(
-            lambda: load_demo(self, model, datamodule, checkpoint),
-            self.precision_plugin.forward_context, title, host, port, login,
-        )  # fmt: skip
+        title, context = Path(self.default_root_dir).name, self.precision_plugin.forward_context
+
+        def create() -> Demo:
+            demo = load_demo(self, model, datamodule, checkpoint)
+            if compare is None or load_compared is None:
+                return demo
+            return ComparedDemo([ComparedRun(title, demo, context), load_compared()])
+
+        if compare is None:
+            serve(create, context, title, host, port, login)
+        else:  # each run enters its own context
+            serve(create, nullcontext, f"{title} and {compare}", host, port, login)
 
     def chat(self, model: LockstepModule, datamodule: LockstepDataModule, ckpt_path: str | None = None) -> None:
         """Ask a trained model in the terminal.

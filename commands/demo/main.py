@@ -32,7 +32,7 @@ def serve(
     Args:
         create: loads the model.
         context: returns the context in which the model computes.
-        title: name of the run.
+        title: name of the run, or of the runs.
         host: address to listen on.
         port: port to listen on; 0 is any free port.
         login: user and password that visitors need.

@@ -19,7 +19,8 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
 
     Args:
         body: `{"values": {field: value}, "turns": [[question, answer], ...]}`. A value is a text; of files
-            `[{"file": identifier}, ...]`; of picked values `[{"value": value, "time": time}, ...]`.
+            `[{"file": identifier}, ...]`; of picked values `[{"value": value, "time": time}, ...]`. A turn of compared
+            runs has the answer of each.
         fields: fields of the page by name.
         file: returns a file by its identifier.
 
@@ -62,7 +63,8 @@ def _picked(item: Any, label: str) -> Picked:
 
 
 def _turn(turn: Any) -> Turn:
-    question, answer = turn
-    if not isinstance(answer, str):
+    question, answer, *others = turn
+    if not all(isinstance(text, str) for text in (answer, *others)):
         raise TypeError("conversation: the answer is no text")
-    return Turn(_text(question, "conversation"), answer)  # the model's; the size of the body is limited
+    # Answers are the model's; the size of the body is limited.
+    return Turn(_text(question, "conversation"), answer, tuple(others))

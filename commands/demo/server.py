@@ -24,7 +24,7 @@ from datamodules.multimodal.reports.html_report import PAGES as SHARED_PAGES
 log = logging.getLogger("lockstep")
 
 PAGES = Path(__file__).with_name("pages")
-SCRIPTS = ("fields", "drawing", "blocks", "page")
+SCRIPTS = ("fields", "file_field", "drawing", "camera", "sketch", "blocks", "chart", "page")
 
 _MAX_QUESTION = MEGABYTE
 _LONGEST_SEARCH = 200
@@ -79,6 +79,8 @@ class DemoServer:
         content = {
             "title": self._title,
             "about": self._demo.about,
+            "task": self._demo.task,
+            "runs": list(self._demo.runs),
             "talks": self._demo.talks,
             "fields": plain(list(self._demo.fields)),
             "examples": self._examples,

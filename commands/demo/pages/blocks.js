@@ -1,19 +1,47 @@
 // Draws the parts of an answer as they come; a part with the key of an earlier one replaces it.
 
+// `runs`: names of runs whose parts stand side by side, in a row for each key.
 class Blocks {
-  constructor(node, titles = true) {
+  constructor(node, {titles = true, runs = []} = {}) {
     this.parts = new Map();
+    this.rows = new Map();
     this.state = element("p", {class: "state", role: "status"});
     this.node = node;
     this.titles = titles;
-    this.answer = null;
+    this.runs = runs;
+    this.answers = []; // of each run
     node.replaceChildren(this.state);
+    if (runs.length) this.row("").classList.add("names-of-runs");
+  }
+  // Expect the answer anew: parts that do not come again are removed at its end.
+  again() {
+    this.failed = false;
+    this.stale = new Set(this.parts.keys());
+    this.state.setAttribute("role", "status");
+  }
+  row(key) {
+    if (!this.rows.has(key)) {
+      const row = element("div", {class: "runs"}, ...this.runs.map((name) => element("div", {class: "run"}, element("p", {class: "run-name"}, name))));
+      this.rows.set(key, row);
+      this.node.insertBefore(row, this.state);
+    }
+    return this.rows.get(key);
   }
   busy(text) {
     this.state.textContent = text + " …";
     this.state.className = "state busy";
   }
   done(text = "") {
+    const stale = this.failed ? [] : this.stale || [];
+    this.stale = null;
+    for (const key of stale) {
+      this.parts.get(key).remove();
+      this.parts.delete(key);
+    }
+    for (const [key, row] of this.rows) if (key && !row.querySelector(".block")) {
+      row.remove();
+      this.rows.delete(key);
+    }
     if (this.failed) return;
     this.state.textContent = text;
     this.state.className = "state";
@@ -27,10 +55,16 @@ class Blocks {
   add(line) {
     if (line.error) return this.error(line.error);
     if (line.waiting) return this.busy(line.waiting === 1 ? "another question comes first" : line.waiting + " questions come first");
-    if (line.kind === "text" && line.is_answer) this.answer = line.text;
-    const drawn = this.draw(line), old = this.parts.get(line.key);
-    if (old) old.replaceWith(drawn); else this.node.insertBefore(drawn, this.state);
-    this.parts.set(line.key, drawn);
+    if (line.kind === "text" && line.is_answer) this.answers[line.run || 0] = line.text;
+    const of_run = line.run !== undefined, key = of_run ? line.run + " " + line.key : line.key, old = this.parts.get(key);
+    if (this.stale) this.stale.delete(key);
+    if (old && line.kind === "slider") return; // the visitor may be moving it
+    const drawn = this.draw(line);
+    if (old) old.replaceWith(drawn);
+    else if (line.kind === "slider") this.node.prepend(drawn);
+    else if (of_run) this.row(line.key).children[line.run].append(drawn);
+    else this.node.insertBefore(drawn, this.state);
+    this.parts.set(key, drawn);
   }
   draw(line) {
     const body = DRAW[line.kind](line);
@@ -45,49 +79,45 @@ function picture(shown, large) {
   return element("figure", {class: large ? "large" : null}, image, element("figcaption", {}, shown.caption));
 }
 
-// Steps at round numbers from 0 to the last.
-function stepTicks(last) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(1, last / 5)));
-  const every = power * [1, 2, 5, 10].find((factor) => factor * power >= last / 5);
-  return Array.from({length: Math.floor(last / every) + 1}, (_, place) => place * every);
+// Moving it asks again: the page listens for `follow`.
+function slider(line) {
+  const input = element("input", {type: "range", min: 0, max: line.stops.length - 1, step: 1, value: line.place, "aria-label": line.title});
+  const label = element("output", {class: "stop"});
+  const show = () => {
+    label.textContent = line.stops[input.value].label;
+    input.setAttribute("aria-valuetext", label.textContent);
+  };
+  input.addEventListener("input", () => {
+    show();
+    input.dispatchEvent(new CustomEvent("follow", {bubbles: true, detail: {field: line.field, value: line.stops[input.value].value}}));
+  });
+  show();
+  return element("div", {}, input, label);
 }
 
-function chart(line) {
-  const width = 600, height = 236, left = 62, right = width - 16, floor = height - 32;
-  const last = Math.max(1, (line.lines[0].values.length - 1) * line.every), [low, high] = line.span;
-  const top = Math.max(100, ...line.lines.flatMap((one) => one.values), ...line.marks.map((mark) => mark.value || 0));
-  const x = (step) => left + (right - left) * step / last, y = (value) => floor - (floor - 10) * value / top;
-  const label = (at, height, anchor, text) => shape("text", {class: "tick", x: at, y: height, "text-anchor": anchor}, text);
-  const drawing = shape("svg", {viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": line.note});
-  for (const value of [0, 50, 100]) {
-    drawing.append(shape("line", {class: "rule", x1: left, x2: right, y1: y(value), y2: y(value)}),
-      label(left - 10, y(value) + 4, "end", number(low + (high - low) * value / 100) + (line.unit && " " + line.unit)));
-  }
-  for (const step of stepTicks(last)) drawing.append(label(x(step), height - 7, "middle", step ? number(step) : "step 0"));
-  line.lines.forEach((one, place) => {
-    let path = "", pen = "M";
-    one.values.forEach((value, point) => {
-      if (value !== null) path += pen + x(point * line.every).toFixed(1) + " " + y(value).toFixed(1);
-      pen = value === null ? "M" : "L";
-    });
-    drawing.append(shape("path", {class: "curve n" + place, d: path}));
-  });
-  for (const {step, value} of line.marks) {
-    if (value === null) drawing.append(shape("line", {class: "mark", x1: x(step), x2: x(step), y1: 4, y2: floor}));
-    else if (step === null) drawing.append(shape("line", {class: "mark", x1: left, x2: right, y1: y(value), y2: y(value)}));
-    else drawing.append(shape("circle", {class: "mark", cx: x(step), cy: y(value), r: 5}));
-  }
-  const names = line.lines.map((one, place) => element("span", {class: "name n" + place}, one.name));
-  return element("div", {}, drawing, element("p", {class: "names"}, ...names));
+// Numbers of a column have equal decimals: as many as the largest needs for four digits, if they have so many.
+function column(values) {
+  const numbers = values.filter((value) => typeof value === "number");
+  if (!numbers.length || numbers.every(Number.isInteger)) return (value) => typeof value === "number" ? number(value, 12) : value;
+  const known = Math.max(...numbers.map((value) => (String(value).split(".")[1] || "").length));
+  const largest = Math.max(1e-4, ...numbers.map(Math.abs)), needed = Math.max(0, 3 - Math.floor(Math.log10(largest)));
+  const decimals = Math.min(6, known, needed);
+  return (value) => typeof value === "number" ? value.toFixed(decimals) : value;
+}
+
+function numbersTable(line) {
+  const shown = line.columns.map((name, place) => column(line.rows.map((row) => row[place])));
+  return table("", line.columns.map((name, place) => ({name, number: line.rows.some((row) => typeof row[place] === "number")})),
+    line.rows.map((row) => row.map((cell, place) => shown[place](cell))));
 }
 
 const DRAW = {
-  chart,
+  slider,
+  failure: (line) => element("p", {class: "state error", role: "alert"}, line.text),
   text: (line) => element("p", {class: line.faint ? "said faint" : "said"}, line.text),
   note: (line) => element("p", {class: "note"}, line.text),
   bars: (line) => table("", [{name: ""}, {name: "", bar: true}, {name: "", number: true}],
     line.bars.map((item) => [item.label, bar(item.share), percent(item.share)])),
-  table: (line) => table("", line.columns.map((name, place) => ({name, number: line.rows.some((row) => typeof row[place] === "number")})),
-    line.rows.map((row) => row.map((cell) => typeof cell === "number" ? number(cell) : cell))),
+  table: numbersTable,
   pictures: (line) => element("div", {class: "pictures"}, ...line.pictures.map((shown) => picture(shown, line.large))),
 };

@@ -1,8 +1,8 @@
-// A square to draw a picture in, which is sent as PNG.
+// A square to draw a picture in, which is sent as PNG after every stroke.
 
 const PAD = 224;
 
-function drawingPad(field, send) {
+function drawingPad(field, send, unset) {
   const [ink, paper] = field.draw;
   const canvas = element("canvas", {width: PAD, height: PAD, class: "pad", role: "img", "aria-label": "draw a picture here"});
   const context = canvas.getContext("2d");
@@ -33,9 +33,10 @@ function drawingPad(field, send) {
     stroke(event);
   });
   canvas.addEventListener("pointermove", (event) => { if (event.buttons) stroke(event); });
+  canvas.addEventListener("pointerup", () => send(new Promise((drawn) =>
+    canvas.toBlob((blob) => drawn(new File([blob], "drawing.png")), "image/png"))));
   clean();
-  const use = button("Use the drawing", () => canvas.toBlob((blob) => send(new File([blob], "drawing.png")), "image/png"));
-  const details = element("details", {class: "drawing"}, element("summary", {}, "Draw one"), canvas,
-    element("div", {class: "row"}, use, button("Clear", clean, "plain")));
-  return {node: details};
+  const node = element("div", {class: "way drawing"}, canvas, element("div", {class: "row"},
+    button("Clear", () => { clean(); unset(); }, "plain")));
+  return {name: "Draw one", node, open: clean, close() {}};
 }

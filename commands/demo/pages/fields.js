@@ -1,4 +1,4 @@
-// Fields of the input. Each is {node, value(), set(value), clear()}; a value is what /ask expects.
+// Fields of the input. Each is {node, value(), set(value), clear()}; a value is what /ask expects. `ready` waits for uploads.
 
 async function* lines(response) {
   if (!response.ok) throw new Error(response.status === 401 ? "log in first" : "the server answered " + response.status);
@@ -24,81 +24,6 @@ function button(text, press, kind = null) {
   const made = element("button", {type: "button", class: kind}, text);
   made.addEventListener("click", press);
   return made;
-}
-
-// Files by drop, by choice or by the clipboard; a picture can also be drawn.
-function fileField(field) {
-  let given = [], upload = 0;
-  const shown = element("div", {class: "given", "aria-live": "polite"});
-  const list = element("ul", {class: "files"});
-  const input = element("input", {type: "file", id: "input-" + field.name, "aria-labelledby": "label-" + field.name,
-    accept: field.suffixes.join(","), ...(field.most > 1 ? {multiple: ""} : {})});
-  const what = field.most > 1 ? "files" : field.kind === "picture" ? "a picture" : "a file";
-  const zone = element("label", {class: "zone", for: "input-" + field.name},
-    element("span", {}, "Drop " + what + " here, or "), element("span", {class: "link"}, "choose"), input);
-
-  function list_files() {
-    list.replaceChildren(...(field.most > 1 ? given.map((file) => element("li", {}, file.name,
-      button("remove", () => { given = given.filter((other) => other !== file); list_files(); }, "plain"),
-      ...(file.shown ? [file.shown] : []))) : []));
-  }
-  async function send(file) {
-    const mine = ++upload, place = element("div"), blocks = new Blocks(place, false);
-    if (field.most === 1) {
-      given = []; // the file before it is no longer shown
-      shown.replaceChildren(place);
-    } else shown.append(place);
-    if (file.size > field.max_bytes) {
-      blocks.error(file.name + ": the file is larger than " + Math.floor(field.max_bytes / 2 ** 20) + " MB, the most that is accepted");
-      return;
-    }
-    if (field.most > 1 && given.length >= field.most) {
-      blocks.error(file.name + ": there are " + field.most + " files already, the most that is accepted");
-      return;
-    }
-    blocks.busy("reading " + file.name);
-    try {
-      const target = "upload?" + new URLSearchParams({field: field.name, name: file.name});
-      for await (const line of lines(await fetch(target, {method: "POST", body: file}))) {
-        if (field.most === 1 && mine !== upload) return; // another file has been given meanwhile
-        if (line.file) {
-          given = field.most > 1 ? [...given, {...line, shown: place}] : [line];
-          list_files();
-        } else blocks.add(line);
-      }
-      blocks.done();
-    } catch (error) {
-      blocks.error("the file could not be sent: " + error.message);
-    }
-  }
-  async function sendAll(files) {
-    shown.replaceChildren(); // of earlier files that were refused
-    for (const file of field.most > 1 ? files : [...files].slice(0, 1)) await send(file);
-  }
-  input.addEventListener("change", async () => { await sendAll([...input.files]); input.value = ""; });
-  for (const kind of ["dragover", "dragenter"]) zone.addEventListener(kind, (event) => {
-    event.preventDefault();
-    zone.classList.add("over");
-  });
-  zone.addEventListener("dragleave", () => zone.classList.remove("over"));
-  zone.addEventListener("drop", (event) => {
-    event.preventDefault();
-    zone.classList.remove("over");
-    sendAll([...event.dataTransfer.files]);
-  });
-  const drawn = field.draw ? drawingPad(field, send) : null;
-  return {
-    node: frame(field, zone, ...(drawn ? [drawn.node] : []), list, shown),
-    value: () => given.map(({file, name}) => ({file, name})),
-    set(files, url) {
-      upload++;
-      given = files;
-      list_files();
-      shown.replaceChildren(...(url ? [element("img", {src: url, alt: files[0].name, class: "preview"})] : []));
-      if (!url && field.most === 1 && files.length) shown.replaceChildren(element("p", {class: "note"}, files[0].name));
-    },
-    clear() { this.set([]); },
-  };
 }
 
 function textField(field, submit) {
@@ -180,8 +105,18 @@ function pickField(field) {
   }
   search.addEventListener("input", look);
   search.addEventListener("focus", () => { if (!found.children.length) look(); });
+  found.addEventListener("keydown", (event) => {
+    const next = {ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling"}[event.key];
+    if (!next) return;
+    event.preventDefault();
+    (document.activeElement[next] || search).focus();
+  });
   search.addEventListener("keydown", (event) => {
     if (event.key === "Escape") found.replaceChildren();
+    if (event.key === "ArrowDown" && found.querySelector("button")) {
+      event.preventDefault();
+      found.querySelector("button").focus();
+    }
     if (event.key === "Enter" && found.querySelector("button")) found.querySelector("button").click();
   });
   return {

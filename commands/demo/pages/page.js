@@ -4,12 +4,29 @@ const MAKE = {picture: fileField, file: fileField, text: textField, choice: choi
 const fields = new Map();
 const answers = element("div", {class: "answers"});
 const ask = button("Ask", submit, "ask");
-let turns = [], asking = false;
+let turns = [], conversation = 0, asking = false;
+
+// Ask, and draw the answer as it comes; return whether there is one.
+async function receive(blocks, values) {
+  const start = performance.now(), earlier = turns.slice(-20);
+  asking = ask.disabled = true;
+  blocks.busy("answering");
+  try {
+    const sent = {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({values, turns: earlier})};
+    for await (const line of lines(await fetch("ask", sent))) blocks.add(line);
+  } catch (error) {
+    blocks.error("no answer: " + error.message);
+  }
+  blocks.done(((performance.now() - start) / 1000).toFixed(1) + " s");
+  asking = ask.disabled = false;
+  return !blocks.failed;
+}
 
 async function submit() {
   if (asking) return;
   asking = ask.disabled = true;
-  const values = Object.fromEntries([...fields].map(([name, field]) => [name, field.value()]));
+  for (const field of fields.values()) if (field.ready) await field.ready();
+  const values = Object.fromEntries([...fields].map(([name, field]) => [name, field.value()])), mine = conversation;
   const [asked = "", ...more] = content.fields.filter((field) => field.kind === "text").map((field) => values[field.name].trim());
   const card = element("article", {class: "card"}), body = element("div");
   if (asked) card.append(element("p", {class: "asked"}, asked));
@@ -17,23 +34,32 @@ async function submit() {
   card.append(body);
   if (content.talks) answers.append(card); else answers.replaceChildren(card);
   card.scrollIntoView({block: "nearest"}); // on a narrow page it is below the fields
-  const blocks = new Blocks(body), start = performance.now();
-  blocks.busy("answering");
-  try {
-    const sent = {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({values, turns: turns.slice(-20)})};
-    for await (const line of lines(await fetch("ask", sent))) blocks.add(line);
-    blocks.done(((performance.now() - start) / 1000).toFixed(1) + " s");
-    if (!blocks.failed) {
-      if (content.talks && blocks.answer !== null) turns.push([asked, blocks.answer]);
-      for (const field of content.fields) if (!field.keeps) fields.get(field.name).clear();
+  const blocks = new Blocks(body, {runs: content.runs});
+  follow(card, blocks, values);
+  if (!await receive(blocks, values) || mine !== conversation) return; // a new conversation has begun meanwhile
+  if (content.talks && blocks.answers.length) turns.push([asked, ...Array.from(blocks.answers, (text) => text || "")]);
+  for (const field of content.fields) if (!field.keeps) fields.get(field.name).clear();
+}
+
+// Ask again with the newest value of a slider of the answer.
+function follow(card, blocks, values) {
+  let wanted = null;
+  card.addEventListener("follow", async (event) => {
+    const {field, value} = event.detail, waits = wanted !== null;
+    wanted = {...values, [field]: value};
+    if (waits) return;
+    for (let shown = null; wanted !== shown;) {
+      while (asking) await new Promise((resolve) => setTimeout(resolve, 20));
+      shown = wanted;
+      blocks.again();
+      await receive(blocks, shown);
     }
-  } catch (error) {
-    blocks.error("no answer: " + error.message);
-  }
-  asking = ask.disabled = false;
+    wanted = null;
+  });
 }
 
 function forget() {
+  conversation++;
   turns = [];
   answers.replaceChildren();
 }
@@ -42,6 +68,7 @@ function exampleButton(example) {
   const parts = example.picture ? [element("img", {src: example.picture, alt: ""})] : [];
   const made = button("", () => {
     forget();
+    for (const {name, kind} of content.fields) if (kind !== "choice" && !(name in example.values)) fields.get(name).clear();
     for (const [name, value] of Object.entries(example.values)) fields.get(name).set(value, example.picture);
   }, "example");
   made.append(...parts, element("span", {}, example.label));
@@ -54,9 +81,10 @@ const examples = content.examples.length ? [element("section", {class: "field"},
   element("div", {class: "examples"}, ...content.examples.map(exampleButton)))] : [];
 page.append(
   element("header", {}, element("h1", {}, content.title),
+    ...(content.task ? [element("p", {class: "task"}, content.task)] : []),
     element("dl", {class: "facts"}, ...content.about.map(([name, value]) =>
       element("div", {}, element("dt", {}, name), element("dd", {}, value))))),
-  element("div", {class: "sides"},
+  element("div", {class: content.runs.length ? "sides compared" : "sides"},
     element("div", {class: "input"}, ...[...fields.values()].map((field) => field.node),
       element("div", {class: "row"}, ask, ...again), ...examples),
     element("div", {class: "output", "aria-live": "polite"}, answers)));

@@ -35,7 +35,7 @@ class Echo(Demo):
         files = [file.name for file in question.files.get("picture", [])]
         picked = [f"{item.value} at {item.time}" for item in question.picked.get("history", [])]
         yield Table("given", "given", ["what", "number"], [[f"{files} {picked} {question.texts['blind']}", 3.0]])
-        yield Text("turns", "", f"turns {[tuple(turn) for turn in question.turns]}")
+        yield Text("turns", "", f"turns {[(turn.question, turn.answer) for turn in question.turns]}")
         yield Bars("bars", "classes", [Bar("one", 0.75)])
 
 

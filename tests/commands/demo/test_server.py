@@ -82,7 +82,7 @@ def test_other_questions_are_refused(body, message):
 def test_a_question_is_parsed():
     body = b'{"values": {"text": "q", "items": [{"value": "a", "time": "2024-01-01"}]}, "turns": [["x", "y"]]}'
     found = parse_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
-    assert found == Question({"text": "q"}, {}, {"items": [Picked("a", "2024-01-01")]}, [("x", "y")])
+    assert found == Question({"text": "q"}, {}, {"items": [Picked("a", "2024-01-01")]}, [("x", "y", ())])
 
 
 def test_files_are_forgotten_at_the_limit():
@@ -128,6 +128,28 @@ def test_one_model_answers_one_visitor_after_another():
         return log
 
     assert asyncio.run(visits()) == ["a0", "a1", "b0", "b1", "c0", "c1"]
+
+
+def test_a_visitor_who_leaves_frees_the_model():
+    """What the answer holds, such as a process that reads a file, ends at once and in the thread of the model."""
+
+    async def visits():
+        queue, ended = ModelQueue(nullcontext), []
+
+        def steps():
+            try:
+                yield from range(100)
+            finally:
+                ended.append(threading.current_thread().name.partition("_")[0])
+
+        leaving = queue.stream(steps)
+        assert await anext(leaving) == 0
+        await leaving.aclose()
+        assert [step async for step in queue.stream(lambda: iter("ab"))] == ["a", "b"]
+        queue.close()
+        return ended
+
+    assert asyncio.run(visits()) == ["model"]
 
 
 def test_a_login_is_needed(tmp_path):

@@ -8,27 +8,28 @@ from typing import Any
 
 import torch
 from starlette.testclient import TestClient
-from typing_extensions import override
 
 from commands.answers.blocks import Block
+from commands.answers.compared import ComparedRun
 from commands.answers.interface import Demo, Question
-from commands.answers.loading import load_demo
-from commands.cli.main import LockstepCLI, with_config_of_run
+from commands.cli.arguments import with_config_of_run
+from commands.cli.main import LockstepCLI
 from commands.demo.access import Login, listen
 from commands.demo.main import create_application, uvicorn_server
 from engine.system.runs_folder import runs_folder
 
 
-class _Loading(LockstepCLI):
-    @override
-    def _run_subcommand(self, subcommand: str) -> None:
-        config = self.config[subcommand]
-        self.demo = load_demo(self.trainer, self.model, self.datamodule, config.ckpt_path)
-
-
 def loaded(name: str, *options: str) -> Demo:
     """Return the answers of a run."""
-    return _Loading(with_config_of_run(["demo", "--run_name", name, *options], runs_folder())).demo
+    return run_of(name, *options).demo
+
+
+def run_of(name: str, *options: str) -> ComparedRun:
+    """Return a run as `demo --compare` loads it."""
+    arguments = with_config_of_run(["demo", "--run_name", name, *options], runs_folder())
+    found = LockstepCLI(arguments, opens_page=False).loaded
+    assert found is not None
+    return found
 
 
 def answered(demo: Demo, question: Question) -> dict[str, Block]:

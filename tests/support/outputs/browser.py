@@ -26,7 +26,7 @@ def missing() -> str | None:
 class Browser:
     """One page. Use it in a `with` block; nothing of it is left after that."""
 
-    def __init__(self, folder: Path, size: tuple[int, int] = (1280, 900), dark: bool = False) -> None:
+    def __init__(self, folder: Path, size: tuple[int, int] = (1280, 900), dark: bool = False, cameras: int = 0) -> None:
         program = next(path for path in map(shutil.which, NAMES) if path)
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
@@ -42,6 +42,9 @@ class Browser:
             f"--user-data-dir={folder}",
             f"--window-size={size[0]},{size[1]}",
             *(["--force-dark-mode"] if dark else []),
+            # Cameras of green pictures with a moving disc, never those of this machine.
+            f"--use-fake-device-for-media-stream=device-count={cameras}",
+            "--use-fake-ui-for-media-stream",  # the user is not asked
         ]
         # The browser reads from descriptor 3 and writes to 4, whatever numbers ours have.
         script = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
@@ -103,10 +106,22 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self._call("Input.dispatchKeyEvent", type=kind, key=key, **({"text": text} if kind == "keyDown" else {}))
 
-    def mouse(self, kind: Literal["mouseMoved", "mousePressed", "mouseReleased"], x: float, y: float) -> None:
-        """Send an event of the mouse at a place in pixels of the window."""
-        button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
-        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
+    def mouse(
+        self, kind: Literal["mouseMoved", "mouseDragged", "mousePressed", "mouseReleased"], x: float, y: float
+    ) -> None:
+        """Send an event of the mouse at a place in pixels of the window; dragged is moved with the button pressed."""
+        button: dict[str, Any] = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
+        if kind == "mouseDragged":
+            button = {"button": "left", "buttons": 1}
+        sent = "mouseMoved" if kind == "mouseDragged" else kind
+        self._call("Input.dispatchMouseEvent", type=sent, x=x, y=y, **button)
+
+    def touch(self, places: list[tuple[float, float]]) -> None:
+        """Draw with a finger from one place to the next, in pixels of the window."""
+        for number, (x, y) in enumerate(places):
+            kind = "touchMove" if number else "touchStart"
+            self._call("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y}])
+        self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def resize(self, width: int, height: int, dark: bool = False) -> None:
         """The window's size in pixels, and which scheme its user prefers."""

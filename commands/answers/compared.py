@@ -1,0 +1,150 @@
+"""Runs side by side: each question is asked of every run, and each part of an answer names its run."""
+
+import hashlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, TypeVar
+
+from typing_extensions import override
+
+from commands.answers.blocks import Block, Failure, Note, OfRun, Slider
+from commands.answers.interface import Choice, Demo, Example, Field, Question, Turn, UploadedFile, UserInputError
+
+T = TypeVar("T")
+
+
+class ComparedRun(NamedTuple):
+    """A run that is compared: its name, what answers, and the context in which its model computes."""
+
+    name: str
+    demo: Demo
+    context: Callable[[], AbstractContextManager[None]]
+
+
+class ComparedDemo(Demo):
+    """Asks the same question of several runs. What a run answers does not depend on the others.
+
+    Args:
+        runs: the runs; the first one has the examples and searches.
+
+    Raises:
+        ValueError: the runs are of different tasks or data.
+    """
+
+    def __init__(self, runs: Sequence[ComparedRun]) -> None:
+        first, *others = runs
+        for other in others:
+            _check_comparable(first, other)
+        self._runs = runs
+        self._fields = [{field.name: field for field in run.demo.fields} for run in runs]
+        self.task = first.demo.task
+        self.talks = first.demo.talks
+        self.runs = [run.name for run in runs]
+        self.fields = _joined(self._fields)
+        equal = [fact for fact in first.demo.about if all(fact in run.demo.about for run in others)]
+        own = [
+            (f"{run.name}: {name}", value)
+            for run in runs
+            for name, value in run.demo.about
+            if (name, value) not in equal
+        ]
+        self.about = [*own, *equal]
+
+    @override
+    def examples(self) -> Sequence[Example]:
+        return self._runs[0].demo.examples()
+
+    @override
+    def search(self, field: Field, text: str) -> Sequence[Choice]:
+        known = next(number for number, fields in enumerate(self._fields) if field.name in fields)
+        with self._runs[known].context():
+            return self._runs[known].demo.search(self._fields[known][field.name], text)
+
+    @override
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+        shown = False
+        for run, fields in zip(self._runs, self._fields, strict=True):
+            if field.name in fields:
+                for block in _steps(run.demo.accept(fields[field.name], file), run.context):
+                    if not shown or isinstance(block, Note):  # the preview of the first run stands for all
+                        yield block
+                shown = True
+
+    @override
+    def answer(self, question: Question) -> Iterator[Block]:
+        failures: dict[int, str] = {}
+        has_slider = False
+        for number, run in enumerate(self._runs):
+            try:
+                for block in _steps(run.demo.answer(self._question_of(number, question)), run.context):
+                    if not isinstance(block, Slider):
+                        yield OfRun(number, block)
+                    elif not has_slider:  # it is of the question, which the runs share
+                        has_slider = True
+                        yield block
+            except UserInputError as error:
+                failures[number] = str(error)
+        if len(failures) == len(self._runs):
+            raise UserInputError("; ".join(dict.fromkeys(failures.values())))
+        for number, message in failures.items():
+            yield OfRun(number, Failure("failure", message))
+
+    def _question_of(self, number: int, question: Question) -> Question:
+        """Return the question as the page of this run alone would send it."""
+        known = self._fields[number]
+        turns = [Turn(turn.question, (turn.answer, *turn.others)[number]) for turn in question.turns]
+        picked = {
+            name: values if known[name].times else [value._replace(time="") for value in values]
+            for name, values in question.picked.items()
+            if name in known
+        }
+        texts = {name: text for name, text in question.texts.items() if name in known}
+        return Question(texts, {name: files for name, files in question.files.items() if name in known}, picked, turns)
+
+
+def fingerprint(values: Iterable[object]) -> str:
+    """Return the number of values and a hash of their texts, which tells two data sets apart."""
+    texts = [str(value) for value in values]
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
+    return f"{len(texts):,} ({digest.hexdigest()[:8]})"
+
+
+def _check_comparable(first: ComparedRun, other: ComparedRun) -> None:
+    if first.demo.task != other.demo.task:
+        raise ValueError(
+            f"--compare {other.name}: it is asked otherwise ({other.demo.task}) than {first.name} "
+            f"({first.demo.task}); expected two runs of one family"
+        )
+    found, expected = other.demo.data_identity(), first.demo.data_identity()
+    for name, value in expected.items():
+        if found.get(name) != value:
+            raise ValueError(
+                f"--compare {other.name}: found other data than {first.name}'s: {name} {found.get(name)}, "
+                f"expected {value}"
+            )
+
+
+def _joined(of_runs: Sequence[dict[str, Field]]) -> list[Field]:
+    """Return the fields of all runs, each once. A value has a time if a run reads it."""
+    fields: dict[str, Field] = {}
+    for field in (field for own in of_runs for field in own.values()):
+        known = fields.get(field.name)
+        fields[field.name] = field if known is None or (field.times and not known.times) else known
+    return list(fields.values())
+
+
+def _steps(iterator: Iterator[T], context: Callable[[], AbstractContextManager[None]]) -> Iterator[T]:
+    """Yield what an iterator yields, whose every step runs in a context that is left before the next one."""
+    try:
+        while True:
+            with context():
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
+    finally:
+        if isinstance(iterator, Generator):
+            iterator.close()

@@ -1,0 +1,159 @@
+"""Two runs side by side: each answers as alone, and runs of other tasks or data are refused."""
+
+import json
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+from commands.answers.blocks import Failure, OfRun, Slider, SliderStop, Text
+from commands.answers.compared import ComparedDemo, ComparedRun, fingerprint
+from commands.answers.interface import Demo, Field, Picked, Question, Turn, UploadedFile, UserInputError
+from commands.cli.configs.compared_run import arguments_of_compared
+from tests.support.demo import page_driver, served
+from tests.support.outputs import browser
+
+TEXT = Field("text", "text", "Text")
+
+
+class Echo(Demo):
+    """Answers with its name and the question; one that reads times knows when."""
+
+    task = "Say something."
+    talks = True
+
+    def __init__(self, name, reads_times=False, data="3 (abc)", task=task):
+        self.name, self.data, self.task, self.given = name, data, task, []
+        self.fields = [TEXT, Field("items", "pick", "Items", most=3, times=reads_times)]
+        if reads_times:
+            self.fields.append(Field("at", "time", "When"))
+        self.about = [("model", name), ("data", data)]
+
+    def data_identity(self):
+        return {"items": self.data}
+
+    def accept(self, field, file):
+        self.given.append(file.name)
+        yield Text("given", "", f"{self.name} has {file.name}")
+
+    def answer(self, question):
+        self.given.append(question)
+        if question.text("text") == self.name:
+            raise UserInputError(f"{self.name}: not this")
+        if "at" in question.texts:
+            yield Slider("time", "When", "at", [SliderStop(question.texts["at"], "then")], 0)
+        yield Text("answer", "", f"{self.name}: {question.text('text')}", is_answer=True)
+
+
+def compared(*demos):
+    return ComparedDemo([ComparedRun(demo.name, demo, nullcontext) for demo in demos])
+
+
+def test_each_run_gets_the_question_of_its_own_page():
+    old, new = Echo("old"), Echo("new", reads_times=True)
+    demo = compared(old, new)
+    assert [field.name for field in demo.fields] == ["text", "items", "at"] and demo.fields[1].times
+    assert demo.about == [("old: model", "old"), ("new: model", "new"), ("data", "3 (abc)")]
+    question = Question(
+        {"text": "hello", "at": "2024-01-02"}, {}, {"items": [Picked("a", "2024-01-01")]}, [Turn("x", "one", ("two",))]
+    )
+    found = list(demo.answer(question))
+    assert [block.key for block in found] == ["0 answer", "time", "1 answer"]
+    assert found[0] == OfRun(0, Text("answer", "", "old: hello", is_answer=True))
+    assert old.given == [Question({"text": "hello"}, {}, {"items": [Picked("a")]}, [Turn("x", "one")])]
+    assert new.given == [question._replace(turns=[Turn("x", "two")])]
+    list(demo.accept(TEXT, UploadedFile("a.png", b"")))
+    assert old.given[-1] == new.given[-1] == "a.png", "each run checks the file"
+
+
+def test_a_run_that_cannot_answer_leaves_the_other():
+    demo = compared(Echo("old"), Echo("new"))
+    found = list(demo.answer(Question({"text": "new"})))
+    assert [block.block for block in found] == [
+        Text("answer", "", "old: new", is_answer=True), Failure("failure", "new: not this")
+    ]  # fmt: skip
+    with pytest.raises(UserInputError, match="^text: it is empty; write something first$"):
+        list(demo.answer(Question({"text": " "})))
+
+
+def test_runs_of_other_tasks_and_data_are_refused():
+    with pytest.raises(ValueError, match="--compare new: it is asked otherwise .* expected two runs of one family"):
+        compared(Echo("old"), Echo("new", task="Draw something."))
+    with pytest.raises(ValueError, match=r"found other data than old's: items 2 \(x\), expected 3 \(abc\)"):
+        compared(Echo("old"), Echo("new", data="2 (x)"))
+    assert fingerprint(["a", "b"]) != fingerprint(["ab"]) and fingerprint([1, 2]) == fingerprint(["1", "2"])
+
+
+def test_every_step_of_a_run_is_in_its_own_context():
+    entered = []
+
+    @contextmanager
+    def context(name):
+        entered.append(f"+{name}")
+        yield
+        entered.append(f"-{name}")
+
+    class Two(Echo):
+        def answer(self, question):
+            for number in range(2):
+                entered.append(f"{self.name}{number}")
+                yield Text("answer", "", "")
+
+    demo = ComparedDemo([ComparedRun(name, Two(name), lambda name=name: context(name)) for name in "ab"])
+    for _ in demo.answer(Question()):
+        assert entered[-1].startswith("-"), "between two steps another visitor's question may be answered"
+    assert [name for name in entered if name[0] not in "+-"] == ["a0", "a1", "b0", "b1"]
+    assert entered[:3] == ["+a", "a0", "-a"] and entered[-3:] == ["-b", "+b", "-b"]
+
+
+def test_the_command_line_of_the_second_run(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").touch()
+    first = ["demo", "--config", str(tmp_path / "a/config.yaml")]
+    second = ["demo", "--config", str(tmp_path / "b/config.yaml")]
+    given = [
+        "--run_name", "a", "--compare=b", "--port", "0", "--config=configs/overlays/gpu.yaml", "--ckpt_path", "last",
+        "--auth", "x:y", "--trainer.accelerator", "cpu",
+    ]  # fmt: skip
+    shared = ["--config", "configs/overlays/gpu.yaml", "--ckpt_path", "last", "--trainer.accelerator", "cpu"]
+    assert arguments_of_compared([*first, *given], "b", tmp_path) == [*second, *shared, "--run_name", "b"]
+    with pytest.raises(ValueError, match="--ckpt_path x.ckpt: with --compare, expected best or last"):
+        arguments_of_compared([*first, "--ckpt_path=x.ckpt"], "b", tmp_path)
+    with pytest.raises(ValueError, match="--config mine.yaml: with --compare, name both runs"):
+        arguments_of_compared(["demo", "--config", "mine.yaml"], "b", tmp_path)
+    with pytest.raises(FileNotFoundError, match="c is no run with a config.yaml; existing runs: a, b"):
+        arguments_of_compared(first, "c", tmp_path)
+
+
+def test_a_conversation_has_the_answers_of_both():
+    page = served.client(compared(Echo("old"), Echo("new")))
+    body = {"values": {"text": "hello"}, "turns": [["x", "one", "two"]]}
+    lines = served.lines(page.post("/ask", json=body))
+    assert [(line["run"], line["text"]) for line in lines] == [(0, "old: hello"), (1, "new: hello")]
+    (refused,) = served.lines(page.post("/ask", json={"values": {}, "turns": [["x", "one", 2]]}))
+    assert "cannot be read" in refused["error"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+def test_a_visitor_compares_two_runs(tmp_path):
+    demo = compared(Echo("old"), Echo("new", reads_times=True))
+    with served.served(demo, "old and new") as address, browser.Browser(tmp_path) as page:
+        page.open(address)
+        for text in ("hello", "again", "new", "last"):
+            page.run(f"document.querySelector('textarea').value = {json.dumps(text)}")
+            page_driver.ask(page)
+        cards = page.run("[...document.querySelectorAll('.card')].map((card) => card.innerText)")
+        assert "old: hello" in cards[0] and "new: hello" in cards[0]
+        assert "old: new" in cards[2] and "new: not this" in cards[2]
+        last = demo._runs[0].demo.given[-1], demo._runs[1].demo.given[-1]
+        assert [[turn.answer for turn in one.turns] for one in last] == [
+            ["old: hello", "old: again", "old: new"], ["new: hello", "new: again", ""]
+        ]  # fmt: skip
+        names = "[...document.querySelectorAll('.card:last-child .run-name')].filter((name) => name.offsetHeight)"
+        assert page.run(f"{names}.map((name) => name.innerText)") == ["old", "new"]
+        left, right = page.run(f"{names}.map((name) => name.getBoundingClientRect().left)")
+        assert left < right, "side by side"
+        page_driver.check_quality(page, address)
+        left, right = page.run(f"{names}.map((name) => name.getBoundingClientRect().left)")
+        assert left == right, "one below the other in a narrow window"
