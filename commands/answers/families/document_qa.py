@@ -61,6 +61,8 @@ class DocumentDemo(Demo):
         ValueError: pages are ranked by a file of rankings, which has none of a visitor's questions.
     """
 
+    task = "Give documents and ask about them; the answer shows the page that it depends on."
+
     def __init__(self, model: DocumentReader, data: DocumentDataModule) -> None:
         if data.retriever.kind in WITH_RANKINGS:
             raise ValueError(

@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from typing_extensions import override
 
 from commands.answers.blocks import Bar, Bars, Block, Picture, Pictures, data_url
+from commands.answers.compared import fingerprint
 from commands.answers.interface import Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.image_classifier.batch import Images
 from datamodules.image_classifier.datamodule import LabelledImages
@@ -30,12 +31,14 @@ _SHOWN_PIXELS = 96
 
 
 class ClassifierDemo(Demo):
-    """Classifies a picture that is dropped or drawn.
+    """Classifies a picture that is dropped, drawn or taken by a camera.
 
     Args:
         model: classifier with its weights.
         data: data module of the run, set up for prediction.
     """
+
+    task = "Give a picture, and the model names its class."
 
     def __init__(self, model: ImageClassifier, data: LabelledImages) -> None:
         self._model, self._data = model, data
@@ -51,6 +54,7 @@ class ClassifierDemo(Demo):
                 f"It is scaled and cropped to {height} x {width} pixels, as for training.",
                 SUFFIXES,
                 draw=("#fff" if paper == "#000" else "#000", paper),
+                camera=True,
             )
         ]
         self.about = [("classes", f"{len(data.classes)}"), ("input", f"{channels} x {height} x {width}")]
@@ -69,6 +73,10 @@ class ClassifierDemo(Demo):
     def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
         pixels = self._pixels(file)
         yield Pictures("given", "", [Picture(_url(pixels), "as the model sees it")])
+
+    @override
+    def data_identity(self) -> dict[str, str]:
+        return {"classes": fingerprint(self._data.classes)}
 
     @override
     def answer(self, question: Question) -> Iterator[Block]:

@@ -11,6 +11,8 @@ from torch.nn.functional import cosine_similarity
 from typing_extensions import override
 
 from commands.answers.blocks import Block, Table
+from commands.answers.compared import fingerprint
+from commands.answers.families.request_times import request_times
 from commands.answers.interface import SEARCH_RESULTS, Choice, Demo, Example, Field, Picked, Question, UserInputError
 from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.datamodule import InteractionSequences
@@ -41,6 +43,8 @@ class RecommenderDemo(Demo):
         data: data module of the run, set up for prediction.
     """
 
+    task = "Pick a user or put a history together, and the model recommends what comes next."
+
     def __init__(self, model: SequentialRecommender, data: InteractionSequences) -> None:
         self._model, self._data = model, data
         self._catalog = data.recommendable
@@ -56,7 +60,8 @@ class RecommenderDemo(Demo):
                 "history", "pick", "Events", order, most=_MOST_EVENTS, times=self._reads_times,
             ),
         ]  # fmt: skip
-        if model.architecture["request_time"]:
+        self._reads_request_time = bool(model.architecture["request_time"])
+        if self._reads_request_time:
             text = f"In UTC; empty for {_date(self._latest)} or the last event, whichever is later."
             self.fields.append(Field("at", "time", "Time of the request", text))
         self.about = [
@@ -70,6 +75,14 @@ class RecommenderDemo(Demo):
         rows = np.unique(np.linspace(0, len(self._data.user_ids) - 1, _EXAMPLES).astype(np.int64)).tolist()
         users = [str(self._data.user_ids[row]) for row in rows]
         return [Example(f"user {user}", {"user": [Picked(user)._asdict()]}) for user in users]
+
+    @override
+    def data_identity(self) -> dict[str, str]:
+        return {
+            "items": fingerprint(self._catalog.item_ids),
+            "users": fingerprint(self._data.user_ids),
+            "events": f"{len(self._data.events.items):,}",
+        }
 
     @override
     def search(self, field: Field, text: str) -> list[Choice]:
@@ -88,6 +101,8 @@ class RecommenderDemo(Demo):
         events = self._events(question)
         at = self._request_time(question.texts.get("at", ""), events)
         batch = self._batch([events], at)
+        if self._reads_request_time:
+            yield request_times("at", events[-1].time, at)
         answer = self._model.predict_step(batch, 0)[0][1]
         recommended = answer["recommendations"]
         rows = [[rank, self._title(found["item"]), found["score"]] for rank, found in enumerate(recommended, start=1)]

@@ -13,7 +13,18 @@ from typing_extensions import override
 
 from commands.answers.blocks import Bar, Bars, Block, Chart, ChartLine, Text
 from commands.answers.families.option_field import OPTIONS, read_options
-from commands.answers.interface import MEGABYTE, Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
+from commands.answers.interface import (
+    MEGABYTE,
+    Choice,
+    Demo,
+    Example,
+    Field,
+    Question,
+    Sketch,
+    SketchedCurve,
+    UploadedFile,
+    UserInputError,
+)
 from datamodules.multimodal.batch import Questions
 from datamodules.temporal.series.datamodule import SeriesDataModule
 from datamodules.temporal.series.dataset import SeriesChats
@@ -29,6 +40,7 @@ from lightning_modules.temporal.module import TimelineReader
 from lightning_modules.temporal.series_evaluation import option_log_likelihoods
 
 _MOST_FILES, _EXAMPLES, _SEARCHED, _SHOWN_POINTS, _SHOWN_SERIES = 4, 6, 60, 600, 6
+_FEWEST_SKETCHED, _MOST_SKETCHED = 24, 120
 
 
 class SeriesDemo(Demo):
@@ -39,6 +51,8 @@ class SeriesDemo(Demo):
         data: data module of the run, set up for a validation, whose samples are the examples.
     """
 
+    task = "Give series and ask about them."
+
     def __init__(self, model: TimelineReader, data: SeriesDataModule) -> None:
         self._model, self._data = model, data
         self._limits: SeriesLimits = getattr(data, "limits", SeriesLimits())
@@ -46,13 +60,27 @@ class SeriesDemo(Demo):
         known = tuple(Choice(text, text) for text in dict.fromkeys(_plain(question) for question in self._shown))
         columns = "Each column but the stamps is a series: time, load (kW), flow (l/s)."
         self.fields = [
-            Field("series", "file", "Series", columns, (".csv",), max_bytes=2 * MEGABYTE, most=_MOST_FILES),
+            Field(
+                "series",
+                "file",
+                "Series",
+                columns,
+                (".csv",),
+                max_bytes=2 * MEGABYTE,
+                most=_MOST_FILES,
+                sketch=Sketch((SketchedCurve("drawn", 100),), self._sketched_steps()),
+            ),
             Field("question", "text", "Question", "In your own words, or as one of these.", choices=known),
             OPTIONS,
             Field(
                 "blind", "choice", "Also answer without the series", choices=(Choice("yes", "yes"), Choice("no", "no"))
             ),
         ]
+
+    def _sketched_steps(self) -> int:
+        """Return the number of steps of a drawn series: that of the longest example, within limits."""
+        longest = max((len(series.values) for question in self._shown for series in question.series), default=0)
+        return min(max(longest, _FEWEST_SKETCHED), _MOST_SKETCHED)
 
     def _of_each_kind(self) -> list[SeriesQuestion]:
         source = self._data.validation_set.source

@@ -13,9 +13,20 @@ from typing_extensions import override
 
 from commands.answers.blocks import Block, Chart, ChartLine, ChartMark, Text
 from commands.answers.families.series import SeriesDemo
-from commands.answers.interface import MEGABYTE, Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
+from commands.answers.interface import (
+    MEGABYTE,
+    Choice,
+    Demo,
+    Example,
+    Field,
+    Question,
+    Sketch,
+    SketchedCurve,
+    UploadedFile,
+    UserInputError,
+)
 from datamodules.multimodal.batch import Questions
-from datamodules.temporal.channels import KEYS, Format
+from datamodules.temporal.channels import CHANNELS, KEYS, Format
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.temporal.dataset import TimelineQuestions
 from datamodules.temporal.recorded.predict_questions import PredictDataset
@@ -27,6 +38,7 @@ from engine.data.samplers import MicroBatchRequest
 from lightning_modules.temporal.module import TimelineReader
 
 _EXAMPLES, _SEARCHED, _SHOWN_STEPS = 6, 60, 600
+_MOST_SKETCHED = 240
 
 
 def choose_demo(model: TimelineReader, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
@@ -42,6 +54,8 @@ class TemporalDemo(Demo):
         data: data module of the run, set up for a validation, whose samples are the examples.
     """
 
+    task = "Give the timeline of a machine and ask about it."
+
     def __init__(self, model: TimelineReader, data: ResourceTimelines) -> None:
         self._model, self._data = model, data
         self._examples = self._of_each_kind()
@@ -49,10 +63,22 @@ class TemporalDemo(Demo):
         columns = f"Columns: time_ms, and some of {', '.join(KEYS)}."
         both = (Choice("yes", "yes"), Choice("no", "no"))
         self.fields = [
-            Field("timeline", "file", "Timeline", columns, (".csv",), max_bytes=2 * MEGABYTE),
+            Field("timeline", "file", "Timeline", columns, (".csv",), max_bytes=2 * MEGABYTE, sketch=self._sketch()),
             Field("question", "text", "Question", "In your own words, or as one of these.", choices=known),
             Field("blind", "choice", "Also answer without the timeline", choices=both),
         ]
+
+    def _sketch(self) -> Sketch:
+        """Return the axes of a drawn timeline. Their tops are the smallest capacities, so that these are assumed."""
+        curves = tuple(
+            SketchedCurve(channel.key, min(channel.capacities), channel.unit.strip()) for channel in CHANNELS
+        )
+        settings = self._data.synthesis
+        return Sketch(curves, min(settings.max_steps, _MOST_SKETCHED), "time_ms", settings.step_ms)
+
+    @override
+    def data_identity(self) -> dict[str, str]:
+        return {"format of values": str(self._data.synthesis.format)}
 
     def _of_each_kind(self) -> list[TimelineSample]:
         source = self._data.validation_set.source

@@ -43,6 +43,7 @@ class VisionLanguageDemo(Demo):
         data: data module of the run, set up for a validation, whose samples are the examples.
     """
 
+    task = "Give a picture and ask about it; each question may follow the earlier ones."
     talks = True
 
     shows_parts: ClassVar[bool] = True
@@ -55,7 +56,7 @@ class VisionLanguageDemo(Demo):
         self._system: str | None = getattr(data, "system", None)
         lean = "Each of 36 parts of the picture is covered in turn: 36 more passes of the model."
         self.fields = [
-            Field("picture", "picture", "Picture", "A question can also be asked without one.", _SUFFIXES),
+            Field("picture", "picture", "Picture", "A question can also be asked without one.", _SUFFIXES, camera=True),
             Field("question", "text", "Question", "Enter asks; the next question follows this one.", keeps=False),
             Field("blind", "choice", "Also answer without the picture", choices=(_YES, _NO)),
             Field("lean", "choice", "Show which part the answer leans on", lean, choices=(_NO, _YES)),

@@ -92,14 +92,45 @@ def test_a_visitor_drops_and_draws(run, tmp_path):
         page_driver.ask(page)
         assert page.run("document.querySelectorAll('.bars tbody tr').length") == 10
         assert page.run("document.querySelectorAll('[data-key=alike] img').length") == 6
-        page.run("document.querySelector('.drawing summary').click()")
+        page.run("document.querySelectorAll('.ways button')[1].click()")
+        page_driver.wait(page, "document.querySelector('.camera .error')?.innerText.includes('No camera was found')")
+        page.run("document.querySelectorAll('.ways button')[0].click()")
+        page_driver.wait(page, "document.querySelector('.camera').hidden")
         box = page.run("(({left, top}) => [left, top])(document.querySelector('canvas').getBoundingClientRect())")
         page.mouse("mousePressed", box[0] + 110, box[1] + 30)
         page.mouse("mouseReleased", box[0] + 110, box[1] + 180)
-        page.run("document.querySelector('.drawing button').click()")
-        page_driver.wait(page, "document.querySelector('.given figcaption')")
-        page_driver.ask(page)
+        page_driver.ask(page)  # it waits for the drawing to be sent
+        assert page.run("document.querySelector('.given figcaption').innerText") == "as the model sees it"
+        assert page.run("document.querySelectorAll('.bars tbody tr').length") == 10
         page.run("document.querySelector('.example').click()")
         page_driver.ask(page)
         assert page.run("document.querySelectorAll('.bars tbody tr').length") == 10
         page_driver.check_quality(page, address)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+def test_a_visitor_takes_a_picture(run, tmp_path, monkeypatch):
+    """The answer is that to the picture that the camera sent; a camera that is denied is a message."""
+    _, demo = run
+    sent, accept = [], demo.accept
+    monkeypatch.setattr(demo, "accept", lambda field, file: sent.append(file) or accept(field, file))
+    with served.served(demo) as address, browser.Browser(tmp_path, cameras=1) as page:
+        page.open(address)
+        page.run("document.querySelectorAll('.ways button')[1].click()")
+        page_driver.wait(page, "document.querySelector('video').videoWidth > 0")
+        page.run("document.querySelector('.camera button').click()")
+        page_driver.wait(page, "document.querySelector('.given img')")
+        page_driver.ask(page)
+        bars = served.answered(demo, Question(files={"picture": sent}))["classes"].bars
+        assert [file.name for file in sent] == ["camera.png"] and Image.open(io.BytesIO(sent[0].content)).width >= 320
+        shown = page.run("[...document.querySelectorAll('.bars tbody th')].map((cell) => cell.innerText)")
+        assert shown == [bar.label for bar in bars]
+        page.run("document.querySelectorAll('.ways button')[1].click()")
+        assert page.run("document.querySelector('video').srcObject") is None, "the camera is off"
+        page_driver.check_quality(page, address)
+        denied = "Promise.reject(new DOMException('no', 'NotAllowedError'))"
+        page.run(f"void (navigator.mediaDevices.getUserMedia = () => {denied})")
+        page.run("document.querySelectorAll('.ways button')[1].click()")
+        page_driver.wait(page, "document.querySelector('.camera .error')?.innerText.includes('does not allow')")
+        assert page.run("document.querySelector('video').hidden")

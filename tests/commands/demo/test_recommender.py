@@ -85,6 +85,20 @@ def test_a_history_gets_what_predict_writes(run, monkeypatch):
     assert dict(recommended(without)).get(best, score - lost[2]) == pytest.approx(score - lost[2], abs=2e-4)
 
 
+def test_the_slider_has_times_after_the_last_event(run):
+    _, demo = run
+    user = {"user": [Picked(str(demo._data.user_ids[0]))]}
+    last = served.answered(demo, Question(picked=user))["history"].rows[0][1].replace(" ", "T")
+    shown = served.answered(demo, Question({"at": last}, picked=user))["request time"]
+    assert shown.place == 0 and shown.stops[0].value == last and shown.field == "at"
+    assert shown.stops[0].label == f"{last.replace('T', ' ')} UTC, at the last event"
+    values = [stop.value for stop in shown.stops]
+    assert values == sorted(values) and len(values) == 17
+    other = f"{values[6][:-1]}{(int(values[6][-1]) + 1) % 10}"  # a second that is no stop
+    between = served.answered(demo, Question({"at": other}, picked=user))["request time"]
+    assert len(between.stops) == 18 and between.stops[between.place].value == other
+
+
 def test_searches(run):
     _, demo = run
     user, history, _ = demo.fields
@@ -135,11 +149,23 @@ def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
         one = f"fetch('ask', {{method: 'POST', body: {body}}}).then((answer) => answer.text())"
         both = page.run(f"Promise.all([{one}, {one}])")
         both = [[line for line in text.splitlines() if "waiting" not in line] for text in both]
-        assert both[0] == both[1] and "recommendations" in both[0][0]
+        assert both[0] == both[1] and "recommendations" in both[0][1]
         page_driver.ask(page)
         assert page.run("document.querySelectorAll('[data-key=recommendations] tbody tr').length") == 10
         assert page.run("document.querySelectorAll('[data-key=nearest] tbody tr').length") == 5
         page.run("document.querySelector('.example').click()")
         page_driver.ask(page)
         assert page.run("document.querySelectorAll('[data-key=reasons] tbody tr').length") == 5
+        user = {"user": [Picked(run[1].examples()[0].values["user"][0]["value"])]}
+        later = served.answered(run[1], Question(picked=user))
+        stop = later["request time"].stops[0]
+        at_once = recommended(served.answered(run[1], Question({"at": stop.value}, picked=user)))
+        assert at_once != recommended(later), "the model reads the time of the request"
+        slider = "document.querySelector('.slider input')"
+        page.run(f"{slider}.value = 0; {slider}.dispatchEvent(new Event('input'))")
+        assert page.run("document.querySelector('.stop').innerText") == stop.label
+        best, score = at_once[0]
+        row = "document.querySelector('[data-key=recommendations] tbody tr').innerText"
+        page_driver.wait(page, f"{row}.includes({json.dumps(best)}) && {row}.includes('{score:.3f}'.slice(0, 4))")
+        assert page.run("document.querySelectorAll('.card').length") == 1
         page_driver.check_quality(page, address)

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from commands.answers.interface import Question, UploadedFile, UserInputError
-from tests.support.demo import served
+from tests.support.demo import page_driver, served
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
+from tests.support.outputs import browser
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +62,47 @@ def test_wrong_files_are_refused(run, content, message):
     with pytest.raises(UserInputError, match=message) as error:
         served.answered(run[1], question)
     assert "/tmp" not in str(error.value) and "questions.jsonl" not in str(error.value)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
+    """With the mouse, a finger and the keyboard; the answer is that to the file that the page made of it."""
+    _, demo = run
+    sent, accept = [], demo.accept
+    monkeypatch.setattr(demo, "accept", lambda field, file: sent.append(file) or accept(field, file))
+    asked, sketch = demo.examples()[0].values["question"], demo.fields[0].sketch
+    with served.served(demo) as address, browser.Browser(tmp_path) as page:
+        page.open(address)
+        page.run("document.querySelector('.ways button').click()")
+        edges = "(({left, top, width, height}) => [left, top, width, height])"
+        left, top, width, height = page.run(f"{edges}(document.querySelector('svg.sketch').getBoundingClientRect())")
+
+        def at(across, up):  # shares of the axes
+            return left + width * (62 + 522 * across) / 600, top + height * (204 - 194 * up) / 236
+
+        page.mouse("mousePressed", *at(0, 0.25))
+        page.mouse("mouseDragged", *at(0.5, 0.75))
+        page.mouse("mouseReleased", *at(0.5, 0.75))
+        page.touch([at(0.75, 0.5), at(1, 0.5)])
+        page.run("document.querySelector('svg.sketch').focus()")
+        for key in ("Home", "ArrowUp", "PageUp", "ArrowRight", "Delete"):
+            page.press(key)
+        page.run(f"document.querySelector('textarea').value = {json.dumps(asked)}")
+        page_driver.ask(page)  # at once: it waits until the curve is sent
+        header, *rows = sent[-1].content.decode().splitlines()
+        values = [row.split(",")[1] for row in rows]
+        shares = [float(value) / sketch.curves[0].top if value else None for value in values]
+        assert header == f"time_ms,{sketch.curves[0].name}" and len(rows) == sketch.points
+        assert shares[0] == pytest.approx(0.5, abs=0.02) and shares[1] is None, "the keyboard's"
+        middle = (sketch.points - 1) // 4
+        across = middle / (sketch.points - 1)
+        assert shares[middle] == pytest.approx(0.25 + across, abs=0.04), "between two places of the mouse"
+        assert shares[-1] == pytest.approx(0.5, abs=0.02) and None in shares[sketch.points // 2 :], "the finger's"
+        blocks = served.answered(demo, Question({"question": asked}, {"timeline": [sent[-1]]}))
+        assert page.run("document.querySelector('[data-key=answer] p').innerText") == blocks["answer"].text.strip()
+        assert page.run("document.querySelectorAll('[data-key=curve] path').length") == 1
+        page_driver.check_quality(page, address)
+        page.run("document.querySelector('.way button').click()")
+        page_driver.ask(page)
+        assert "no file is given" in page.run("document.querySelector('.state.error').innerText")
