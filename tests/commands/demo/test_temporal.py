@@ -100,7 +100,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
         assert shares[middle] == pytest.approx(0.25 + across, abs=0.04), "between two places of the mouse"
         assert shares[-1] == pytest.approx(0.5, abs=0.02) and None in shares[sketch.points // 2 :], "the finger's"
         blocks = served.answered(demo, Question({"question": asked}, {"timeline": [sent[-1]]}))
-        assert page.run("document.querySelector('[data-key=answer] p').innerText") == blocks["answer"].text.strip()
+        assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text
         assert page.run("document.querySelectorAll('[data-key=curve] path').length") == 1
         page_driver.check_quality(page, address)
         page.run("document.querySelector('.way button').click()")
