@@ -9,7 +9,8 @@ from pathlib import Path
 
 from commands.report.group_table import GroupTable, group_tables, print_tables
 from commands.report.page_data import page_content
-from commands.report.paired_comparison import NOT_COMPARED, Comparison, compare_runs
+from commands.report.paired_comparison import compare_runs
+from commands.report.significance import NOT_COMPARED, Comparison
 from commands.report.study import SUMMARY, StudySummary, read_study
 from datamodules.multimodal.reports.html_report import finite, page_text
 from engine.health.exit_codes import ExitCode
@@ -22,6 +23,7 @@ PAGES = Path(__file__).with_name("pages")
 SCRIPTS = (
     "state",
     "head",
+    "axis",
     "chart",
     "curves",
     "timeline",

@@ -5,12 +5,13 @@ The first run is the baseline of all others. numpy is imported only if a run has
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from commands.report.comparable import answer_problem, rank_problem
 from commands.report.config_diff import read_settings
 from commands.report.kept_answers import KeptAnswers, kept_answers
 from commands.report.kept_ranks import STAGES, KeptRanks, OtherSettingsError, kept_ranks
+from commands.report.significance import NOT_COMPARED, Comparison, ScoredRuns, compare_scored
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 from engine.telemetry.graded_answers import FILE
@@ -19,37 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lightning_modules.recommender.ranks.paired_test import Difference
     from lightning_modules.recommender.ranks.rank_file import UserRanks
-    from lightning_modules.recommender.ranks.rank_metrics import Gains
 
 DIFFERING = 20
 """Number of samples that a page shows, of those on which the runs differ most."""
-
-
-class Comparison(NamedTuple):
-    """What the console prints and the page shows."""
-
-    lines: Sequence[str] = ()
-    table: dict[str, Any] | None = None
-    """`{title, runs: [place], rows: [{metric, values, differences}]}`; intervals are [value, low, high]."""
-    differing: dict[str, Any] | None = None
-    """`{count, heads, rows}`: the samples on which the runs differ most."""
-
-
-NOT_COMPARED = Comparison()
-
-
-class _Scored(NamedTuple):
-    """What runs reached on the same samples."""
-
-    names: Sequence[str]
-    places: Sequence[int]  # of the runs on the page
-    what: str  # `test, 3,000 users`
-    classes: Sequence["NDArray[np.int64]"]  # [N] row of `table.values` of each sample, for each run
-    table: "Gains"
-    test: str  # of significance
-    prefix: str = ""  # of the metrics' names
 
 
 def compare_runs(folders: Sequence[Path], cutoffs: Sequence[int] = (10,)) -> Comparison:
@@ -118,12 +92,12 @@ def _compare_ranks(folders: Sequence[Path], found: Sequence[KeptRanks], cutoffs:
 
     table, first = gains(cutoffs), runs[0]
     where = "test" if first.header.stage == "test" else "validation"
-    scored = _Scored(
+    scored = ScoredRuns(
         [names[place] for place in places], places, f"{where}, {len(first.users):,} users",
         [rank_classes(run.rank, table) for run in runs], table, "permutation test",
         first.header.protocol and f"{first.header.protocol}/",
     )  # fmt: skip
-    return _compared(scored, remarks, _differing_users(scored.names, runs))
+    return compare_scored(scored, remarks, _differing_users(scored.names, runs))
 
 
 def _files(ranks: KeptRanks) -> str:
@@ -169,7 +143,7 @@ def _compare_answers(folders: Sequence[Path], found: Sequence[KeptAnswers | None
     classes = inverse.reshape(points.shape).astype(np.int64)
     table = Gains((runs[0].metric.removeprefix("test/"),), values[:, None])
     is_binary = set(values.tolist()) <= {0.0, 1.0}
-    scored = _Scored(
+    scored = ScoredRuns(
         [names[place] for place in places], places, f"test, {points.shape[1]:,} answers", list(classes), table,
         "exact McNemar test" if is_binary else "permutation test",
     )  # fmt: skip
@@ -182,7 +156,7 @@ def _compare_answers(folders: Sequence[Path], found: Sequence[KeptAnswers | None
         for index in _largest(spread)
     ]  # fmt: skip
     heads = ["sample", "question", "expected", *scored.names]
-    return _compared(scored, remarks, {"count": int(np.count_nonzero(spread)), "heads": heads, "rows": rows})
+    return compare_scored(scored, remarks, {"count": int(np.count_nonzero(spread)), "heads": heads, "rows": rows})
 
 
 def _marked(answer: str, share: float) -> str:
@@ -213,75 +187,9 @@ def _comparable(
     return places, [found[place] for place in places], remarks
 
 
-def _compared(scored: _Scored, remarks: list[str], differing: dict[str, Any]) -> Comparison:
-    import numpy as np
-
-    from lightning_modules.recommender.ranks.bootstrap import RESAMPLES, SEED, bootstrap_means
-    from lightning_modules.recommender.ranks.paired_test import compare_classes, holm
-
-    names, size = scored.names, len(scored.table.values)
-    exact = scored.test.startswith("exact")
-    pairs = [compare_classes(scored.classes[0], other, scored.table, exact) for other in scored.classes[1:]]
-    for metric in range(len(scored.table.names)):
-        adjusted = holm([found[metric].p for found in pairs])
-        for found, p in zip(pairs, adjusted, strict=True):
-            found[metric] = found[metric]._replace(p=p, metric=scored.prefix + found[metric].metric)
-    means = [
-        bootstrap_means(np.bincount(classes, minlength=size), scored.table.values, RESAMPLES, SEED)
-        for classes in scored.classes
-    ]
-    rows = [
-        {
-            "metric": scored.prefix + name,
-            "values": [list(of_run[metric]) for of_run in means],
-            "differences": [
-                None,
-                *({"interval": list(found[metric].interval), "p": found[metric].p} for found in pairs),
-            ],
-        }
-        for metric, name in enumerate(scored.table.names)
-    ]
-    adjusts = ", p-values adjusted by Holm's method" if len(pairs) > 1 else ""
-    how = f"95 % bootstrap interval, {scored.test}{adjusts}"
-    lines = []
-    for name, found in zip(names[1:], pairs, strict=True):
-        lines.append(f"{scored.what}: {_verdict((names[0], name), found)}")
-        lines.append(f"{name} minus {names[0]}: {'; '.join(map(_numbers, found))} ({how})")
-    title = f"On the same samples: {scored.what}"
-    note = f"Brackets are 95 % bootstrap intervals. Differences are from {names[0]}: {scored.test}{adjusts}."
-    table = {"title": title, "note": note, "runs": list(scored.places), "rows": rows}
-    return Comparison([*lines, *remarks], table, differing if differing["count"] else None)
-
-
 def _largest(spread: "NDArray[np.float64]") -> list[int]:
     """Return the samples with the largest differences, those with equal differences in their order."""
     import numpy as np
 
     order = np.argsort(-spread, kind="stable")[:DIFFERING]
     return [int(index) for index in order if spread[index] > 0]
-
-
-def _numbers(found: "Difference") -> str:
-    difference, low, high = found.interval
-    p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"
-    return f"{found.metric} {difference:+.4f} [{low:+.4f}, {high:+.4f}], {p}"
-
-
-def _verdict(names: Sequence[str], differences: Sequence["Difference"]) -> str:
-    better: dict[str, list[str]] = {}
-    for found in differences:
-        if found.is_significant:
-            better.setdefault(names[found.interval.value > 0], []).append(found.metric)
-    unclear = [found.metric for found in differences if not found.is_significant]
-    if not better:
-        return f"no significant difference between {names[0]} and {names[1]} by {_joined(unclear)}"
-    parts = [
-        f"{name} is better than {names[name == names[0]]} by {_joined(metrics)}" for name, metrics in better.items()
-    ]
-    if unclear:
-        parts.append(f"the difference is not significant by {_joined(unclear)}")
-    return "; ".join(parts)
-
-
-def _joined(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
