@@ -1,10 +1,14 @@
 """Requeues the SLURM job of a run that is stopped or has lost a rank."""
 
 import logging
+import os
 import re
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
+from engine.checkpointing.discovery import CHECKPOINTS
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")
@@ -46,6 +50,29 @@ def requeue_job(environ: Mapping[str, str], has_progress: bool = True) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         stderr = getattr(error, "stderr", "") or ""
         log.error("SLURM job %s could not be requeued, submit it again: %s %s", job, error, stderr.strip())
+
+
+def checkpoint_times(folder: Path) -> dict[Path, int]:
+    """Return the modification time of each checkpoint of a run."""
+    written = {}
+    for path in folder.glob(f"{CHECKPOINTS}/*.ckpt"):
+        with suppress(FileNotFoundError):  # another rank may be replacing it
+            written[path] = path.stat().st_mtime_ns
+    return written
+
+
+def requeue_if_saved(folder: Path, before: dict[Path, int]) -> None:
+    """Requeue a SLURM job that has lost a rank, if it has saved a checkpoint since it started.
+
+    SLURM itself requeues when it notices that a node is down, perhaps before this. Without a new checkpoint the next
+    start would repeat the same steps, and might lose the rank again, forever.
+    """
+    if "SLURM_JOB_ID" not in os.environ:
+        return
+    if checkpoint_times(folder) == before:
+        log.warning("the SLURM job is not requeued: it has saved nothing since it started")
+    else:
+        requeue_job(os.environ)
 
 
 def _reason_to_stay(facts: Mapping[str, str]) -> str:

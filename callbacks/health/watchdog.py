@@ -2,11 +2,10 @@
 
 import logging
 import math
-import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from callbacks.health.memory_monitor import memory_advice
-from callbacks.health.slurm_requeue import requeue_job
-from engine.checkpointing.discovery import CHECKPOINTS
+from callbacks.health.slurm_requeue import checkpoint_times, requeue_if_saved
 from engine.data.dataloader import BadBatchError
 from engine.distributed.errors import CollectiveError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
@@ -74,8 +72,8 @@ class Watchdog(Callback):
 
     def _begin(self, trainer: Trainer) -> None:
         folder = Path(trainer.default_root_dir)
-        before = _checkpoint_times(folder)
-        monitor = self._monitor = ProcessMonitor(self.timeout, folder, lambda: _requeue_if_progress(folder, before))
+        before = checkpoint_times(folder)
+        monitor = self._monitor = ProcessMonitor(self.timeout, folder, lambda: requeue_if_saved(folder, before))
         monitor.phase = PREPARING  # no limit: rank 0 prepares, the other ranks wait and send heartbeats
         children = getattr(trainer.strategy.launcher, "procs", ())
         disable_child_observer()
@@ -94,8 +92,7 @@ class Watchdog(Callback):
     # -- phases ------------------------------------------------------------------------------------------------------
 
     def _enter(self, phase: str, max_idle: float) -> None:
-        monitor = self._monitor
-        if monitor is None:
+        if (monitor := self._monitor) is None:
             return
         if max_idle != monitor.max_idle and self._sets_group_timeout and torch.distributed.is_initialized():
             # A little longer than the monitor, whose message is more specific than a collective's.
@@ -124,25 +121,18 @@ class Watchdog(Callback):
             self._enter("first step", self.start_timeout)
 
     @override
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
-        self._in_training(trainer)
-
-    @override
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         self._started_monitor.progress += 1
 
     @override
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        self._in_training(trainer)
-
-    def _in_training(self, trainer: Trainer) -> None:
+    def on_train_batch_start(self, trainer: Trainer, *args: object, **kwargs: object) -> None:
         self._started_monitor.step = trainer.global_step
         if trainer.global_step > self._first_step:
             self._enter("training", self.timeout)
         else:
             self._enter("first step", self.start_timeout)
+
+    on_train_batch_end = on_train_batch_start
 
     @override
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -193,22 +183,21 @@ class Watchdog(Callback):
     @contextmanager
     def extended_timeout(self, phase: str) -> Iterator[None]:
         """Allow `start_timeout` for an operation in the middle of training. Use it on all ranks."""
-        before = (self._monitor.phase, self._monitor.max_idle) if self._monitor is not None else None
+        before = (self._monitor.phase, self._monitor.max_idle) if self._monitor is not None else ("start-up", math.inf)
         self._enter(phase, self.start_timeout)
         yield
-        if before is not None:
-            self._enter(*before)
+        self._enter(*before)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     @override
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        if self._monitor is None:
+        monitor, self._monitor = self._monitor, None
+        if monitor is None:
             return
         if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
             # Torch's handler raises for every dead DataLoader worker; a second one would interrupt this hook.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        monitor, self._monitor = self._monitor, None
         if isinstance(exception, CollectiveError) and monitor.rank == 0:  # all ranks raise it
             log.error("%s", exception, extra=HIDDEN_ON_CONSOLE | event("run_failed", error=str(exception)))
             exception.is_logged = True
@@ -259,26 +248,3 @@ def extended_timeout(trainer: Trainer, phase: str) -> AbstractContextManager[Non
 def _group_timeout(seconds: float) -> timedelta:
     """Return a timeout for PyTorch, whose store needs milliseconds in 31 bits: no limit becomes 24 days."""
     return timedelta(seconds=min(seconds, 24 * 86400))
-
-
-def _checkpoint_times(folder: Path) -> dict[Path, int]:
-    """Return the modification time of each checkpoint of a run."""
-    written = {}
-    for path in folder.glob(f"{CHECKPOINTS}/*.ckpt"):
-        with suppress(FileNotFoundError):  # another rank may be replacing it
-            written[path] = path.stat().st_mtime_ns
-    return written
-
-
-def _requeue_if_progress(folder: Path, before: dict[Path, int]) -> None:
-    """Requeue a SLURM job that has lost a rank, if it has saved a checkpoint since it started.
-
-    SLURM itself requeues when it notices that a node is down, perhaps before this. Without a new checkpoint the next
-    start would repeat the same steps, and might lose the rank again, forever.
-    """
-    if "SLURM_JOB_ID" not in os.environ:
-        return
-    if _checkpoint_times(folder) == before:
-        log.warning("the SLURM job is not requeued: it has saved nothing since it started")
-    else:
-        requeue_job(os.environ)

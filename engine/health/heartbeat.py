@@ -106,7 +106,7 @@ class HeartbeatTracker:
             return None  # this rank may be about to stall: wait until its next heartbeat is due
         if len(behind) == len(heartbeats):
             locations = ", ".join(f"rank {rank} in {heartbeats[rank].location}" for rank in behind[:_MAX_RANKS])
-            where = f"at step {heartbeat.step} ({heartbeat.phase})"
+            where = describe_position(heartbeat.step, heartbeat.phase)
             text = f"all ranks have been stalled for {heartbeat.idle:.0f} s {where}: {locations}"
             return FailureReport(behind[0], text)
         if heartbeat.phase == FINISHED:
@@ -115,8 +115,13 @@ class HeartbeatTracker:
         return FailureReport(behind[0], f"{text}; {waiting}")
 
 
+def describe_position(step: int, phase: str) -> str:
+    """Return where a rank is in the run."""
+    return f"at step {step} ({phase})"
+
+
 def _describe(heartbeat: Heartbeat) -> str:
-    return f"at step {heartbeat.step} ({heartbeat.phase}), in {heartbeat.location}"
+    return f"{describe_position(heartbeat.step, heartbeat.phase)}, in {heartbeat.location}"
 
 
 def _subject(ranks: list[int]) -> str:

@@ -10,7 +10,6 @@ import atexit
 import faulthandler
 import logging
 import math
-import multiprocessing
 import os
 import subprocess
 import threading
@@ -18,11 +17,12 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from engine.distributed.errors import is_full_disk, is_peer_failure
+from engine.health.child_ranks import ChildRanks
 from engine.health.exit_codes import ExitCode
-from engine.health.heartbeat import FINISHED, FailureReport, Heartbeat, HeartbeatTracker
+from engine.health.heartbeat import FINISHED, FailureReport, Heartbeat, HeartbeatTracker, describe_position
 from engine.health.stack_dump import dump_all_stacks, main_thread_at, open_stack_dumps, write_stack_dump
 from engine.health.store_client import HeartbeatClient
 from engine.system.host_memory import oom_kill_message, oom_kills
@@ -71,14 +71,14 @@ class ProcessMonitor:
             world_size: number of ranks.
             children: ranks that this process has started, in order of rank. They end with it.
         """
-        self.rank, self.local_rank, self.world_size, self._children = rank, local_rank, world_size, children
+        self.rank, self.local_rank, self.world_size = rank, local_rank, world_size
+        self._children = ChildRanks(children, rank + 1)
         self._period = min(1.0, self.timeout / 4)
         self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
         if world_size > 1:
             self._tracker = HeartbeatTracker(world_size, range(world_size) if rank == 0 else (0,), 0.0)
             self._client = HeartbeatClient(self._heartbeat, rank, world_size, self._period)
-            self._exit_seen: dict[int, int] = {}  # exchanges when a child's exit was noticed, by rank
-            atexit.register(self._kill_children)
+            atexit.register(self._kill_children_of_failed_run)
         threading.Thread(target=self._monitor_loop, name="lockstep-monitor", daemon=True).start()
 
     def enter(self, phase: str, max_idle: float) -> None:
@@ -98,16 +98,13 @@ class ProcessMonitor:
         self._stopped.set()
 
     def resolve_first_failure(self, error: BaseException) -> FailureReport:
-        """Report the error that ends the main thread, or find the failure of another rank that caused it.
-
-        Returns:
-            the first failure of the run.
-        """
+        """Report the error that ends the main thread, and return the first failure of the run, which caused it."""
         self._is_ending = True
-        own = FailureReport(self.rank, f"rank {self.rank} failed {_position(self.step, self.phase)}: {_summary(error)}")
+        where = describe_position(self.step, self.phase)
+        own = FailureReport(self.rank, f"rank {self.rank} failed {where}: {_summary(error)}")
         # Its stack adds nothing to a full disk, and does not fit on it. The file is opened before other ranks learn of
         # the failure: rank 0 then removes the directory of a start that was refused, and it must not come back.
-        dump = None if is_full_disk(error) else self._open_stacks()
+        dump = None if is_full_disk(error) else open_stack_dumps(self.folder, self.rank)
         if self._client is None:
             self._stopped.set()
             self.failure = own
@@ -119,7 +116,7 @@ class ProcessMonitor:
             self.failure = self._client.report(self.failure or own, GRACE)
         title = own.text if self.failure == own else f"{self.failure.text}; {own.text}"
         if dump is not None:
-            self._write_stacks(dump, title, "".join(traceback.format_exception(error)))
+            write_stack_dump(dump, self.folder, title, "".join(traceback.format_exception(error)))
         if self.failure != own and _summary(error) not in self.failure.text:
             self._report()
         if self._client is not None:
@@ -169,8 +166,7 @@ class ProcessMonitor:
                 self._terminate(failure)
 
     def _read_heartbeats(self) -> None:
-        client = self._client
-        if client is None:
+        if (client := self._client) is None:
             return
         for rank, heartbeat in client.heartbeats.items():
             self._tracker.record(rank, heartbeat, self._clock)
@@ -196,7 +192,7 @@ class ProcessMonitor:
         if client is None:
             if idle <= self.max_idle:
                 return None
-            where = f"{_position(self.step, self.phase)}, in {main_thread_at()}"
+            where = f"{describe_position(self.step, self.phase)}, in {main_thread_at()}"
             return FailureReport(0, f"the process has been stalled for {idle:.0f} s {where}")
         if client.failure is not None:
             return client.failure
@@ -207,16 +203,9 @@ class ProcessMonitor:
             return FailureReport(-1, refused, lost=True)
         if silence > self.timeout:
             return FailureReport(-1, f"no answer for {silence:.0f} s from the store at {client.address}", lost=True)
-        for rank, child in enumerate(self._children, start=self.rank + 1):
-            code = child.poll()
-            # Two exchanges later everything is read that the child had reported before it ended.
-            if (
-                code
-                and client.exchanges - self._exit_seen.setdefault(rank, client.exchanges) > 1
-                and not self._tracker.has_left(rank)
-            ):
-                how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-                return FailureReport(rank, f"rank {rank} {how}")
+        ended = self._children.find_exit(client.exchanges, self._tracker.has_left)
+        if ended is not None:
+            return ended
         if self.rank == 0:
             return self._tracker.diagnose(self._clock, self.timeout, self._period)
         return self._tracker.find_silent(self._clock, self.timeout + 3 * self._period)  # rank 0 decides first
@@ -224,13 +213,13 @@ class ProcessMonitor:
     def _terminate(self, failure: FailureReport) -> None:
         # The steps below may need a lock that the main thread holds.
         faulthandler.dump_traceback_later(4 * GRACE, exit=True, file=2)
-        self._write_stacks(self._open_stacks(), failure.text, dump_all_stacks())
+        write_stack_dump(open_stack_dumps(self.folder, self.rank), self.folder, failure.text, dump_all_stacks())
         if self._client is not None:
             self._client.report(failure, self._period)
         self._report()
         if self._client is not None and not self._stopped.wait(GRACE) and self._is_ending:
             return
-        self._kill_children(timeout=0)
+        self._children.kill(timeout=0)
         os._exit(ExitCode.FAILED)
 
     # -- the end of the run ------------------------------------------------------------------------------------------
@@ -250,37 +239,9 @@ class ProcessMonitor:
             if self.failure.lost:
                 self.on_lost()
 
-    def _open_stacks(self) -> TextIO | OSError:
-        try:
-            return open_stack_dumps(self.folder, self.rank)
-        except OSError as error:
-            return error
-
-    def _write_stacks(self, file: TextIO | OSError, title: str, text: str) -> None:
-        try:
-            if isinstance(file, OSError):
-                raise file
-            write_stack_dump(file, title, text)
-        except OSError as error:
-            log.error("%s\n(could not be written into %s: %s)", text, self.folder / "faults", error)
-
-    def _kill_children(self, timeout: float = 2 * GRACE) -> None:
-        """End the processes that a failed run would leave behind. SIGKILL also ends a suspended process."""
-        if self.failure is None:
-            return
-        deadline = time.monotonic() + timeout
-        for child in self._children:
-            try:
-                child.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait(GRACE)
-        for worker in multiprocessing.active_children():
-            worker.kill()
-
-
-def _position(step: int, phase: str) -> str:
-    return f"at step {step} ({phase})"
+    def _kill_children_of_failed_run(self) -> None:
+        if self.failure is not None:
+            self._children.kill(2 * GRACE)
 
 
 def _summary(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """Dumps the stacks of all threads when a process fails or stalls."""
 
+import logging
 import sys
 import threading
 import traceback
@@ -7,6 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
+
+log = logging.getLogger("lockstep")
 
 _LIBRARY = str(Path(threading.__file__).parent)
 
@@ -41,22 +44,29 @@ def _is_library(file: str) -> bool:
     return "site-packages" in file or file.startswith((_LIBRARY, "<"))
 
 
-def open_stack_dumps(folder: Path, rank: int) -> TextIO:
-    """Open `faults/process-RANK.txt` in a run's folder, to append a stack dump.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+def open_stack_dumps(folder: Path, rank: int) -> TextIO | OSError:
+    """Open `faults/process-RANK.txt` in a run's folder, to append a stack dump; return the error if that fails."""
     path = folder / "faults" / f"process-{rank}.txt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("a", encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a", encoding="utf-8")
+    except OSError as error:
+        return error
 
 
-def write_stack_dump(file: TextIO, title: str, text: str) -> None:
-    """Write a stack dump and close the file.
+def write_stack_dump(file: TextIO | OSError, folder: Path, title: str, text: str) -> None:
+    """Write a stack dump and close the file; log the dump if it cannot be written.
 
-    Raises:
-        OSError: it cannot be written.
+    Args:
+        file: what `open_stack_dumps` returned.
+        folder: run directory, for the message.
+        title: first line, after the time.
+        text: the stacks.
     """
-    with file:
-        file.write(f"{datetime.now(timezone.utc).isoformat(timespec='seconds')} {title}\n\n{text}\n")
+    try:
+        if isinstance(file, OSError):
+            raise file
+        with file:
+            file.write(f"{datetime.now(timezone.utc).isoformat(timespec='seconds')} {title}\n\n{text}\n")
+    except OSError as error:
+        log.error("%s\n(could not be written into %s: %s)", text, folder / "faults", error)

@@ -9,7 +9,8 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 
 from callbacks.guards.finite_guard import FiniteGuard
-from callbacks.health.watchdog import Watchdog, _checkpoint_times, _requeue_if_progress
+from callbacks.health.slurm_requeue import checkpoint_times, requeue_if_saved
+from callbacks.health.watchdog import Watchdog
 from engine.health.monitor import ProcessMonitor
 from tests.conftest import TINY
 from tests.distributed.resume.test_preemption import scontrol  # noqa: F401
@@ -122,13 +123,13 @@ def test_a_slurm_job_that_lost_a_process_comes_back(tmp_path, monkeypatch, scont
     saved = tmp_path / "checkpoints/last.ckpt"
     saved.parent.mkdir()
     saved.write_bytes(b"1")
-    before = _checkpoint_times(tmp_path)
+    before = checkpoint_times(tmp_path)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    _requeue_if_progress(tmp_path, before)
+    requeue_if_saved(tmp_path, before)
     assert asked() == [] and messages == ["the SLURM job is not requeued: it has saved nothing since it started"]
     (tmp_path / "checkpoints/best.ckpt").write_bytes(b"2")
-    _requeue_if_progress(tmp_path, before)
+    requeue_if_saved(tmp_path, before)
     assert asked() == ["show job 7", "requeue 7"]
     monkeypatch.delenv("SLURM_JOB_ID")
-    _requeue_if_progress(tmp_path, before)
+    requeue_if_saved(tmp_path, before)
     assert len(asked()) == 2
