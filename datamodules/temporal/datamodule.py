@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,24 +11,22 @@ from typing import Any
 from typing_extensions import override
 
 from datamodules.multimodal.chat_dataset import ChatExamples
-from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
+from datamodules.multimodal.datamodule import ChatOptions
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.cache import MANIFEST, CachedTimelines, Extent, verify_cache
 from datamodules.temporal.cache_writer import write_cache
 from datamodules.temporal.channels import CHANNELS
 from datamodules.temporal.dataset import TimelineQuestions, Timelines
-from datamodules.temporal.grading import OUTCOMES, grade
+from datamodules.temporal.evaluation import TimelineEvaluation
 from datamodules.temporal.recorded.dataset import RecordedTimelines
 from datamodules.temporal.recorded.predict_questions import PredictDataset
-from datamodules.temporal.reports.timeline_reports import preview, report_test, report_training_data
+from datamodules.temporal.reports.timeline_reports import report_training_data
 from datamodules.temporal.synthetic.curriculum import Curriculum
 from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, Synthesis
-from datamodules.temporal.text.facts import Task
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
 from engine.number_check import check_numbers
-from engine.telemetry.sample_previews import SamplePreview
 
 log = logging.getLogger("lockstep")
 
@@ -36,7 +34,7 @@ _TEXTS = 1000
 """Samples whose texts the built-in tokenizer is trained on."""
 
 
-class ResourceTimelines(MultimodalDataModule):
+class ResourceTimelines(TimelineEvaluation):
     """Curves of the available resources of a machine, and questions about them.
 
     Args:
@@ -64,9 +62,6 @@ class ResourceTimelines(MultimodalDataModule):
 
     train_set: ChatExamples
     marker = PLACEHOLDER
-    outcomes = OUTCOMES
-    kinds = tuple(task.value for task in Task)
-    baselines = ("rules",)
 
     def __init__(
         self,
@@ -189,65 +184,6 @@ class ResourceTimelines(MultimodalDataModule):
         name = hashlib.sha256(json.dumps(generator, sort_keys=True, default=str).encode()).hexdigest()[:12]
         return {**super()._order_identity(), "timelines": name}
 
-    # -- answers -----------------------------------------------------------------------------------------------------
-
-    @property
-    def _graded_dataset(self) -> TimelineQuestions:
-        """Dataset that is evaluated, with known answers (in all stages except `predict`)."""
-        source = self.evaluated
-        assert isinstance(source, TimelineQuestions)
-        return source
-
-    @override
-    def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
-        source = self._graded_dataset
-        return grade(source.sample(0, sample).facts, text, source.timelines.notation)
-
-    @override
-    def kind(self, sample: int) -> str:
-        return self._graded_dataset.sample(0, sample).facts.task.value
-
-    def question_text(self, sample: int) -> str:
-        """Return what a sample asks, as people read it."""
-        return self._graded_dataset.sample(0, sample).question.replace(PLACEHOLDER, "").strip()
-
-    def right_answer(self, sample: int) -> str:
-        """Return the reference answer to a sample."""
-        return self._graded_dataset.sample(0, sample).answer
-
-    def trained_steps(self) -> int:
-        """Return the number of steps of the longest training timeline."""
-        return self.synthesis.max_steps
-
-    def evaluated_steps(self) -> int:
-        """Return the number of steps of the longest timeline of the evaluated set."""
-        source = self.evaluated
-        if isinstance(source, PredictDataset):
-            return max((len(row.curves[0]) for row in source.rows), default=0)
-        return self.synthesis.max_steps
-
-    def options(self, sample: int) -> tuple[str, ...]:
-        """Return no options: all answers are generated."""
-        return ()
-
-    def option_tokens(self, option: str) -> tuple[int, ...]:
-        """Return the tokens of an option; there is none."""
-        raise NotImplementedError("questions about timelines have no options")
-
-    def chance(self, sample: int) -> dict[str, tuple[float, float]]:
-        """Return no points: there are no options to guess among."""
-        return {}
-
-    def example(self, sample: int, text: str, blind: str) -> SamplePreview:
-        """Return a preview of a sample of the evaluated set with the model's answers."""
-        return preview(self._graded_dataset, sample, text, blind)
-
-    @override
-    def describe(self, row: int) -> dict[str, Any]:
-        source = self.evaluated
-        assert isinstance(source, PredictDataset)
-        return source.rows[row].record
-
     # -- reports -----------------------------------------------------------------------------------------------------
 
     @override
@@ -261,22 +197,6 @@ class ResourceTimelines(MultimodalDataModule):
             write_cache(self._cache, self.synthesis, extents, progress=_log_progress)
         source = self._dataset(self.synthesis, Split.TRAIN)
         path = report_training_data(Path(self.root), source, self.synthesis, self._tokens)
-        log.info("report: %s", path)
-
-    def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
-        """Write a report of a test: each question with its curve, the reference and the answers.
-
-        Args:
-            folder: folder of the run.
-            answers: (sample, answer, answer without the series), in the order of the samples.
-        """
-        assert self.trainer is not None  # the test ran under a trainer
-        about = {
-            "run": Path(folder).name,
-            "checkpoint": str(self.trainer.ckpt_path),
-            "timelines": self.timelines or f"synthetic, seed {self.synthesis.seed}",
-        }
-        path = report_test(Path(folder), self._graded_dataset, answers, about, self.timelines)
         log.info("report: %s", path)
 
     def _tokens(self, text: str) -> int:
