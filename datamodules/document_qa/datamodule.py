@@ -21,6 +21,7 @@ from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
 from datamodules.document_qa.samples.option_dataset import OptionDataset
 from datamodules.document_qa.samples.sample_builder import SampleBuilder
 from datamodules.document_qa.samples.train_chats import DocumentChats
+from datamodules.document_qa.task_options import Task, check_task_options
 from datamodules.document_qa.types.question import QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.chat_dataset import ChatExamples
@@ -36,7 +37,7 @@ _TEXTS = 500
 class DocumentOptions(TileOptions, total=False):
     """Options of DocumentDataModule, which describes them, and of its bases."""
 
-    task: Literal["answer", "retrieve"]
+    task: Task
     context: ContextSettings | None
     retriever: RetrieverSettings | None
     augmentation: AugmentationSettings | None
@@ -90,7 +91,7 @@ class DocumentDataModule(AnswerEvaluation):
 
     def __init__(
         self,
-        task: Literal["answer", "retrieve"] = "answer",
+        task: Task = "answer",
         context: ContextSettings | None = None,
         retriever: RetrieverSettings | None = None,
         augmentation: AugmentationSettings | None = None,
@@ -112,36 +113,17 @@ class DocumentDataModule(AnswerEvaluation):
         self.context.check("data.init_args.context.")
         self.retriever.check("data.init_args.retriever.")
         self.augmentation.check("data.init_args.augmentation.")
-        for name, number, least in (
-            ("option_orders", option_orders, 1),
-            ("questions_per_chat", questions_per_chat, 1),
-            ("hard_negatives", hard_negatives, 0),
-        ):
-            if number < least:
-                raise ValueError(f"data.init_args.{name} must be at least {least}, got {number}")
-        if not list_options and (answer_with == "letter" or option_orders > 1):
-            raise ValueError(
-                "data.init_args.list_options is false, so options have neither letters nor an order; remove "
-                "data.init_args.answer_with letter and data.init_args.option_orders above 1"
-            )
-        if task == "retrieve" and ablate == "question_only":
-            raise ValueError("data.init_args.ablate question_only leaves no page for data.init_args.task retrieve")
-        if task == "retrieve" and self.augmentation.enabled:
-            raise ValueError("data.augmentation applies to data.init_args.task answer only, but the task is retrieve")
-        if task == "retrieve" and not list_options:
-            raise ValueError(
-                "data.init_args.list_options false applies to data.init_args.task answer only; with task retrieve a "
-                "question is always encoded with its options"
-            )
-        if task == "retrieve" and questions_per_chat > 1 and "train" in (rank or ()):
-            raise ValueError(
-                f"data.init_args.rank contains train, and data.init_args.questions_per_chat is {questions_per_chat}: "
-                "only the first question of each chat would be ranked; set data.init_args.questions_per_chat to 1"
-            )
-        if task == "answer" and rank is not None:
-            raise ValueError("data.init_args.rank applies to data.init_args.task retrieve only, but the task is answer")
-        self.task, self.answer_with, self.option_orders = task, answer_with, option_orders
-        self.list_options = list_options
+        check_task_options(
+            task, answer_with=answer_with, list_options=list_options, option_orders=option_orders,
+            questions_per_chat=questions_per_chat, hard_negatives=hard_negatives, ablate=ablate,
+            augments=self.augmentation.enabled, rank=rank,
+        )  # fmt: skip
+        self.task, self.answer_with, self.list_options, self.option_orders = (
+            task,
+            answer_with,
+            list_options,
+            option_orders,
+        )
         self.questions_per_chat, self.ablate = questions_per_chat, ablate
         self.prompt_language, self.system, self.hard_negatives = prompt_language, system, hard_negatives
         self.rank: list[Split] = rank or ["predict"]
@@ -223,13 +205,8 @@ class DocumentDataModule(AnswerEvaluation):
         evidence = self._num_evidence_samples(split)
         if predicts:
             return self.prediction_set(self.question_set(split), evidence, skip_bad)
-        return EvaluationDataset(
-            self._sample_builder(self.question_set(split)),
-            self.chat_encoder,
-            self.option_orders,
-            evidence=evidence,
-            skip_bad=skip_bad,
-        )
+        builder = self._sample_builder(self.question_set(split))
+        return EvaluationDataset(builder, self.chat_encoder, self.option_orders, evidence=evidence, skip_bad=skip_bad)
 
     def prediction_set(
         self, questions: QuestionSet, evidence: int | None = None, skip_bad: bool = False
