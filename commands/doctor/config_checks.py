@@ -121,33 +121,12 @@ class _Training:
     def divide_batch(self) -> Iterator[Finding]:
         if self.config is None:
             return
-        import torch
+        from commands.doctor.training.batch_division import divide_batch
 
-        from commands.launch.launched_processes import launched_processes, match_launched
-        from engine.data.batch_plan import BatchPlan
-
-        trainer = self.config.trainer
-        try:
-            launched = launched_processes(self.environ)
-            match_launched(trainer.devices, trainer.num_nodes, launched)
-        except ValueError as error:
-            why = "training will fail at startup"
-            yield Finding("batch", "fail", str(error), why, "--trainer.devices auto --trainer.num_nodes NODES")
-            return
-        own = torch.cuda.device_count() if trainer.accelerator != "cpu" else 0
-        self.per_node = launched.per_node if launched else self.plan.processes(own or 1)
-        processes = self.per_node * (launched.nodes if launched else self.plan.nodes or 1)
-        given = self.config.data.init_args
-        sizes = {key: given.get(key) for key in ("batch_size", "batch_size_per_device", "micro_batch_size")}
-        try:
-            self.batch = BatchPlan.derive(world_size=processes, **sizes)
-        except ValueError as error:
-            yield Finding(
-                "batch", "fail", str(error), "training will fail at startup with this world size",
-                "--data.init_args.batch_size N or --data.init_args.micro_batch_size N",
-            )  # fmt: skip
-            return
-        yield Finding("batch", "ok", str(self.batch))
+        division = divide_batch(self.config, self.plan, self.environ)
+        if division.batch is not None:
+            self.batch, self.per_node = division.batch, division.per_node
+        yield division.finding
 
     def find_weights(self) -> Iterator[Finding]:
         if self.config is None:
