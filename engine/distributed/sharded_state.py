@@ -1,63 +1,35 @@
 """Writes and reads weights and optimizer state as shards, with torch.distributed.checkpoint.
 
 A shard names the place of its elements in the whole tensor, so any number of ranks reads what another number has
-written. Only tensors are written: torch reads everything else by plain pickle, which could run code. Names of
-parameters replace the numbers of an optimizer's state dict, which depend on the order of its groups.
+written. Only tensors are written: torch reads everything else by plain pickle, which could run code.
 """
 
-import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint import FileSystemReader, Metadata, TensorStorageMetadata
-from torch.distributed.checkpoint.metadata import StorageMeta
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
-from typing_extensions import override
 
 from engine.distributed.errors import MismatchError
-from engine.distributed.shard_index import read_index
+from engine.distributed.optimizer_names import numbered
+from engine.distributed.saved_state_checks import (
+    check_optimizer_is_complete,
+    check_optimizer_parameters,
+    check_shapes,
+)
+from engine.distributed.shard_files import entries_below, load_tensors, tensor_sizes, weights_prefix
 
 GROUPS = "optimizer_groups"
 """Key, beside the shards, of each optimizer's parameter groups, with names of parameters."""
-
-_WEIGHTS = ("state_dict", "model")
-"""Prefixes of the weights: of this program, and of FSDPStrategy of Lightning, which earlier versions used."""
-
 
 _WHOLE: dict[str, Callable[[int], int]] = {
     "absmax1": lambda elements: -(-elements // 256), "absmax2": lambda elements: -(-elements // 256),
     "qmap1": lambda elements: 256, "qmap2": lambda elements: 256,
 }  # fmt: skip
 """Keys of tensors of an 8-bit optimizer state that are not sharded, and their lengths by elements of the weight."""
-
-Value = TypeVar("Value")
-
-
-# -- names -------------------------------------------------------------------------------------------------------------
-
-
-def named_optimizer_state(module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-    """Return an optimizer's state dict with names of parameters in the place of numbers. Tensors are not copied."""
-    names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
-    return {
-        "state": {names[parameter]: dict(state) for parameter, state in optimizer.state.items() if state},
-        "param_groups": [
-            {**group, "params": [names[parameter] for parameter in group["params"]]} for group in optimizer.param_groups
-        ],
-    }
-
-
-def numbered(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state dict that the optimizer would have without shards: parameters are numbers."""
-    names = [name for group in named["param_groups"] for name in group["params"]]
-    numbers = {name: number for number, name in enumerate(names)}
-    groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in named["param_groups"]]
-    return {"state": {numbers[name]: state for name, state in named["state"].items()}, "param_groups": groups}
-
 
 # -- shards ------------------------------------------------------------------------------------------------------------
 
@@ -96,14 +68,14 @@ def read_shards(
         MismatchError: the shards are of another model or optimizer.
         CorruptIndexError: their index cannot be read.
     """
-    sizes = _sizes(folder)
+    sizes = tensor_sizes(folder)
     own = {name: tensor.detach() for name, tensor in module.state_dict().items()}
-    prefix = _prefix(sizes)
-    _compare({name: tensor.shape for name, tensor in own.items()}, _below(sizes, prefix), "the model")
+    prefix = weights_prefix(sizes)
+    check_shapes({name: tensor.shape for name, tensor in own.items()}, entries_below(sizes, prefix), "the model")
     tensors = {f"{prefix}.{name}": tensor for name, tensor in own.items()}
     states: list[dict[Tensor, dict[str, Tensor]]] = []
     for number, optimizer in enumerate(optimizers):
-        saved = _below(sizes, f"optimizer_{number}.state")
+        saved = entries_below(sizes, f"optimizer_{number}.state")
         names = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         state: dict[Tensor, dict[str, Tensor]] = {}
         for path in saved:
@@ -114,13 +86,13 @@ def read_shards(
             state.setdefault(names[name], {})[key] = empty
             tensors[f"optimizer_{number}.state.{path}"] = empty
         states.append(state)
-        _check_optimizer(optimizer, state, names)
+        check_optimizer_parameters(optimizer, state, names)
         if saved or not starts:
             stored = {path.rpartition(".")[0] for path in saved}
             if groups is not None:  # a parameter without gradients has no state
                 stored = {name for group in groups[number : number + 1] for part in group for name in part["params"]}
-            _check_complete(optimizer, stored, module)
-    _load(folder, tensors)
+            check_optimizer_is_complete(optimizer, stored, module)
+    load_tensors(folder, tensors)
     for optimizer, state in zip(optimizers, states, strict=True):
         optimizer.state.clear()
         optimizer.state.update(state)
@@ -129,7 +101,7 @@ def read_shards(
 def saved_state_keys(folder: Path, number: int) -> dict[str, dict[str, tuple[torch.Size, torch.dtype]]]:
     """Return {parameter: {key: shape and format}} of the state of an optimizer in a sharded checkpoint."""
     states: dict[str, dict[str, tuple[torch.Size, torch.dtype]]] = {}
-    for path, saved in _below(_sizes(folder), f"optimizer_{number}.state").items():
+    for path, saved in entries_below(tensor_sizes(folder), f"optimizer_{number}.state").items():
         name, _, key = path.rpartition(".")
         states.setdefault(name, {})[key] = saved
     return states
@@ -145,18 +117,18 @@ def read_whole(folder: Path, groups: Sequence[Any] | None) -> dict[str, Any]:
     Returns:
         `state_dict`, and `optimizer_states` if `groups` is given.
     """
-    sizes = _sizes(folder)
+    sizes = tensor_sizes(folder)
     wanted = {path: torch.empty(size, dtype=dtype) for path, (size, dtype) in sizes.items()}
     if groups is None:
-        prefix = _prefix(sizes)
+        prefix = weights_prefix(sizes)
         wanted = {path: tensor for path, tensor in wanted.items() if path.startswith(f"{prefix}.")}
-    _load(folder, wanted, alone=True)
-    content: dict[str, Any] = {"state_dict": _below(wanted, _prefix(sizes))}
+    load_tensors(folder, wanted, alone=True)
+    content: dict[str, Any] = {"state_dict": entries_below(wanted, weights_prefix(sizes))}
     if groups is not None:
         content["optimizer_states"] = []
         for number, own in enumerate(groups):
             state: dict[str, dict[str, Tensor]] = {}
-            for path, tensor in _below(wanted, f"optimizer_{number}.state").items():
+            for path, tensor in entries_below(wanted, f"optimizer_{number}.state").items():
                 name, _, key = path.rpartition(".")
                 state.setdefault(name, {})[key] = tensor
             content["optimizer_states"].append(numbered({"state": state, "param_groups": own}))
@@ -201,7 +173,7 @@ def scatter(
     own = {name: value for name, value in module.state_dict().items() if name not in omitted}
     saved = checkpoint["state_dict"]
     sizes = {name: (tensor.shape, tensor.dtype) for name, tensor in saved.items()}
-    _compare({name: value.shape for name, value in own.items()}, sizes, "the model")
+    check_shapes({name: value.shape for name, value in own.items()}, sizes, "the model")
     for name, tensor in own.items():
         _fill(tensor, saved[name])
     states = checkpoint.get("optimizer_states", [])
@@ -245,65 +217,3 @@ def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name:
     if size.numel() == 1:
         return torch.zeros(size, dtype=dtype)
     raise MismatchError(f"optimizer state {tuple(size)} of {name}, whose shape is {tuple(parameter.shape)}")
-
-
-def _check_optimizer(optimizer: Optimizer, state: Mapping[Tensor, Any], names: Mapping[str, nn.Parameter]) -> None:
-    known = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    unknown = [name for name, parameter in names.items() if parameter in state and parameter not in known]
-    if unknown:
-        raise MismatchError(f"optimizer state of {unknown[0]}, which the optimizer does not train")
-
-
-def _check_complete(optimizer: Optimizer, stored: Collection[str], module: nn.Module) -> None:
-    names = {parameter: name for name, parameter in module.named_parameters()}
-    own = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
-    missing = sorted(name for name in own if name not in stored)
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise MismatchError(f"it lacks the optimizer state of {missing[0]}{more}, which this config trains")
-
-
-def _compare(own: Mapping[str, torch.Size], saved: Mapping[str, tuple[torch.Size, torch.dtype]], owner: str) -> None:
-    missing, foreign = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
-    other = [name for name in own.keys() & saved.keys() if own[name] != saved[name][0]]
-    for names, problem in ((missing, "it lacks {}"), (foreign, f"{owner} lacks its {{}}")):
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise MismatchError(problem.format(names[0] + more))
-    if other:
-        name = min(other)
-        raise MismatchError(f"{name} is {tuple(saved[name][0])}, and {tuple(own[name])} in {owner}")
-
-
-def _sizes(folder: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    """Return {path in the nested content: (shape, format)} of the tensors of a sharded checkpoint."""
-    entries = read_index(folder).state_dict_metadata
-    tensors = {path: entry for path, entry in entries.items() if isinstance(entry, TensorStorageMetadata)}
-    return {path: (entry.size, entry.properties.dtype) for path, entry in tensors.items()}
-
-
-def _prefix(paths: Iterable[str]) -> str:
-    return next((prefix for prefix in _WEIGHTS if any(path.startswith(f"{prefix}.") for path in paths)), _WEIGHTS[0])
-
-
-def _below(paths: Mapping[str, Value], prefix: str) -> dict[str, Value]:
-    return {path[len(prefix) + 1 :]: value for path, value in paths.items() if path.startswith(f"{prefix}.")}
-
-
-def _load(folder: Path, tensors: dict[str, Tensor], alone: bool = False) -> None:
-    import torch.distributed.checkpoint as dcp
-
-    with warnings.catch_warnings():  # torch announces that a single process reads
-        warnings.filterwarnings("ignore", "torch.distributed is disabled")
-        dcp.load(tensors, storage_reader=_SafeReader(folder), no_dist=alone)
-
-
-class _SafeReader(FileSystemReader):
-    """Reads the index as `verify` does: torch's own reader would run the code that a pickle refers to."""
-
-    @override
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        index = read_index(Path(self.path))
-        index.storage_meta = index.storage_meta or StorageMeta()
-        index.storage_meta.load_id = self.load_id
-        return index

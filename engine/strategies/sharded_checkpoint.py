@@ -52,7 +52,8 @@ class ShardedCheckpointStrategy(ModelParallelStrategy):
 
     @override
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        from engine.distributed.sharded_state import gather, named_optimizer_state, numbered
+        from engine.distributed.optimizer_names import named_optimizer_state, numbered
+        from engine.distributed.sharded_state import gather
 
         assert self.lightning_module is not None
         state = named_optimizer_state(self.lightning_module, getattr(optimizer, "optimizer", optimizer))

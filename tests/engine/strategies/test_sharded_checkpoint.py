@@ -14,8 +14,10 @@ from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import saved_at
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveError
+from engine.distributed.optimizer_names import named_optimizer_state, numbered
+from engine.distributed.shard_files import load_tensors
 from engine.distributed.shard_index import CorruptIndexError
-from engine.distributed.sharded_state import GROUPS, _load, named_optimizer_state, numbered, read_shards
+from engine.distributed.sharded_state import GROUPS, read_shards
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from lightning_modules.multimodal.checkpoints.stage_init import load_stage_weights, read_stage
 
@@ -184,7 +186,7 @@ def test_an_index_with_code_is_not_run(strategy, tmp_path):
     with pytest.raises(CorruptIndexError, match="corrupt: .metadata cannot be read .it refers to"):
         read_shards(path, strategy.lightning_module, [])
     with pytest.raises(dcp.CheckpointException, match="it refers to"):
-        _load(path, {"model.weight": torch.empty(1, 1000)}, alone=True)
+        load_tensors(path, {"model.weight": torch.empty(1, 1000)}, alone=True)
     assert not (tmp_path / "ran").exists()
 
 

@@ -1,0 +1,51 @@
+"""Checks that saved tensors are those of a model and its optimizer."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from engine.distributed.errors import MismatchError
+
+
+def check_optimizer_parameters(
+    optimizer: Optimizer, state: Mapping[Tensor, Any], names: Mapping[str, nn.Parameter]
+) -> None:
+    """Raise MismatchError if a parameter with saved state is not trained by the optimizer."""
+    known = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    unknown = [name for name, parameter in names.items() if parameter in state and parameter not in known]
+    if unknown:
+        raise MismatchError(f"optimizer state of {unknown[0]}, which the optimizer does not train")
+
+
+def check_optimizer_is_complete(optimizer: Optimizer, stored: Collection[str], module: nn.Module) -> None:
+    """Raise MismatchError if a parameter that the optimizer trains has no saved state."""
+    names = {parameter: name for name, parameter in module.named_parameters()}
+    own = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+    missing = sorted(name for name in own if name not in stored)
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise MismatchError(f"it lacks the optimizer state of {missing[0]}{more}, which this config trains")
+
+
+def check_shapes(
+    own: Mapping[str, torch.Size], saved: Mapping[str, tuple[torch.Size, torch.dtype]], owner: str
+) -> None:
+    """Raise MismatchError if names or shapes differ.
+
+    Args:
+        own: {name: shape} of the tensors that are loaded into.
+        saved: {name: (shape, format)} of those of the checkpoint.
+        owner: what `own` belongs to, for the message.
+    """
+    missing, foreign = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
+    other = [name for name in own.keys() & saved.keys() if own[name] != saved[name][0]]
+    for names, problem in ((missing, "it lacks {}"), (foreign, f"{owner} lacks its {{}}")):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise MismatchError(problem.format(names[0] + more))
+    if other:
+        name = min(other)
+        raise MismatchError(f"{name} is {tuple(saved[name][0])}, and {tuple(own[name])} in {owner}")
