@@ -1,7 +1,7 @@
 """Base class of all DataModules: batch plan, order of samples, exact evaluation, resumption."""
 
 import logging
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from engine.data.batch_plan import BatchPlan
 from engine.data.batched_dataset import BatchedDataset
 from engine.data.dataloader import LoadingError, TimedDataLoader
 from engine.data.loader_factory import LoaderFactory, auto_num_workers
-from engine.data.resume_point import position_to_save, resume_point
+from engine.data.resume_point import micro_batches_trained, position_to_save, resume_point
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, TrainSampler
 from engine.data.shared_memory import PREFETCH_FACTOR
 from engine.data.step_limits import batches_to_evaluate
@@ -92,8 +92,8 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         sizes |= {"micro_batch_size": micro_batch_size, "evaluation_batch_size": evaluation_batch_size}
         sizes |= {"prefetch_factor": prefetch_factor}
         check_numbers("data.init_args.", sizes, at_least=1)
-        not_negative = {"worker_timeout": worker_timeout, "max_bad_samples": max_bad_samples}
-        check_numbers("data.init_args.", not_negative, at_least=0)
+        limits = {"worker_timeout": worker_timeout, "max_bad_samples": max_bad_samples}
+        check_numbers("data.init_args.", limits, at_least=0)
         self.num_workers, self.worker_start, self.worker_timeout = num_workers, worker_start, worker_timeout
         self.prefetch_factor = PREFETCH_FACTOR if prefetch_factor is None else prefetch_factor
         self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
@@ -136,9 +136,10 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             same_epoch=self.same_epoch,
             sample_costs=getattr(data, "sample_costs", None),
             blocks=getattr(data, "blocks", lambda epoch: None),
-            trained=None if self.trainer is None else self._micro_batches_trained,
+            trained=None if self.trainer is None else partial(micro_batches_trained, self.trainer),
         )
-        loader = self._keep(self._loader_factory.train_loader(data, self._order))
+        loader = self._loader_factory.train_loader(data, self._order)
+        self._loaders.append(loader)  # for on_exception
         if (epoch_ended := loader.epoch_ended) is not None:
             loader.epoch_ended = lambda request, records: epoch_ended(request, records) and self._check_end(request)
         return loader
@@ -161,7 +162,9 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         size = self.evaluation_batch_size
         batches = None if isinstance(data, StreamDataset) else -(-len(data) // size)
         limit = None if self.trainer is None else batches_to_evaluate(self.trainer, stage, batches)
-        return self._keep(self._loader_factory.evaluation_loader(data, size, limit))
+        loader = self._loader_factory.evaluation_loader(data, size, limit)
+        self._loaders.append(loader)
+        return loader
 
     @property
     def _loader_factory(self) -> LoaderFactory:
@@ -175,14 +178,8 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             skip_bad=self.skips_bad_samples,
             persistent_workers=self.persistent_workers,
             prefetch_factor=self.prefetch_factor,
-            pin_memory=self.pin_memory
-            and self.trainer is not None
-            and self.trainer.strategy.root_device.type == "cuda",
+            pin_memory=self.pin_memory and self._device_type == "cuda",
         )
-
-    def _keep(self, loader: TimedDataLoader) -> TimedDataLoader:
-        self._loaders.append(loader)  # for on_exception
-        return loader
 
     @property
     def skips_bad_samples(self) -> bool:
@@ -196,8 +193,11 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
 
     @cached_property
     def _auto_num_workers(self) -> int:
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type != "cpu"
-        return auto_num_workers(self._local_world_size, on_gpu, self.is_in_memory)
+        return auto_num_workers(self._local_world_size, self._device_type != "cpu", self.is_in_memory)
+
+    @property
+    def _device_type(self) -> str:
+        return "cpu" if self.trainer is None else self.trainer.strategy.root_device.type
 
     @property
     def _local_world_size(self) -> int:
@@ -236,17 +236,12 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         """Return the position in the order of the samples: the epoch and its global batches that are trained."""
         if self.trainer is None or self.trainer.state.fn != "fit":
             return {}
-        accumulation = self.plan.accumulation
-        epoch, batches = position_to_save(self.trainer, self._order, accumulation)
-        return {"epoch": epoch, "batches": batches, "accumulation": accumulation, **self._order_identity()}
+        epoch, batches = position_to_save(self.trainer, self._order, self.plan.accumulation)
+        return {"epoch": epoch, "batches": batches, "accumulation": self.plan.accumulation, **self._order_identity()}
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._resume_state = dict(state_dict)
-
-    def _micro_batches_trained(self) -> int:
-        assert self.trainer is not None, "train_dataloader passes this method only with a trainer"
-        return self.trainer.fit_loop.epoch_loop.batch_progress.total.ready
 
     def _order_identity(self) -> dict[str, Any]:
         """Return the settings on which the order of an epoch depends. They must not change in its middle."""

@@ -10,10 +10,9 @@ from torch.distributed.fsdp import FSDPModule
 from typing_extensions import override
 
 from engine.checkpointing.compatibility import check_model_match
-from engine.checkpointing.frozen_weights import restore_frozen
+from engine.checkpointing.frozen_weights import FrozenWeights, restore_frozen
 from engine.checkpointing.loop_progress import check_epochs, convert_progress
 from engine.checkpointing.optimizer_state import check_optimizer_state
-from engine.checkpointing.trainable_only import FrozenWeights
 from engine.data.step_limits import limits_in_optimizer_steps
 from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule

@@ -2,17 +2,16 @@
 
 Lightning writes to $TMPDIR, moves the file without flushing it, and raises on the writing rank alone. Here rank 0
 writes, flushes, verifies and renames (`engine.io.atomic_file`) and records failures. After every save all ranks learn
-the outcome and act alike: the first failure of a checkpoint is a warning, the second in a row ends the run.
+the outcome and act alike (`save_outcomes.py`).
 """
 
 import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
@@ -22,21 +21,13 @@ from engine.checkpointing.compatibility import check_weights_only_loadable, requ
 from engine.checkpointing.content_rules import require_structure
 from engine.checkpointing.cpu_snapshot import Snapshot
 from engine.checkpointing.rotation import keep_copy, rotate_in
+from engine.checkpointing.save_outcomes import SaveOutcomes
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily, verify
-from engine.distributed.errors import CollectiveError
 from engine.io.atomic_file import remove, write_temp
 from engine.optim.eight_bit_state import as_bitsandbytes
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")
-
-
-class _Outcome(NamedTuple):
-    """Result of one write, broadcast by rank 0."""
-
-    path: str
-    error: str | None
-    is_permanent: bool  # the next attempt would fail as well
 
 
 class VerifiedCheckpointIO(CheckpointIO):
@@ -56,8 +47,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         self._kept: dict[Path, Path] = {}
         self._snapshot = Snapshot()
         self._writer: threading.Thread | None = None
-        self._outcomes: deque[_Outcome] = deque()  # written on rank 0, not yet known to the other ranks
-        self._failures: dict[str, list[str]] = {}  # consecutive failures by path, equal on all ranks
+        self._outcomes = SaveOutcomes()
         self.trajectory: set[float] = set()
         """`saved_at` of the checkpoint that this start resumed from and of those it has saved. Complete on rank 0."""
         self._latest = 0.0
@@ -92,23 +82,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         """
         if last:
             self.finish_writing()
-        outcomes = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
-        for path, error, is_permanent in strategy.broadcast(outcomes):
-            if error is None:
-                self._failures.pop(path, None)
-                continue
-            failures = self._failures.setdefault(path, [])
-            failures.append(error)
-            failed = event("checkpoint_failed", path=path, reason=error)
-            if is_permanent or len(failures) > 1:
-                log.error("%s could not be saved: %s", path, error, extra=HIDDEN_ON_CONSOLE | failed)
-                self._raise_failure(path)
-            log.warning(
-                "WARNING: %s could not be saved: %s. Training continues with the older checkpoint; a second failure in "
-                "a row ends the run", path, error, extra=failed,
-            )  # fmt: skip
-        if last and self._failures:
-            self._raise_failure(next(iter(self._failures)))
+        self._outcomes.sync(strategy, last)
 
     def resume_from(self, saved_at: float) -> None:
         """Record the `saved_at` of the checkpoint that the run resumes from."""
@@ -127,7 +101,7 @@ class VerifiedCheckpointIO(CheckpointIO):
 
     def has_failed(self, path: Path) -> bool:
         """Return whether the last save as `path` failed, as of the last `sync_outcomes`. Equal on all ranks."""
-        return str(path) in self._failures
+        return self._outcomes.has_failed(path)
 
     def finish(self) -> None:
         """Wait until all saves are on the disk. Only rank 0 has something to wait for.
@@ -136,9 +110,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             OSError: a save since the last `sync_outcomes` failed.
         """
         self.finish_writing()
-        for path, error, _ in self._outcomes:
-            if error is not None:
-                raise OSError(f"{path} could not be saved: {error}")
+        self._outcomes.require_success()
 
     def finish_writing(self) -> None:
         """Wait for the writer thread, whether it succeeds or not."""
@@ -147,13 +119,8 @@ class VerifiedCheckpointIO(CheckpointIO):
             self._writer = None
 
     def record_failure(self, path: Path, error: Exception) -> None:
-        """Record a failed save until the next `sync_outcomes`.
-
-        A refusal by the disk may be temporary. Any other error is permanent and ends the run at once.
-        """
-        log.debug("saving %s", path, exc_info=error)
-        is_permanent = not isinstance(error, (OSError, CorruptCheckpointError))
-        self._outcomes.append(_Outcome(str(path), str(error) or type(error).__name__, is_permanent))
+        """Record a failed save until the next `sync_outcomes`."""
+        self._outcomes.record_failure(path, error)
 
     # -- for Lightning -----------------------------------------------------------------------------------------------
 
@@ -210,7 +177,7 @@ class VerifiedCheckpointIO(CheckpointIO):
                 self.record_failure(path, error)
             else:
                 self._replacing.discard(path)
-                self._outcomes.append(_Outcome(str(path), None, False))
+                self._outcomes.record_success(path)
                 seconds = time.monotonic() - start
                 saved = event("checkpoint_saved", path=str(path), seconds=round(seconds, 3), bytes=size)
                 log.info("saved %s: %.1f MB in %.2f s", path, size / 1e6, seconds, extra=HIDDEN_ON_CONSOLE | saved)
@@ -254,14 +221,6 @@ class VerifiedCheckpointIO(CheckpointIO):
     def teardown(self) -> None:
         """Complete pending writes, also when the run has failed."""
         self.finish_writing()
-
-    def _raise_failure(self, path: str) -> None:
-        errors = self._failures[path]
-        count = f" {len(errors)} times in a row" if len(errors) > 1 else ""
-        raise CollectiveError(
-            f"{path} could not be saved{count}: {errors[-1]}. Fix the cause and resume with the same command and "
-            "--ckpt_path last; the existing checkpoints are intact"
-        )
 
 
 def _read(path: Path, device: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from engine.determinism.tensor_hash import hash_tensor
@@ -16,6 +17,31 @@ from engine.optim.row_table import is_trained
 
 KEY = "frozen"
 """Checkpoint key: {name of an omitted parameter: its hash}."""
+
+
+class FrozenWeights:
+    """Hashes of a module's frozen weights, which its checkpoints omit with `checkpoints.trainable_only`."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, int] | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether `record` has found that the checkpoints omit frozen weights."""
+        return self._hashes is not None
+
+    def record(self, module: LightningModule) -> None:
+        """Record the hashes of the module's frozen weights, if the checkpoints of its run omit them."""
+        # Strategies that restore after setup shard the weights and load them without the module's hooks.
+        strategy = module.trainer.strategy
+        trainable_only = getattr(strategy.checkpoint_io, "trainable_only", False)
+        if trainable_only and not strategy.restore_checkpoint_after_setup:
+            self._hashes = frozen_fingerprints(module)
+
+    def strip(self, module: nn.Module, checkpoint: dict[str, object]) -> None:
+        """Omit the frozen weights that are unchanged since `record` from a checkpoint, in place."""
+        if self._hashes is not None:
+            strip_frozen(module, checkpoint, self._hashes)
 
 
 def frozen_fingerprints(module: nn.Module) -> dict[str, int]:

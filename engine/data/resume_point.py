@@ -56,3 +56,8 @@ def position_to_save(trainer: Trainer, order: TrainSampler, accumulation: int) -
     if trainer.is_last_batch or processed >= trainer.num_training_batches:
         return order.epoch + 1, 0  # the end of the epoch, or of trainer.limit_train_batches
     return order.epoch, int(processed) // accumulation
+
+
+def micro_batches_trained(trainer: Trainer) -> int:
+    """Return the number of micro-batches that the trainer has begun since the first step of the run."""
+    return trainer.fit_loop.epoch_loop.batch_progress.total.ready
