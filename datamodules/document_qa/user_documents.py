@@ -13,7 +13,11 @@ from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptio
 from datamodules.document_qa.evaluation import Split
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
-from datamodules.document_qa.questions.question_source import LoadedQuestions, QuestionSource
+from datamodules.document_qa.questions.question_source import (
+    LoadedQuestions,
+    QuestionSource,
+    shared_documents_message,
+)
 from datamodules.document_qa.questions.splits import (
     SplitSettings,
     find_shared_documents,
@@ -195,7 +199,7 @@ class DocumentQuestions(DocumentDataModule):
                 held = self.part(part)
                 shared = find_shared_documents(held.contents, known.contents)
                 if shared:
-                    raise ValueError(_shared_documents_message(held, part, known, other, shared))
+                    raise ValueError(shared_documents_message(held, part, known, other, shared))
 
     # -- questions and texts -----------------------------------------------------------------------------------------
 
@@ -233,20 +237,3 @@ class DocumentQuestions(DocumentDataModule):
     def _order_identity(self) -> dict[str, Any]:
         # A run that is resumed within an epoch must find the same samples in the same order.
         return {**super()._order_identity(), "questions": self.part("train").identity}
-
-
-def _shared_documents_message(
-    held: LoadedQuestions, part: str, known: LoadedQuestions, other: str, shared: list[tuple[str, str]]
-) -> str:
-    """Return the error message for two files that share documents."""
-    document, same = shared[0]
-    first, second = (
-        next(question.where for question in file.questions if question.document == name)
-        for file, name in ((held, document), (known, same))
-    )
-    more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
-    return (
-        f"{first}: document {document!r} of data.init_args.{part} is also in data.init_args.{other}, as {same!r} "
-        f"({second}){more}. Scores on training documents do not show generalisation: remove its questions from one "
-        "file, or set data.init_args.shared_documents to allow"
-    )

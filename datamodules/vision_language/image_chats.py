@@ -2,9 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageProcessor, TrainDataset
-from datamodules.vision_language.chat_file import ChatFile, ImageChat
+from datamodules.vision_language.chat_file import ChatFile
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.evaluation_dataset import EvaluationDataset
 from datamodules.vision_language.grading import OUTCOMES
@@ -26,11 +25,15 @@ from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
 from datamodules.vision_language.pretrained.native_images import NativeImages
 from datamodules.vision_language.row_subset import RowSubset, validation_mask
-from datamodules.vision_language.shards.chat_reader import read_sample
 from datamodules.vision_language.shards.stream import ShardRecords
-from datamodules.vision_language.source_config import SourceSettings, check_sources, check_streamed, shared_files
+from datamodules.vision_language.source_config import (
+    SourceSettings,
+    check_sources,
+    check_streamed,
+    warn_about_shared_files,
+)
+from datamodules.vision_language.tokenizer_texts import first_contents
 from engine.base_options import Unpack
-from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
@@ -39,9 +42,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 log = logging.getLogger("lockstep")
-
-_TEXTS = 1000
-"""Rows of each source that the built-in tokenizer is trained on."""
 
 
 class ImageChats(VisionLanguageDataModule):
@@ -151,7 +151,7 @@ class ImageChats(VisionLanguageDataModule):
     @override
     def setup(self, stage: str) -> None:
         if stage in ("fit", "test"):
-            self._warn_about_shared_files()
+            warn_about_shared_files(self.train_sources, self.validation_sources, self.test_sources)
         if stage == "fit" and self.shuffle_window is not None:
             self.train_set = self.stream(self._stream_records)
         elif stage == "fit":
@@ -170,16 +170,6 @@ class ImageChats(VisionLanguageDataModule):
                 raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
             questions = PredictDataset(Path(self.questions_file), self._processor, self.system)
             self.predict_set = self.questions(questions, in_order=True)
-
-    def _warn_about_shared_files(self) -> None:
-        for name, sources in (("validation", self.validation_sources), ("test", self.test_sources)):
-            shared = shared_files(self.train_sources, sources or [])
-            if shared:
-                more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
-                log.warning(
-                    "%s%s: in data.init_args.train and in data.init_args.%s: the model is evaluated on its training "
-                    "data, so the metrics do not measure generalisation", ", ".join(shared[:3]), more, name,
-                )  # fmt: skip
 
     @cached_property
     def _train_chats(self) -> Mixture:
@@ -214,22 +204,9 @@ class ImageChats(VisionLanguageDataModule):
 
     @override
     def texts(self) -> Iterator[str]:
-        for read in self._first_samples():
-            try:
-                messages = read().messages
-            except BadSampleError:
-                continue  # reported when the sample is drawn
-            yield from (message["content"].replace(self.marker, "") for message in messages)
-
-    def _first_samples(self) -> Iterator[Callable[[], ImageChat]]:
-        """Yield readers of the first samples of each training source."""
-        if self.shuffle_window is None:
-            for file in self._train_chats.files:
-                yield from (partial(file.read, row) for row in range(min(_TEXTS, len(file))))
-        else:
-            for source in self.train_sources:
-                samples = chain.from_iterable(shard.places() for shard in source.shards(self.root))
-                yield from (partial(read_sample, sample) for sample in islice(samples, _TEXTS))
+        chats = self._train_chats if self.shuffle_window is None else None
+        for content in first_contents(self.train_sources, self.root, chats):
+            yield content.replace(self.marker, "")
 
     def _order_identity(self) -> dict[str, Any]:
         # On a resume within an epoch, the remaining samples must be the same.

@@ -1,5 +1,6 @@
 """Configures a source of chats, one file or several of the same format, and opens its reader."""
 
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from datamodules.vision_language.shards.index import ShardIndex
 from datamodules.vision_language.shards.random_access import TarChats
 from datamodules.vision_language.shards.shard import Shard
 from datamodules.vision_language.shards.url_expansion import is_remote, shard_names
+
+log = logging.getLogger("lockstep")
 
 Form = Literal["llava", "jsonl", "parquet", "tar", "questions"]
 FileFormat = Literal["auto", "llava", "jsonl", "parquet", "tar", "questions"]
@@ -154,18 +157,27 @@ class SourceSettings:
         ShardIndex(Path(root) / SHARDS).add(names)
 
 
-def shared_files(first: Sequence[SourceSettings], second: Sequence[SourceSettings]) -> list[str]:
-    """Return the files that both sets contain; files that are missing are ignored."""
-    return sorted(_files_of(first) & _files_of(second))
+def warn_about_shared_files(
+    train: Sequence[SourceSettings], validation: Sequence[SourceSettings] | None, test: Sequence[SourceSettings] | None
+) -> None:
+    """Log a warning for each evaluation that has a file of the training; files that are missing are ignored."""
+    for name, sources in (("validation", validation), ("test", test)):
+        shared = sorted(_files_of(train) & _files_of(sources or []))
+        if shared:
+            more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+            log.warning(
+                "%s%s: in data.init_args.train and in data.init_args.%s: the model is evaluated on its training data, "
+                "so the metrics do not measure generalisation", ", ".join(shared[:3]), more, name,
+            )  # fmt: skip
 
 
 def _files_of(sources: Sequence[SourceSettings]) -> set[str]:
-    found: set[str] = set()
+    paths: set[str] = set()
     for source in sources:
         # A set that is not used may be missing. For a set that is used, opening it raises the error.
         with suppress(FileNotFoundError, ValueError):
-            found |= source.files()
-    return found
+            paths |= source.files()
+    return paths
 
 
 def check_sources(sources: Sequence[SourceSettings], name: str) -> None:

@@ -128,3 +128,28 @@ class LoadedQuestions(NamedTuple):
 
 def _origin(origin: str) -> list[str]:
     return [f"origin {origin}"] if origin else []
+
+
+def shared_documents_message(
+    held: LoadedQuestions, part: str, known: LoadedQuestions, other: str, shared: list[tuple[str, str]]
+) -> str:
+    """Return the error message for two files that share documents.
+
+    Args:
+        held: questions of an evaluation.
+        part: name of their split.
+        known: questions of another split.
+        other: its name.
+        shared: names of each document, in the first and in the second.
+    """
+    document, same = shared[0]
+    first, second = (
+        next(question.where for question in file.questions if question.document == name)
+        for file, name in ((held, document), (known, same))
+    )
+    more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
+    return (
+        f"{first}: document {document!r} of data.init_args.{part} is also in data.init_args.{other}, as {same!r} "
+        f"({second}){more}. Scores on training documents do not show generalisation: remove its questions from one "
+        "file, or set data.init_args.shared_documents to allow"
+    )
