@@ -4,7 +4,6 @@ It needs Linux, root and iproute2. A cable with a delay is a process that carrie
 many kernels do not have Linux's own delay, `tc netem`.
 """
 
-import ctypes
 import json
 import os
 import shutil
@@ -18,11 +17,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from benchmarks.network.delayed_cable import carry
+from benchmarks.network.namespaces import NAMESPACES
 from engine.system.cpu_count import available_cpus
 
-_NAMESPACES = Path("/run/netns")
 _PREFIX = "lockstep-"
-_CLONE_NEWNET = 0x40000000  # of linux/sched.h
 BURST = 72_000
 """Bytes that an idle machine with a limit sends at once: one of TCP's largest segments with the headers of its frames,
 because with less the limiter would split segments. They are 2 % of the gradients of a step.
@@ -109,8 +108,6 @@ class Machines:
         return None
 
     def _carry(self) -> str | None:
-        from benchmarks.network.delayed_cable import carry
-
         spawn = get_context("spawn")
         connection, remote = spawn.Pipe()
         process = spawn.Process(target=carry, args=(remote, self.names), daemon=True)
@@ -195,21 +192,9 @@ def too_few_cores() -> str | None:
     return None if usable >= 2 else f"two machines take a core each, and this process may use {usable:g}"
 
 
-def enter(name: str) -> None:
-    """Move this thread, and threads that it starts, to a machine.
-
-    Raises:
-        OSError: the machine does not exist, or this process may not enter it.
-    """
-    with (_NAMESPACES / name).open() as namespace:
-        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
-            number = ctypes.get_errno()
-            raise OSError(number, f"cannot enter the network namespace {name}: {os.strerror(number)}")
-
-
 def _remove_those_of_the_dead() -> None:
     """Remove namespaces of processes that were killed with SIGKILL and could not remove them."""
-    for path in _NAMESPACES.glob(f"{_PREFIX}*-[01]"):
+    for path in NAMESPACES.glob(f"{_PREFIX}*-[01]"):
         owner = path.name.removeprefix(_PREFIX)[:-2]
         if owner.isdigit() and not Path("/proc", owner).exists():
             _run("ip", "netns", "del", path.name)

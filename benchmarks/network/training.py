@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from benchmarks.engine.tower import tower
 from benchmarks.engine.trainings import lockstep
 from benchmarks.engine.turns import Gate, Side
-from benchmarks.network.machines import Machines, enter
+from benchmarks.network.machines import Machines
+from benchmarks.network.namespaces import enter
 from benchmarks.side import SideProcess
 
 SAMPLES_A_MACHINE = 120

@@ -14,9 +14,8 @@ from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.vision_language.html_report import AnsweredQuestion, is_right, write_prediction_report
-from datamodules.vision_language.interface import ProcessorSource
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
-from datamodules.vision_language.pretrained.processor import ModelProcessor
+from datamodules.vision_language.pretrained.processor import ModelProcessor, ProcessorSource
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
 from engine.telemetry.sample_previews import SamplePreview
 

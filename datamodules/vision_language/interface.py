@@ -1,22 +1,11 @@
 """Interfaces between the vision-language family's modules and their data."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from datamodules.multimodal.interface import GradedData, ImageChatData
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
 from datamodules.vision_language.pretrained.processor import ModelProcessor
-
-
-class ProcessorSource(NamedTuple):
-    """The processor of a pretrained image-text model, as the module names it for its data (`processor_source`)."""
-
-    path: str  # the model's name in the config
-    folder: Path  # its files
-    image_settings: Mapping[str, Any]  # settings of the image processor that differ from its files
-    unpacked: str | None  # why its chats cannot be packed; None if they can
-
+from datamodules.vision_language.pretrained.processor import ProcessorSource as ProcessorSource  # for the module
 
 ChatProcessor = ModelProcessor
 """The processor of a pretrained model, as the data give it to the module."""

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datamodules.multimodal.text.bpe_tokenizer import PLACEHOLDER
 from datamodules.vision_language.pretrained.processor_loading import load_processor
@@ -21,6 +21,15 @@ _FILES = (
     "added_tokens.json", "vocab.json", "merges.txt",
 )  # fmt: skip
 """Files of a processor, of any release of transformers."""
+
+
+class ProcessorSource(NamedTuple):
+    """The processor of a pretrained image-text model, as the module names it for its data (`processor_source`)."""
+
+    path: str  # the model's name in the config
+    folder: Path  # its files
+    image_settings: Mapping[str, Any]  # settings of the image processor that differ from its files
+    unpacked: str | None  # why its chats cannot be packed; None if they can
 
 
 class ModelProcessor:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchmarks.network.machines import Impossible, Machines, connected, enter, impossible, too_few_cores
+from benchmarks.network.machines import Impossible, Machines, connected, impossible, too_few_cores
 from benchmarks.network.measurements import SETTINGS, Network, bandwidth, settings
+from benchmarks.network.namespaces import enter
 from benchmarks.network.tables import table
 from benchmarks.network.training import gradient_bytes
 from tests.conftest import REPOSITORY
