@@ -23,6 +23,7 @@ from engine.data.step_limits import batches_to_evaluate
 from engine.data.stream import StreamDataset, require_trained_batches
 from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
+from engine.distributed.data_rank import data_rank
 from engine.family_hooks import FamilyDataHooks
 from engine.number_check import check_numbers
 
@@ -201,7 +202,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
 
     @property
     def _local_world_size(self) -> int:
-        return min(self.trainer.num_devices, self._world_size) if self.trainer is not None else 1
+        return min(self.trainer.num_devices, self.trainer.world_size) if self.trainer is not None else 1
 
     def _check_end(self, request: MicroBatchRequest) -> bool:
         limit = self.trainer.limit_train_batches if self.trainer is not None else None
@@ -217,11 +218,11 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
 
     @property
     def _rank(self) -> int:
-        return self.trainer.global_rank if self.trainer is not None else 0
+        return data_rank(self.trainer).rank
 
     @property
     def _world_size(self) -> int:
-        return self.trainer.world_size if self.trainer is not None else 1
+        return data_rank(self.trainer).size
 
     def samples_of_step(self, rank: int) -> list[NDArray[np.int64]]:
         """Return the samples of a rank in the current optimizer step, of each of its micro-batches."""

@@ -3,11 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import nn
 
 from engine.export.artifacts import DatasetCard, ExportedModel
 from engine.optim.global_loss_mean import LossSum
 from engine.telemetry.sample_previews import SamplePreview
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
 
 
 class FamilyHooks:
@@ -28,6 +33,17 @@ class FamilyHooks:
     equal_evaluation_passes = False
     """Whether ranks run their layers equally often in an evaluation, so that FSDP may gather layer by layer. Otherwise
     it gathers the whole model for the evaluation."""
+
+    def tensor_parallel_layers(self, size: int) -> "dict[nn.Module, ParallelStyle]":
+        """Return the layers that tensor parallelism divides over `size` ranks, and how each is divided.
+
+        Raises:
+            ValueError: the family's network, or its settings, cannot be divided.
+        """
+        raise ValueError(
+            f"trainer.strategy.init_args.tensor_parallel is {size}, but {type(self).__name__} has no language model, "
+            "whose layers it divides. Set it to 1: FSDP shards any model"
+        )
 
     @abstractmethod
     def training_loss(self, batch: Any) -> LossSum:

@@ -17,6 +17,7 @@ from engine.data.step_limits import limits_in_optimizer_steps
 from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed, seed_torch
+from engine.distributed.data_rank import data_rank
 from engine.distributed.step_counters import StepCounters
 from engine.distributed.unsharded_shape import unsharded_numel
 from engine.family_hooks import FamilyHooks
@@ -157,7 +158,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         if micro == 0:
             for table in self.row_tables:
                 table.forget()
-        seed_torch(global_seed(), self.trainer.global_step, micro, self.trainer.global_rank)
+        seed_torch(global_seed(), self.trainer.global_step, micro, data_rank(self.trainer).rank)
 
     @override
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:

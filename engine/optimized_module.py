@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import override
 
 from engine.lightning_internals import FastHookName, is_log_step, unscales_gradients
-from engine.optim.grad_norm import grad_norm_per_group, gradient_norm
+from engine.optim.grad_norm import clip, grad_norm_per_group, gradient_norm
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName
 from engine.optim.parameter_groups import decay_groups, group_settings, override_restored_groups, parameters_of
@@ -131,6 +131,6 @@ class OptimizedModule(FastHookName, LightningModule):
             # torch multiplies by 1, too, because reading the norm waits for a GPU. A CPU does not. The margin covers
             # the rounding of torch's factor.
             if norm.device.type != "cpu" or not norm.item() + 1e-6 < 0.999 * gradient_clip_val:
-                torch.nn.utils.clip_grads_with_norm_(parameters_of(optimizer), gradient_clip_val, norm)
+                clip(parameters_of(optimizer), gradient_clip_val, norm)
         else:
             super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)

@@ -14,6 +14,7 @@ from engine.data.bad_samples import SkippedSample
 from engine.data.dataloader import TimedDataLoader
 from engine.data.skipped_samples import EvaluationSkipCounter, SkipCounter, SkipLogger, check_skip_limit, skipped_in
 from engine.distributed.collectives import all_gather_objects
+from engine.distributed.data_rank import data_rank
 from engine.hook_arguments import run_module, run_trainer
 from engine.module import LockstepModule
 from engine.telemetry.append_file import AppendOnlyFile
@@ -47,7 +48,7 @@ class BadSamples(Callback):
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
-        self._training.add(self._collect_skipped(run_trainer(trainer).train_dataloader, batch))
+        self._training.add(self._collect_skipped(trainer, run_trainer(trainer).train_dataloader, batch))
 
     @override
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
@@ -85,19 +86,19 @@ class BadSamples(Callback):
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._evaluation.add(self._collect_skipped(run_trainer(trainer).val_dataloaders, batch))
+        self._evaluation.add(self._collect_skipped(trainer, run_trainer(trainer).val_dataloaders, batch))
 
     @override
     def on_test_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._evaluation.add(self._collect_skipped(run_trainer(trainer).test_dataloaders, batch))
+        self._evaluation.add(self._collect_skipped(trainer, run_trainer(trainer).test_dataloaders, batch))
 
     @override
     def on_predict_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._evaluation.add(self._collect_skipped(run_trainer(trainer).predict_dataloaders, batch))
+        self._evaluation.add(self._collect_skipped(trainer, run_trainer(trainer).predict_dataloaders, batch))
 
     @override
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -124,9 +125,11 @@ class BadSamples(Callback):
 
     # -- both --------------------------------------------------------------------------------------------------------
 
-    def _collect_skipped(self, loader: TimedDataLoader, batch: object) -> list[SkippedSample]:
+    def _collect_skipped(self, trainer: Trainer, loader: TimedDataLoader, batch: object) -> list[SkippedSample]:
         """Return and log the samples that a batch lacks, skipped by its loader or by its collation."""
         skipped = [*loader.next_skipped(), *skipped_in(batch)]
+        if not data_rank(trainer).counts:  # another rank reads the same samples
+            return []
         self._skip_logger.log(skipped)
         self._unlisted += [skip for skip in skipped if skip.reason == "unusable"]
         return skipped

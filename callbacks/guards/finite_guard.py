@@ -15,6 +15,7 @@ from engine.checkpointing.content_rules import declare_callback
 from engine.checkpointing.rollback import roll_back
 from engine.checkpointing.structure import COUNT, fields
 from engine.distributed.collectives import all_gather_tensor
+from engine.distributed.data_rank import data_rank
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
 from engine.lightning_internals import copy_all
@@ -177,16 +178,17 @@ def describe_non_finite(trainer: Trainer, pl_module: LockstepModule, norm: float
     step, epoch = trainer.global_step + 1, trainer.current_epoch
     batch = (trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1) // trainer.accumulate_grad_batches
     lines = [f"step {step} (epoch {epoch}, global batch {batch} of it): the gradient is not finite, its norm is {norm}"]
+    width = trainer.world_size // data_rank(trainer).size  # ranks that read the same samples
     is_broken = torch.stack([~loss.isfinite() for loss in pl_module.losses_of_step])
     for rank, micro_batches in enumerate(all_gather_tensor(is_broken.int()).tolist()):
-        for broken, samples in zip(micro_batches, _samples(trainer, rank), strict=False):
+        for broken, samples in zip(micro_batches, _samples(trainer, rank // width), strict=False):
             if broken:
                 lines.append(f"the loss on rank {rank} is not finite; its samples: {_first_samples(samples)}")
                 log.debug("step %d: non-finite loss on rank %d, samples %s", step, rank, samples)
     if len(lines) == 1:
         lines.append("every rank has a finite loss, so it arose in the backward pass")
         for rank in range(trainer.world_size):
-            log.debug("step %d: rank %d had samples %s", step, rank, _samples(trainer, rank))
+            log.debug("step %d: rank %d had samples %s", step, rank, _samples(trainer, rank // width))
     return "\n".join([*lines, _non_finite_parameters(pl_module)])
 
 

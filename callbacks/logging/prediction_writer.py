@@ -3,6 +3,7 @@
 import heapq
 import json
 import logging
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
@@ -13,6 +14,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 from typing_extensions import override
 
+from engine.distributed.data_rank import data_rank
 from engine.hook_arguments import run_trainer
 
 log = logging.getLogger("lockstep")
@@ -39,7 +41,8 @@ class PredictionWriter(BasePredictionWriter):
         source = getattr(run_trainer(trainer).datamodule, "predict_input", None)
         self.filename = f"predictions-{Path(source).stem}.jsonl" if source else "predictions.jsonl"
         # File names with bytes that are not UTF-8 become escapes, which JSON has.
-        part = self._part_path(trainer, trainer.global_rank)
+        own = data_rank(trainer)
+        part = self._part_path(trainer, own.rank) if own.counts else Path(os.devnull)
         self._part = part.open("w", encoding="utf-8", errors="backslashreplace")
 
     @override
@@ -66,7 +69,7 @@ class PredictionWriter(BasePredictionWriter):
             self._merge(trainer)
 
     def _merge(self, trainer: Trainer) -> None:
-        parts = [self._part_path(trainer, rank) for rank in range(trainer.world_size)]
+        parts = [self._part_path(trainer, rank) for rank in range(data_rank(trainer).size)]
         target = Path(trainer.default_root_dir) / self.filename
         new = target.with_name(target.name + ".new")
         count = 0

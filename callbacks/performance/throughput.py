@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from callbacks.performance.peak_flops import peak_flops
 from engine.datamodule import LockstepDataModule
+from engine.distributed.data_rank import data_rank
 from engine.hook_arguments import run_module, run_trainer
 from engine.module import LockstepModule
 from engine.number_check import check_number
@@ -96,8 +97,9 @@ class Throughput(Callback):
         counts = module.throughput_counts(batch)
         if not self._names and counts:
             self._open_counters(trainer, module, list(counts))
-        for name, amount in counts.items():
-            module.counters.add(_counter(name), amount)
+        if data_rank(trainer).counts:
+            for name, amount in counts.items():
+                module.counters.add(_counter(name), amount)
 
     @override
     def on_train_batch_end(
@@ -112,13 +114,13 @@ class Throughput(Callback):
         since = self._since_last_log(run_module(pl_module))
         metrics = {
             "train/samples_per_second": steps * plan.batch_size / elapsed,
-            "train/data_wait": since.pop(WAITED) / (elapsed * plan.world_size),
+            "train/data_wait": since.pop(WAITED) / (elapsed * trainer.world_size),
         }
         if "flops" in since:
             per_second = since.pop("flops") / elapsed
             metrics["train/tflops"] = per_second / 1e12
             if self._peak is not None:
-                metrics["train/mfu"] = per_second / (self._peak * plan.world_size)
+                metrics["train/mfu"] = per_second / (self._peak * trainer.world_size)
         if "positions" in since:
             metrics["train/real_tokens"] = since["tokens"] / max(since.pop("positions"), 1)
         metrics |= {f"train/{name}_per_second": amount / elapsed for name, amount in since.items()}

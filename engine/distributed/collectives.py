@@ -67,6 +67,22 @@ def all_gather_rows_with_grad(rows: Tensor) -> GatheredRows:
     return GatheredRows(_AllGatherRows.apply(rows, counts), sum(counts[: torch.distributed.get_rank()]))
 
 
+def whole(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor of which each rank holds a shard (a DTensor); any other tensor as it is."""
+    if not hasattr(tensor, "full_tensor"):
+        return tensor
+    from torch.distributed.tensor import DTensor, Replicate
+
+    assert isinstance(tensor, DTensor)
+    # One axis of the mesh after the other; torch's `full_tensor` logs a warning for several. FSDP's axes come first: it
+    # shards what tensor parallelism has left on a rank.
+    placements = list(tensor.placements)
+    for axis in range(len(placements)):
+        placements[axis] = Replicate()
+        tensor = tensor.redistribute(placements=placements)
+    return tensor.to_local()
+
+
 def gloo_group() -> "torch.distributed.ProcessGroup | None":
     """Return a process group of all ranks for collectives on the CPU, or None without a process group."""
     if not _is_distributed():

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
+from engine.distributed.collectives import whole
 from engine.distributed.errors import MismatchError
 from engine.distributed.optimizer_names import numbered
 from engine.distributed.saved_state_checks import (
@@ -149,7 +150,7 @@ def gather(content: Any, keep: bool) -> Any:
     if isinstance(content, Mapping):
         return {key: gather(value, keep) for key, value in content.items()}
     if isinstance(content, DTensor):
-        content = content.full_tensor()
+        content = whole(content)
     if isinstance(content, Tensor):
         return content.detach().cpu() if keep else None
     return content

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from engine.distributed.step_counters import StepCounters
 from engine.lightning_internals import multiply_all
+from engine.optim.grad_norm import local_shards
 
 
 class LossSum(NamedTuple):
@@ -83,5 +84,5 @@ class GlobalLossMean:
             # On a CPU the factor is known: 1 if the terms are a power of two. A GPU would have to be waited for.
             if factor.device.type != "cpu" or factor != 1:
                 # A strategy that offloads to the CPU has its gradients there.
-                multiply_all(gradients, factor.to(gradients[0].device))
+                multiply_all(local_shards(gradients), factor.to(gradients[0].device))
         return (total / count).to(torch.float32)

@@ -1,10 +1,14 @@
 """Computes gradient norms of a step, equal on all ranks."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from engine.distributed.collectives import whole
+
+TensorT = TypeVar("TensorT", bound=Tensor)
 
 
 @torch.no_grad()
@@ -46,7 +50,37 @@ def grad_norm_per_group(groups: Iterable[dict[str, Any]]) -> dict[str, Tensor]:
     return {part: _norm(grads) for part, grads in gradients.items()}
 
 
+def clip(parameters: Iterable[nn.Parameter], max_norm: float, norm: Tensor) -> None:
+    """Scale the gradients in place so that their norm is at most `max_norm`.
+
+    Args:
+        parameters: parameters with gradients.
+        max_norm: largest norm.
+        norm: scalar, the `gradient_norm` of the parameters.
+    """
+    trained = [parameter for parameter in parameters if parameter.grad is not None]
+    for part in _of_meshes(trained):
+        torch.nn.utils.clip_grads_with_norm_(part, max_norm, norm)
+
+
+def local_shards(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return what this rank holds of each tensor, without a copy.
+
+    torch's multi-tensor functions refuse shards of different device meshes.
+    """
+    return [tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in tensors]
+
+
 def _norm(gradients: list[Tensor]) -> Tensor:
-    norm = torch.nn.utils.get_total_norm(gradients)
+    norms = [torch.nn.utils.get_total_norm(part) for part in _of_meshes(gradients)]
     # The gradients of shards are DTensors, and so is their norm, of which each rank holds a part.
-    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+    norms = [whole(norm) for norm in norms]
+    return norms[0] if len(norms) == 1 else torch.nn.utils.get_total_norm(norms)
+
+
+def _of_meshes(tensors: list[TensorT]) -> list[list[TensorT]]:
+    """Group tensors by device mesh: with tensor parallelism there are several, and torch's functions expect one."""
+    groups: dict[object, list[TensorT]] = {}
+    for tensor in tensors:
+        groups.setdefault(getattr(tensor, "device_mesh", None), []).append(tensor)
+    return list(groups.values())

@@ -7,7 +7,7 @@ Lightning's ModelParallelStrategy shards nothing itself.
 """
 
 import atexit
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from lightning.pytorch import Trainer
@@ -20,6 +20,9 @@ from engine.distributed.unsharded_shape import UNSHARDED_SHAPE
 from engine.family_hooks import FamilyHooks
 from engine.lightning_internals import set_process_group_backend
 from engine.strategies.sharded_checkpoint import ShardedCheckpointStrategy
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 _BOTH_DEVICES = "cpu:gloo,cuda:nccl"
 """Backend for gradients in host memory: their norm is summed on the CPU, and NCCL has no collectives there."""
@@ -107,14 +110,11 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
         """Do nothing: `_setup_model` moves layer by layer, so a device never holds the whole model."""
 
     def _setup_model(self, model: nn.Module) -> nn.Module:
-        from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 
         if not isinstance(model, FSDPModule):  # a second command of the same program
-            options = self._options()
             quantized = {name: weight for name, weight in model.named_parameters() if hasattr(weight, UNSHARDED_SHAPE)}
-            for layer in repeated_layers(model):
-                fully_shard(layer, reshard_after_forward=self.sharding_strategy != "SHARD_GRAD_OP", **options)
-            fully_shard(model, **options)
+            self.shard(model)
             for name, weight in quantized.items():  # a shard is another parameter
                 setattr(model.get_parameter(name), UNSHARDED_SHAPE, getattr(weight, UNSHARDED_SHAPE))
             for name in _STEPS:
@@ -125,14 +125,28 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
             model.to(self.root_device)  # what is neither parameter nor buffer, such as metrics
         return model
 
-    def _options(self) -> dict[str, Any]:
-        """Return what `fully_shard` is given for each layer."""
+    def shard(self, model: nn.Module) -> None:
+        """Shard the repeated layers of a model, each on its own, and then all its other weights."""
+        from torch.distributed.fsdp import fully_shard
+
+        mesh, options = self.mesh(), self.options()
+        for layer in repeated_layers(model):
+            reshard = self.sharding_strategy != "SHARD_GRAD_OP"
+            fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, **options)
+        fully_shard(model, mesh=mesh, **options)
+
+    def mesh(self) -> "DeviceMesh":
+        """Return the mesh over which weights are sharded: [ranks], or [nodes, ranks of a node] with replicas."""
         from torch.distributed.device_mesh import init_device_mesh
+
+        if self.sharding_strategy == "HYBRID_SHARD":
+            return self.device_mesh
+        return init_device_mesh(self.root_device.type, (self.world_size,))
+
+    def options(self) -> dict[str, Any]:
+        """Return what `fully_shard` is given for each layer, besides the mesh."""
         from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
-        mesh = self.device_mesh
-        if self.sharding_strategy != "HYBRID_SHARD":
-            mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         is_mixed = self.precision_plugin.precision == "bf16-mixed"
         # Autocast casts inputs: others, such as times, would lose digits.
         formats = MixedPrecisionPolicy(
@@ -141,7 +155,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
         )  # fmt: skip
         pinned = self.root_device.type == "cuda"
         offload = CPUOffloadPolicy(pin_memory=pinned) if self.cpu_offload else OffloadPolicy()
-        return {"mesh": mesh, "mp_policy": formats, "offload_policy": offload}
+        return {"mp_policy": formats, "offload_policy": offload}
 
     # -- evaluations -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,9 @@ from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
 
 log = logging.getLogger("lockstep")
 
@@ -120,6 +123,12 @@ class LanguageModule(LockstepModule[DataT]):
     def sharded(self) -> bool:
         """Whether ranks share the weights, so that all must run the same number of forward passes."""
         return has_sharded_weights(self.trainer.strategy)
+
+    @override
+    def tensor_parallel_layers(self, size: int) -> "dict[nn.Module, ParallelStyle]":
+        from lightning_modules.multimodal.language.tensor_parallel import divided_layers
+
+        return divided_layers(self.language_model, size)
 
     # -- optimizer ---------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,9 @@ def dropped(monkeypatch, seed, step, batch, process, accumulation=2):
     monkeypatch.setenv("PL_GLOBAL_SEED", str(seed))
     module, trainer = (
         Bare(),
-        SimpleNamespace(global_step=step, global_rank=process, accumulate_grad_batches=accumulation),
+        SimpleNamespace(
+            global_step=step, global_rank=process, world_size=8, strategy=None, accumulate_grad_batches=accumulation
+        ),
     )
     module.trainer = trainer
     module.on_train_batch_start(None, batch)

@@ -29,10 +29,12 @@ class FakeRun:
     def __init__(self, amounts=None, peak_tflops=None):
         self.clock, self.logged = Clock(), []
         self.callback = Throughput(peak_tflops)
-        plan = SimpleNamespace(batch_size=64, world_size=2)
+        plan = SimpleNamespace(batch_size=64)
         self.trainer = SimpleNamespace(
             global_step=0,
             log_every_n_steps=5,
+            world_size=2,
+            global_rank=0,
             datamodule=SimpleNamespace(plan=plan, num_workers=0),
             is_global_zero=True,
             train_dataloader=SimpleNamespace(waited=0.0),

@@ -1,0 +1,102 @@
+"""Ranks that divide the layers of a language model train as one process does."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, write_config
+from tests.tiers import slow
+
+pytestmark = pytest.mark.timeout(1400)  # four ranks on a machine that others use too
+
+TRAINED = ("train/loss", "train/gradient_norm")
+METRICS = (*TRAINED, "val/loss", "val/baseline/blind/loss", "val/exact")
+STRATEGY = "engine.strategies.tensor_parallel.TensorParallelStrategy"
+
+
+@pytest.fixture
+def options(tmp_path):
+    """(of one process, of groups of two ranks): chats of no, two and one image; every step is clipped."""
+
+    def write(checkpoints="full", family="qwen2", tied=False, **model):
+        network = {**LANGUAGE_MODEL, "model_type": family, "tie_word_embeddings": tied}
+        tower = {"config": TOWER, "trainable": "full"}
+        config = write_config(
+            tmp_path, language_model={"config": network, **model}, vision_tower=tower, weight_decay=0.1
+        )
+        strategy = {"class_path": STRATEGY, "init_args": {"tensor_parallel": 2, "state_dict_type": checkpoints}}
+        steps = {"max_steps": 4, "val_check_interval": 2, "check_val_every_n_epoch": None, "gradient_clip_val": 0.1}
+        data = {"images": [0, 2, 1], "num_samples": 21, "batch_size": 8, "evaluation_batch_size": 4}
+        more = {
+            "trainer": steps,
+            "checkpoints": {"trainable_only": False},
+            "best_checkpoint": {"keep": 2},
+            "last_checkpoint": {"keep": 2},
+            "data": {"init_args": data},
+        }
+        for name, content in {"more": more, "groups": {"trainer": {"strategy": strategy}}}.items():
+            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+        whole = [*config, "--config", str(tmp_path / "more.yaml")]
+        return whole, [*whole, "--config", str(tmp_path / "groups.yaml")]
+
+    return write
+
+
+def same(one, other, metrics=METRICS, tolerance=1e-5):
+    for metric in metrics:
+        expected = one.series(metric)
+        assert expected
+        assert other.series(metric) == pytest.approx(expected, abs=tolerance), metric
+
+
+def ended(ranks):
+    assert ranks.end(400) == [0] * len(ranks.pids), ranks.output
+    assert ranks.survivors == []
+    return ranks
+
+
+def bytes_of_steps(run):
+    return json.loads((run.folder / "collective_bytes.json").read_text())["steps"]
+
+
+MODELS = {
+    "qwen2": {},
+    "norms of heads": {"family": "qwen3", "checkpoints": "sharded"},
+    "lora": {"tied": True, "trainable": "lora", "checkpoints": "sharded"},
+}
+
+
+@pytest.mark.parametrize("model", ["qwen2", slow("norms of heads"), slow("lora")])
+def test_two_ranks_train_as_one_and_one_resumes(lockstep, team, options, model):
+    whole, groups = options(**MODELS[model])
+    alone = lockstep("fit", *whole, name="alone")
+    counted = ["--trainer.callbacks+=benchmarks.network.collective_bytes.CollectiveBytes"]
+    pair = ended(team("fit", *groups, *counted, "--trainer.max_steps", "2", name="pair", processes=2))
+    lockstep("fit", *whole, "--ckpt_path", "last", name="pair")
+    same(alone, pair)
+    assert sorted(alone.series("train/loss")) == [1, 2, 3, 4]
+    assert "suboptimal" not in pair.output
+    if model == "qwen2":  # seven sums in each of two layers, and those of six norms
+        assert bytes_of_steps(pair)[0]["_c10d_functional::all_reduce"]["calls"] == 2 * 7 + 6
+
+
+@pytest.mark.slow
+def test_two_groups_train_resume_and_predict_as_one_process(lockstep, team, options):
+    whole, groups = options("sharded")
+    alone = lockstep("fit", *whole, name="alone")
+    often = ["--last_checkpoint.every_n_steps", "2"]
+    straight = ended(team("fit", *groups, *often, name="straight", processes=4))
+    same(alone, straight)
+
+    early = straight.folder / "checkpoints/last-1.ckpt"
+    resumed = ended(team("fit", *groups, "--ckpt_path", str(early), name="resumed", processes=4))
+    assert resumed.starts == [2]
+    for metric in TRAINED:
+        assert resumed.series(metric) == {step: straight.series(metric)[step] for step in (3, 4)}, "to the bit"
+
+    lockstep("predict", *whole, name="alone")
+    ended(team("predict", *groups, name="straight", processes=4))
+    predictions = [(run.folder / "predictions.jsonl").read_text() for run in (straight, alone)]
+    assert len(predictions[0].splitlines()) == 21
+    assert predictions[0] == predictions[1]
