@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
             if name == "predicted":
                 results.append(prediction.predicted(assumed))
                 out.print(prediction.table(results[-1]))
+                out.print(prediction.shards_table(results[-1]))
                 continue
             out.print(f"measuring {name} ...", highlight=False)
             try:

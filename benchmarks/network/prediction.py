@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.table import Table
 
-from benchmarks.network.step_model import BACKWARD_SHARE, Cluster
+from benchmarks.network.step_model import BACKWARD_SHARE, Cluster, ring_bytes, step_seconds
 
 
 class Reported(NamedTuple):
@@ -31,6 +31,43 @@ REPORTED = (
 )  # fmt: skip
 
 
+class Shards(NamedTuple):
+    """Bytes of a step with FSDP2 and tensor parallelism, all in float32, from counted collectives.
+
+    `collective_bytes.py` counts: FSDP2 gathers a layer twice and the other weights once, and scatters the sums of all
+    gradients once. Tensor parallelism sums the states of a layer seven times: after attention and MLP in the forward
+    pass, and for each of the five layers divided by outputs in the backward pass.
+    """
+
+    layers: int = 24
+    width: int = 896
+    in_layers: float = 358e6
+    """Parameters in layers, of Qwen2.5-0.5B."""
+    others: float = 136e6
+    """Parameters of embeddings, which the output layer shares."""
+    tokens: int = 16 * 512
+    """Tokens of a step on a GPU: the guide's 16 samples, of 512 tokens each (assumed)."""
+
+    @property
+    def weights(self) -> float:
+        """Bytes to all-reduce that would take as long as FSDP2's gathers and scatters: an all-reduce is two of them."""
+        return 4 * (3 * self.in_layers + 2 * self.others) / 2
+
+    def states(self, ranks: int) -> float:
+        """Return the bytes that a group of ranks all-reduces in a step: that of the tokens of all its ranks."""
+        return 4 * 7 * self.layers * self.width * self.tokens * ranks
+
+    def speedup(self, cluster: Cluster, compute: float, ranks: int, hidden_share: float) -> float:
+        """Return the samples per second, relative to a GPU that holds the whole model, with groups of `ranks`.
+
+        A group is within a node. Its sums wait in the middle of a layer, so no computation hides them.
+        """
+        waits = 8 * ring_bytes(self.states(ranks), ranks) / cluster.inside
+        groups = cluster._replace(gpus=cluster.gpus // ranks, inside=cluster.inside * ranks)
+        gathers = groups.communication(self.weights)
+        return cluster.size * compute / (step_seconds(compute, gathers, hidden_share) + waits)
+
+
 class Assumptions(NamedTuple):
     """Assumptions where the guides state nothing."""
 
@@ -44,6 +81,8 @@ class Assumptions(NamedTuple):
     """
     between: tuple[float, ...] = (100e9, 10e9)
     """Bits per second of a node's link: InfiniBand EDR or 100 GbE; and 10 GbE, the minimum of the guide."""
+    shards: "Shards" = Shards()
+    """Model whose weights FSDP2 shards, and whose layers tensor parallelism divides over two ranks."""
 
 
 def predicted(assumed: Assumptions, reported: Sequence[Reported] = REPORTED) -> dict[str, Any]:
@@ -56,6 +95,13 @@ def predicted(assumed: Assumptions, reported: Sequence[Reported] = REPORTED) -> 
                 cluster = Cluster(place.nodes, place.gpus, assumed.inside, link)
                 low, high = (cluster.speedup(assumed.compute, size, share) for share in (0.0, BACKWARD_SHARE))
                 cells.append({"gradient_bytes": size, "between": link, "low": low, "high": high})
+        for ranks in (1, 2):
+            for link in assumed.between:
+                cluster = Cluster(place.nodes, place.gpus, assumed.inside, link)
+                speedups = [
+                    assumed.shards.speedup(cluster, assumed.compute, ranks, share) for share in (0.0, BACKWARD_SHARE)
+                ]
+                cells.append({"tensor_parallel": ranks, "between": link, "low": speedups[0], "high": speedups[1]})
         rows.append({**place._asdict(), "cells": cells})
     return {"name": "predicted", "measured": False, "assumptions": assumed._asdict(), "rows": rows, "goals": []}
 
@@ -75,7 +121,7 @@ def table(result: dict[str, Any]) -> Table:
         for link in assumed.between:
             sheet.add_column(f"{size / 1e6:,.0f} MB,\n{rate(link)}", justify="right", no_wrap=True)
     for row in result["rows"]:
-        cells = [f"{cell['low']:.2f} to {cell['high']:.2f}" for cell in row["cells"]]
+        cells = [f"{cell['low']:.2f} to {cell['high']:.2f}" for cell in row["cells"] if "gradient_bytes" in cell]
         sheet.add_row(f"{row['nodes']} x {row['gpus']}", row["speedup"], *cells)
     sheet.caption = "\n".join(
         [
@@ -90,6 +136,34 @@ def table(result: dict[str, Any]) -> Table:
             "data loading or different GPUs.",
             "a guide's result with the name of a family is for that family, whose step differs from the assumed step.",
             "--help lists the options for other assumptions.",
+        ]
+    )
+    return sheet
+
+
+def shards_table(result: dict[str, Any]) -> Table:
+    """Return a table of FSDP2 and tensor parallelism, with a row for each number of nodes and GPUs."""
+    from benchmarks.network.tables import rate
+
+    assumed = Assumptions(**result["assumptions"])
+    shards = Shards(*assumed.shards)
+    sheet = Table(
+        box=box.SIMPLE_HEAD, title="PREDICTED, not measured: FSDP2 and tensor parallelism",
+        title_justify="left", title_style="bold", caption_justify="left", caption_style="none",
+    )  # fmt: skip
+    sheet.add_column("nodes x GPUs", no_wrap=True)
+    for kind in ("FSDP2", "TP 2, FSDP2"):
+        for link in assumed.between:
+            sheet.add_column(f"{kind},\n{rate(link)}", justify="right", no_wrap=True)
+    for row in result["rows"]:
+        cells = [f"{cell['low']:.2f} to {cell['high']:.2f}" for cell in row["cells"] if "tensor_parallel" in cell]
+        sheet.add_row(f"{row['nodes']} x {row['gpus']}", *cells)
+    sheet.caption = "\n".join(
+        [
+            "times as fast as one GPU that holds the model.",
+            f"a step of {assumed.compute:.3g} s and {shards.tokens:,} tokens on each GPU; Qwen2.5-0.5B in float32.",
+            f"TP 2: pairs of ranks sum {shards.states(2) / 1e9:.2f} GB per step; FSDP2 moves as much as an all-reduce",
+            f"of {shards.weights / 1e9:.2f} GB.",
         ]
     )
     return sheet
