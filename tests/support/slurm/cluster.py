@@ -39,21 +39,31 @@ class Cluster:
 
     Args:
         folder: for configuration, key, state and logs. Its path has to be short: it holds a socket.
+        machines: the network namespace of each node by its address; None: two nodes on this machine's loopback.
+        controller: address of slurmctld, which the nodes can reach.
 
     Raises:
         RuntimeError: it did not come up; the message has the daemons' output.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machines: Mapping[str, str] | None = None, controller: str = "127.0.0.1") -> None:
         self.folder, self._conf = folder, folder / "slurm.conf"
         self._daemons: list[subprocess.Popen[bytes]] = []
         (folder / "state").mkdir(parents=True)
         (folder / "munge.key").write_bytes(os.urandom(1024))
         (folder / "munge.key").chmod(0o400)
         template = (Path(__file__).parent / "slurm.conf").read_text(encoding="utf-8")
-        for name, value in zip(("port1", "port2", "port"), free_ports(3), strict=True):
-            template = template.replace(f"{{{name}}}", str(value))
-        self._conf.write_text(template.replace("{folder}", str(folder)), encoding="utf-8")
+        addresses = tuple(machines or NODES)
+        port, *ports = free_ports(1 + len(addresses))
+        nodes = "\n".join(
+            f"NodeName={node} NodeHostname=localhost NodeAddr={node if machines else NODES[0]} Port={own} CPUs=2"
+            for node, own in zip(addresses, ports, strict=True)
+        )
+        values = {"folder": str(folder), "port": str(port), "controller": controller, "nodes": nodes}
+        values["patience"] = "30" if machines else "300"
+        for name, value in values.items():
+            template = template.replace(f"{{{name}}}", value)
+        self._conf.write_text(template, encoding="utf-8")
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "SBATCH_"))}
         self.environment = {**outside, "PATH": PATH, "SLURM_CONF": str(self._conf)}
         try:
@@ -61,9 +71,11 @@ class Cluster:
             self._start("munged", "--foreground", "--force", f"--socket={folder}/munge.socket", *files)
             self._wait_for(folder.joinpath("munge.socket").exists, "munged's socket")
             self._start("slurmctld", "-D", "-c")
-            for node in NODES:
-                self._start("slurmd", "-D", "-c", "-N", node)
-            idle = f"idle {len(NODES)}"
+            for node in addresses:
+                # `ip netns exec` would hide the control groups.
+                inside = ("nsenter", f"--net=/run/netns/{machines[node]}") if machines else ()
+                self._start(*inside, "slurmd", "-D", "-c", "-N", node)
+            idle = f"idle {len(addresses)}"
             self._wait_for(lambda: self.run("sinfo", "-h", "-o", "%T %D", check=False).strip() == idle, "idle nodes")
         except BaseException:
             self.close()
