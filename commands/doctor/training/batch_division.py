@@ -7,6 +7,7 @@ import torch
 
 from commands.doctor.check import Finding
 from commands.doctor.launch_plan import Plan
+from commands.doctor.training.load_config import ranks_of_group
 from commands.launch.launched_processes import launched_processes, match_launched
 from engine.data.batch_plan import BatchPlan
 
@@ -43,7 +44,8 @@ def divide_batch(config: "Namespace", plan: Plan, environ: Mapping[str, str]) ->
     given = config.data.init_args
     sizes = {key: given.get(key) for key in ("batch_size", "batch_size_per_device", "micro_batch_size")}
     try:
-        batch = BatchPlan.derive(world_size=world_size, **sizes)
+        groups = world_size // ranks_of_group(trainer.strategy) or 1
+        batch = BatchPlan.derive(world_size=groups, **sizes)
     except ValueError as error:
         remedy = "--data.init_args.batch_size N or --data.init_args.micro_batch_size N"
         why = "training will fail at startup with this world size"

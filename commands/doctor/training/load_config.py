@@ -97,7 +97,13 @@ def single_micro_batch(config: Namespace, size: int) -> Namespace:
 def is_sharded(strategy: Any) -> bool:
     """Return whether a strategy shards the weights over the ranks."""
     name = strategy if isinstance(strategy, str) else strategy.get("class_path", "")
-    return any(word in name.lower() for word in ("fsdp", "shard", "deepspeed", "modelparallel"))
+    return any(word in name.lower() for word in ("fsdp", "shard", "deepspeed", "modelparallel", "tensorparallel"))
+
+
+def ranks_of_group(strategy: Any) -> int:
+    """Return how many ranks read the same samples: `tensor_parallel` of the strategy, or 1."""
+    settings = {} if isinstance(strategy, str) else strategy.get("init_args") or {}
+    return settings.get("tensor_parallel") or 1
 
 
 def config_files(arguments: Sequence[str]) -> tuple[list[Path], Any]:
