@@ -170,6 +170,11 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             "that load on any number of ranks"
         )
     sharded = isinstance(strategy, ModelParallelStrategy)
+    if name in _EIGHT_BIT and getattr(strategy, "tensor_parallel", 1) > 1:
+        raise ValueError(
+            f"model.init_args.optimizer {name} with trainer.strategy.init_args.tensor_parallel "
+            f"{getattr(strategy, 'tensor_parallel', 1)}: its blocks do not follow divided layers. Use adamw"
+        )
     if name == "paged_adamw_8bit" and strategy.root_device.type != "cuda":
         raise ValueError(
             "model.init_args.optimizer paged_adamw_8bit needs CUDA, whose driver moves its state between the memories; "

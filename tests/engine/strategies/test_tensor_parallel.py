@@ -6,6 +6,7 @@ import pytest
 
 from engine.distributed.data_rank import DataRank, data_rank
 from engine.family_hooks import FamilyHooks
+from engine.optim.optimizers import check_strategy
 from engine.strategies.fsdp import has_sharded_weights
 from engine.strategies.tensor_parallel import TensorParallelStrategy
 
@@ -28,6 +29,12 @@ def test_ranks_that_do_not_form_groups_are_refused(monkeypatch, sharding):
     monkeypatch.setattr(TensorParallelStrategy, "num_processes", 4)
     with pytest.raises(ValueError, match=r"init_args.tensor_parallel is 3, which does not divide the 4 ranks of"):
         strategy.setup_environment()
+
+
+def test_state_in_blocks_is_refused():
+    with pytest.raises(ValueError, match="optimizer adamw_8bit with trainer.strategy.init_args.tensor_parallel 2"):
+        check_strategy("adamw_8bit", TensorParallelStrategy())
+    check_strategy("adamw_8bit", TensorParallelStrategy(1))
 
 
 def test_zero_is_refused():
