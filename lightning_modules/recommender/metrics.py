@@ -6,11 +6,13 @@ are bit-identical for every world size.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 
 from lightning_modules.recommender.item_scores import Scores, in_blocks, places_in
+from lightning_modules.recommender.ranks.rank_metrics import gain_of_rank
 
 
 def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
@@ -57,7 +59,7 @@ def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tenso
 class RankingMetrics(Metric):
     """HR@k, NDCG@k and MRR@k of held-out items, one per user.
 
-    With one relevant item at rank r: HR@k = [r <= k], NDCG@k = [r <= k] / log2(r + 1), MRR@k = [r <= k] / r.
+    A user has one relevant item. The formulas are in `ranks/rank_metrics.py`.
 
     Args:
         protocol: "" for full ranking. The name of a sampled protocol becomes a prefix (``sampled_100/hr@10``), so that
@@ -86,10 +88,9 @@ class RankingMetrics(Metric):
         """Return ``hr@k``, ``ndcg@k``, ``mrr@k`` (after the protocol's name), float64 scalars; NaN without a user."""
         # On the CPU, because some devices have no float64, and because the order of the additions is fixed there.
         at_rank, count = self.at_rank.cpu().double(), self.count.cpu().double()
-        rank = torch.arange(1, len(at_rank) + 1, dtype=torch.float64)
-        gains = {"hr": torch.ones_like(rank), "ndcg": 1 / torch.log2(rank + 1), "mrr": 1 / rank}
+        gains = gain_of_rank(np.arange(1, len(at_rank) + 1))
         return {
-            f"{self.prefix}{name}@{k}": (at_rank[:k] * gain[:k]).sum() / count
-            for name, gain in gains.items()
+            f"{self.prefix}{name}@{k}": (at_rank[:k] * torch.from_numpy(gains[name][:k])).sum() / count
+            for name in ("hr", "ndcg", "mrr")
             for k in self.cutoffs
         }

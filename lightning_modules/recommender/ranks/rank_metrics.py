@@ -20,11 +20,15 @@ class Gains(NamedTuple):
     values: Floats  # [K + 1, M]; row r - 1 is rank r, the last row is every rank beyond the largest cutoff K
 
 
+def gain_of_rank(rank: NDArray[np.integer]) -> dict[str, Floats]:
+    """Return what a relevant item at each rank r adds to a metric: NDCG 1 / log2(r + 1), HR 1 and MRR 1 / r."""
+    return {"ndcg": 1 / np.log2(rank + 1), "hr": np.ones(len(rank)), "mrr": 1 / rank}
+
+
 def gains(cutoffs: Sequence[int]) -> Gains:
-    """Return NDCG@k, HR@k and MRR@k as in `RankingMetrics`: 1 / log2(r + 1), 1 and 1 / r if r <= k, else 0."""
+    """Return NDCG@k, HR@k and MRR@k: `gain_of_rank` if r <= k, else 0."""
     rank = np.arange(1, max(cutoffs) + 2)
-    formulas = {"ndcg": 1 / np.log2(rank + 1), "hr": np.ones(len(rank)), "mrr": 1 / rank}
-    columns = {f"{name}@{k}": gain * (rank <= k) for name, gain in formulas.items() for k in cutoffs}
+    columns = {f"{name}@{k}": gain * (rank <= k) for name, gain in gain_of_rank(rank).items() for k in cutoffs}
     return Gains(tuple(columns), np.stack([*columns.values()], axis=1))
 
 
