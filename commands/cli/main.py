@@ -15,14 +15,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import yaml
 from jsonargparse import Namespace
 from typing_extensions import override
 
 from callbacks.health.watchdog import report_unseen
-from callbacks.performance.threads import KnownThreads
 from callbacks.trackers.base import create_loggers
 from callbacks.trackers.registry import TRACKERS
 from commands.answers.compared import ComparedRun
@@ -30,7 +28,7 @@ from commands.answers.loading import load_demo
 from commands.cli import registry  # noqa: F401  (a class has a short name once it is imported)
 from commands.cli.arguments import LockstepParser, with_config_of_run
 from commands.cli.configs.compared_run import arguments_of_compared
-from commands.cli.configs.dump import register_dumper
+from commands.cli.configs.dump import register_dumper, reusable_text
 from commands.cli.configs.files import check_arguments
 from commands.cli.configs.parser_message import raised_by_class
 from commands.cli.console_logging import LogSettings, filter_lightning_noise, log_to_console
@@ -41,13 +39,12 @@ from commands.cli.own_callbacks import add_own_callbacks, with_progress_bar
 from commands.cli.profiler import create_profiler
 from commands.cli.shipped_configs import with_shipped_configs
 from commands.cli.subcommands import SubcommandCLI
-from commands.cli.threads import as_text, from_text, known_threads, state_threads
+from commands.cli.threads import select_threads, state_threads
 from commands.cli.trainer import LockstepTrainer, require_batches
 from commands.launch.early_signal_handlers import handling_early_signals
 from commands.launch.env_variables_cluster import EnvVariablesEnvironment
 from commands.launch.launched_processes import exit_code_for_rank, launched_processes, mark_parent
 from commands.launch.local_rank import without_local_rank
-from commands.launch.rank_zero_decision import decide_on_rank_zero
 from commands.launch.restart_detection import connect_with_prefix, restart_prefix
 from commands.runs.config_diff import changed_evaluation_keys
 from commands.runs.run_directory import write_config
@@ -114,7 +111,7 @@ class LockstepCLI(SubcommandCLI):
             state_threads(config.threads)
         if self.subcommand == "prepare":
             return
-        self._config_text = self._dump(config)
+        self._config_text = reusable_text(self._parser(self.subcommand), config)
         launched = launched_processes(os.environ)
         if not config.run_name and config.trainer.num_nodes > 1 and launched is None:
             raise ValueError("several nodes without torchrun or srun: give the ranks of all nodes the same --run_name")
@@ -124,7 +121,7 @@ class LockstepCLI(SubcommandCLI):
         directory = self._run.select_directory(config.run_name, configs, config.ckpt_path)
         log_to_console(LogSettings(**config.log), directory.name)
         checkpoint = self._run.select_checkpoint(config.ckpt_path, directory)
-        self._threads = self._select_threads(config.threads, checkpoint, directory if self._run.resumes else None)
+        self._threads = select_threads(config.threads, checkpoint, directory if self._run.resumes else None)
         model = config.model.get("init_args") or Namespace()
         if model.get("init_from"):
             model.init_from = self._run.select_initial_weights(model.init_from, checkpoint)
@@ -132,22 +129,6 @@ class LockstepCLI(SubcommandCLI):
         config.run_name, config.ckpt_path = directory.name, checkpoint
         config.trainer.default_root_dir = str(directory)
         adapt_to_launch(config, self.subcommand, launched)
-
-    def _select_threads(
-        self, option: int | Literal["auto"], checkpoint: str | None, directory: Path | None
-    ) -> KnownThreads:
-        def select() -> str:
-            return as_text(known_threads(option, os.environ, checkpoint, directory))
-
-        return from_text(decide_on_rank_zero("threads", select))
-
-    def _dump(self, config: Namespace) -> str:
-        """Return the text of the config without the name and the checkpoint of this run: it starts a new run."""
-        reusable = config.clone()
-        for name in ("config", "run_name", "runs", "ckpt_path", "weights_only"):  # of this command alone
-            reusable.pop(name, None)
-        # Null is kept: where the default is another value, dropping it would change the next run.
-        return self._parser(self.subcommand).dump(reusable, skip_none=False, skip_validation=True)
 
     # -- running -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import torch
 from jsonargparse.typing import PositiveInt
 
 from callbacks.performance.threads import RECORD, KnownThreads
+from commands.launch.rank_zero_decision import decide_on_rank_zero
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily
 
 log = logging.getLogger("lockstep")
@@ -33,6 +34,15 @@ def state_threads(number: int, environ: MutableMapping[str, str] | None = None) 
     environ = os.environ if environ is None else environ
     environ["OMP_NUM_THREADS"] = str(number)
     torch.set_num_threads(number)
+
+
+def select_threads(option: int | Literal["auto"], checkpoint: str | None, resumed: Path | None) -> KnownThreads:
+    """Return what rank 0 knows of the number of threads, on all ranks; see `known_threads`."""
+
+    def select() -> str:
+        return as_text(known_threads(option, os.environ, checkpoint, resumed))
+
+    return from_text(decide_on_rank_zero("threads", select))
 
 
 def known_threads(
