@@ -91,8 +91,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             raise ValueError(f"data.init_args.num_workers must be 0 or more, or auto; got {num_workers}")
         sizes = {"batch_size": batch_size, "batch_size_per_device": batch_size_per_device}
         sizes |= {"micro_batch_size": micro_batch_size, "evaluation_batch_size": evaluation_batch_size}
-        sizes |= {"prefetch_factor": prefetch_factor}
-        check_numbers("data.init_args.", sizes, at_least=1)
+        check_numbers("data.init_args.", sizes | {"prefetch_factor": prefetch_factor}, at_least=1)
         limits = {"worker_timeout": worker_timeout, "max_bad_samples": max_bad_samples}
         check_numbers("data.init_args.", limits, at_least=0)
         self.num_workers, self.worker_start, self.worker_timeout = num_workers, worker_start, worker_timeout

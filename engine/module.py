@@ -25,8 +25,9 @@ from engine.interface import DataT
 from engine.lightning_internals import is_attached, is_last_micro_batch
 from engine.optim.global_loss_mean import GlobalLossMean
 from engine.optim.lr_schedule import Scaling, Schedule
+from engine.optim.optimizer_checks import check_state, check_strategy
 from engine.optim.optimizer_settings import OptimizerSettings
-from engine.optim.optimizers import OptimizerName, check_state, check_strategy
+from engine.optim.optimizers import OptimizerName
 from engine.optim.parameter_groups import parameters_of
 from engine.optim.row_table import is_trained
 from engine.optimized_module import OptimizedModule

@@ -12,13 +12,13 @@ from datamodules.multimodal.json_records import describe_value
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset
 from datamodules.vision_language.chat_file import MARKER, ImageChat
-from datamodules.vision_language.conversations import (
+from datamodules.vision_language.files.chat_formats import insert_image_markers, parse_content
+from datamodules.vision_language.files.conversations import (
     conversation,
     open_turns,
     read_conversations,
     until_open_turn,
 )
-from datamodules.vision_language.files.chat_formats import insert_image_markers, parse_content
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.grading import OUTCOMES
 from engine.data.errors import BadSampleError

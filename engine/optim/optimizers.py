@@ -1,17 +1,16 @@
-"""Builds optimizers by name, and checks that an optimizer suits the strategy and the checkpoint."""
+"""Builds optimizers by name."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
-from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
 from torch import Tensor
 from torch.optim import Optimizer
 
 from engine.distributed.unsharded_shape import unsharded_numel
-from engine.optim.eight_bit_state import FIRST_MOMENT, QUANTIZED, SMALLEST
-from engine.optim.muon import MOMENTUM, Muon
+from engine.optim.eight_bit_state import SMALLEST
+from engine.optim.muon import Muon
 from engine.optim.offload import OffloadedOptimizer
 from engine.optim.row_optimizer import RowAdam, RowAdamW
 from engine.optim.row_table import RowTable
@@ -20,7 +19,8 @@ log = logging.getLogger("lockstep")
 
 OptimizerName = Literal["adamw", "adam", "adamw_8bit", "paged_adamw_8bit", "muon"]
 
-_EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit")
+EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit")
+"""Optimizers with a state of 8 bits."""
 _FUSED = ("adamw", "adam")
 
 
@@ -77,7 +77,7 @@ def build_optimizer(
         return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=fused or None)
     if name == "adam":
         return torch.optim.Adam(groups, lr=learning_rate, betas=betas, fused=fused or None)
-    if name in _EIGHT_BIT:
+    if name in EIGHT_BIT:
         return _eight_bit(groups, learning_rate, betas, embeddings, paged=name == "paged_adamw_8bit")
     if name == "muon":
         return _muon(groups, learning_rate, betas, hidden)
@@ -148,108 +148,3 @@ def _eight_bit(
         "elements keep 32", f"{quantized:,}", f"{sum(map(unsharded_numel, trained)):,}", f"{SMALLEST:,}",
     )  # fmt: skip
     return optimizer
-
-
-def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = False, fused: bool = False) -> None:
-    """Check that the strategy and its device suit an optimizer.
-
-    Args:
-        name: see LockstepModule.
-        strategy: strategy of the training.
-        offload: `optimizer_offload` of LockstepModule.
-        fused: `optimizer_fused` of LockstepModule.
-
-    Raises:
-        ValueError: FSDP1; the offload, a fused kernel or 16-mixed, where ranks hold shards of the weights;
-            `paged_adamw_8bit` without CUDA, with shards or with the offload; or a fused kernel with precision 16-mixed.
-    """
-    if isinstance(strategy, FSDPStrategy):
-        raise ValueError(
-            f"trainer.strategy is {type(strategy).__name__} of Lightning, which is FSDP1: it cannot verify its "
-            "checkpoints. Use --config configs/overlays/fsdp.yaml without --trainer.strategy: FSDP2 with checkpoints "
-            "that load on any number of ranks"
-        )
-    sharded = isinstance(strategy, ModelParallelStrategy)
-    if name in _EIGHT_BIT and getattr(strategy, "tensor_parallel", 1) > 1:
-        raise ValueError(
-            f"model.init_args.optimizer {name} with trainer.strategy.init_args.tensor_parallel "
-            f"{getattr(strategy, 'tensor_parallel', 1)}: its blocks do not follow divided layers. Use adamw"
-        )
-    if name == "paged_adamw_8bit" and strategy.root_device.type != "cuda":
-        raise ValueError(
-            "model.init_args.optimizer paged_adamw_8bit needs CUDA, whose driver moves its state between the memories; "
-            f"the device is {strategy.root_device.type}. Use adamw_8bit, which has the same state"
-        )
-    if name == "paged_adamw_8bit" and offload:
-        raise ValueError(
-            "model.init_args.optimizer paged_adamw_8bit with optimizer_offload true: both keep the state "
-            "in CPU memory. Use adamw_8bit with optimizer_offload, or the paged optimizer alone"
-        )
-    if offload and sharded:
-        raise ValueError(
-            f"model.init_args.optimizer_offload with trainer.strategy {type(strategy).__name__}: the strategy moves "
-            "its shards itself. Use --trainer.strategy.init_args.cpu_offload true, and optimizer_offload false"
-        )
-    if sharded and strategy.precision_plugin.precision == "16-mixed":
-        # Each rank would look for an overflow in its own shards, and one could skip a step that another takes.
-        raise ValueError(
-            f"trainer.precision 16-mixed with trainer.strategy {type(strategy).__name__}: use bf16-mixed, which needs "
-            "no loss scale"
-        )
-    if fused and sharded:
-        raise ValueError(
-            f"model.init_args.optimizer_fused true with trainer.strategy {type(strategy).__name__}, with which it is "
-            "not tested: use optimizer_fused false"
-        )
-    if fused and strategy.precision_plugin.precision == "16-mixed":
-        # The kernel divides by the scale of the loss itself, after the gradients were clipped and their norm compared.
-        raise ValueError(
-            "model.init_args.optimizer_fused true with trainer.precision 16-mixed: use bf16-mixed, or optimizer_fused "
-            "false"
-        )
-    if name == "paged_adamw_8bit" and sharded:
-        raise ValueError(
-            f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: CUDA moves whole "
-            "states between the memories, not shards. Use adamw_8bit, and --trainer.strategy.init_args.cpu_offload "
-            "true for a state in CPU memory"
-        )
-
-
-def check_state(name: OptimizerName, saved: Mapping[str, Any], fused: bool = False) -> None:
-    """Check that a checkpoint's optimizer state belongs to the config's optimizer.
-
-    Args:
-        name: optimizer of the config, see LockstepModule.
-        saved: optimizer state of a checkpoint.
-        fused: `optimizer_fused` of LockstepModule.
-
-    Raises:
-        ValueError: the state is of another optimizer, or of one that is fused and this one is not, or the reverse.
-    """
-    kinds = {_optimizer_of(state) for state in saved["state"].values()}
-    for kind in (
-        " or ".join(_EIGHT_BIT),
-        "muon",
-        "adamw or adam",
-    ):  # most specific first: muon's state includes AdamW's
-        if kind in kinds:
-            break
-    else:
-        return  # saved before the first step
-    if name not in kind.split(" or "):
-        raise ValueError(
-            f"the checkpoint's optimizer state is of {kind}, and {name} cannot resume from it: use "
-            f"--model.init_args.optimizer {kind.partition(' ')[0]}, or start from scratch with another --run_name"
-        )
-    was_fused = any(group.get("fused") for group in saved["param_groups"])
-    if fused != was_fused:  # the last bits would change in the middle of the run
-        raise ValueError(
-            f"the checkpoint's optimizer was trained with optimizer_fused {str(was_fused).lower()}: use "
-            f"--model.init_args.optimizer_fused {str(was_fused).lower()}, or start from scratch with another --run_name"
-        )
-
-
-def _optimizer_of(state: Mapping[str, Any]) -> str:
-    if QUANTIZED in state or FIRST_MOMENT in state:
-        return " or ".join(_EIGHT_BIT)
-    return "muon" if MOMENTUM in state else "adamw or adam"

@@ -26,7 +26,7 @@ from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, 
 from engine.distributed.errors import MismatchError
 from engine.io.atomic_file import flush_folder, remove, temp_path
 from engine.optim.eight_bit_state import as_bitsandbytes, from_bitsandbytes
-from engine.optim.optimizers import check_state
+from engine.optim.optimizer_checks import check_state
 from engine.optimized_module import OptimizedModule
 
 log = logging.getLogger("lockstep")

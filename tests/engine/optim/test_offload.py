@@ -8,7 +8,8 @@ from lightning.pytorch.strategies import ModelParallelStrategy, SingleDeviceStra
 from torch.optim.lr_scheduler import LambdaLR
 
 from engine.optim.offload import OffloadedOptimizer
-from engine.optim.optimizers import build_optimizer, check_state, check_strategy
+from engine.optim.optimizer_checks import check_state, check_strategy
+from engine.optim.optimizers import build_optimizer
 from engine.optim.row_table import RowTable
 from tests.engine.optim.test_optimizers import BETAS, Words
 

@@ -9,7 +9,8 @@ from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, SingleDevice
 from torch import nn
 
 from engine.checkpointing.cpu_snapshot import Snapshot
-from engine.optim.optimizers import build_optimizer, check_state, check_strategy
+from engine.optim.optimizer_checks import check_state, check_strategy
+from engine.optim.optimizers import build_optimizer
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 
 BETAS = (0.9, 0.98)

@@ -6,7 +6,7 @@ import pytest
 
 from engine.distributed.data_rank import DataRank, data_rank
 from engine.family_hooks import FamilyHooks
-from engine.optim.optimizers import check_strategy
+from engine.optim.optimizer_checks import check_strategy
 from engine.strategies.fsdp import has_sharded_weights
 from engine.strategies.tensor_parallel import TensorParallelStrategy
 
