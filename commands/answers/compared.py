@@ -92,6 +92,8 @@ class ComparedDemo(Demo):
     def _question_of(self, number: int, question: Question) -> Question:
         """Return the question as the page of this run alone would send it."""
         known = self._fields[number]
+        if any(len(turn.others) != len(self._runs) - 1 for turn in question.turns):
+            raise UserInputError(f"the conversation has no answer of each of {len(self._runs)} runs; begin a new one")
         turns = [Turn(turn.question, (turn.answer, *turn.others)[number]) for turn in question.turns]
         picked = {
             name: values if known[name].times else [value._replace(time="") for value in values]

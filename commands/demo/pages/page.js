@@ -37,7 +37,8 @@ async function submit() {
   const blocks = new Blocks(body, {runs: content.runs});
   follow(card, blocks, values);
   if (!await receive(blocks, values) || mine !== conversation) return; // a new conversation has begun meanwhile
-  if (content.talks && blocks.answers.length) turns.push([asked, ...Array.from(blocks.answers, (text) => text || "")]);
+  const answered = Array.from({length: Math.max(1, content.runs.length)}, (_, run) => blocks.answers[run] || "");
+  if (content.talks && blocks.answers.length) turns.push([asked, ...answered]); // "" of a run that could not answer
   for (const field of content.fields) if (!field.keeps) fields.get(field.name).clear();
 }
 

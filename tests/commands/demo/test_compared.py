@@ -132,6 +132,8 @@ def test_a_conversation_has_the_answers_of_both():
     assert [(line["run"], line["text"]) for line in lines] == [(0, "old: hello"), (1, "new: hello")]
     (refused,) = served.lines(page.post("/ask", json={"values": {}, "turns": [["x", "one", 2]]}))
     assert "cannot be read" in refused["error"]
+    (refused,) = served.lines(page.post("/ask", json={"values": {"text": "?"}, "turns": [["x", "one"]]}))
+    assert "no answer of each of 2 runs" in refused["error"]
 
 
 @pytest.mark.slow
