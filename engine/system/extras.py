@@ -26,7 +26,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxruntime", "onnxscript", "safetensors"),
     "faiss": ("faiss",),
     "large": ("polars", "duckdb", "pyarrow"),
-    "monitoring": ("prometheus_client",),
+    "monitoring": ("prometheus_client", "pynvml"),
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "bits": ("bitsandbytes",),
@@ -41,6 +41,7 @@ _PACKAGES = {
     "rapidocr_onnxruntime": "rapidocr-onnxruntime",
     "sklearn": "scikit-learn",
     "prometheus_client": "prometheus-client",
+    "pynvml": "nvidia-ml-py",
     "mlflow": "mlflow-skinny",
 }
 """{module: package}, if the names differ."""

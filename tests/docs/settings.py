@@ -14,6 +14,7 @@ from commands.cli import registry
 from commands.cli.main import LockstepCLI
 from engine.module import LockstepModule
 from engine.strategies.fsdp import VerifiedFSDPStrategy
+from engine.strategies.tensor_parallel import TensorParallelStrategy
 from tests.conftest import REPOSITORY
 
 OURS = ("callbacks", "commands", "datamodules", "engine", "lightning_modules")
@@ -82,7 +83,7 @@ def setting_keys(parser: LightningArgumentParser, family: str | None = None) -> 
     fit = parser._subcommands_action._name_parser_map["fit"]
     found = {option.removeprefix("--") for option in fit._option_string_actions}
     found |= {"model.class_path", "data.class_path"}
-    for strategy in (DDPStrategy, DistributedDataParallel, VerifiedFSDPStrategy):
+    for strategy in (DDPStrategy, DistributedDataParallel, VerifiedFSDPStrategy, TensorParallelStrategy):
         found |= {f"trainer.strategy.{key}" for key in _keys(strategy)}
     for kind in (getattr(registry, name) for name in registry.__all__):
         if family is None or kind.__module__.split(".")[1] == family:

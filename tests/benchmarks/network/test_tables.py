@@ -6,10 +6,10 @@ import os
 import pytest
 from rich.console import Console
 
-from benchmarks.network import measurements
+from benchmarks.network import measurements, prediction
 from benchmarks.network.__main__ import main
 from benchmarks.network.machines import Impossible
-from benchmarks.network.prediction import Assumptions, Reported, predicted
+from benchmarks.network.prediction import Assumptions, Reported, Shards, predicted
 from benchmarks.network.step_model import Cluster, StepModel
 from benchmarks.network.tables import describe, rate, table
 
@@ -77,8 +77,6 @@ def test_every_row_of_settings_is_shown_beside_the_first(capsys):
 
 
 def test_predictions_are_the_arithmetic_and_say_that_they_are(capsys):
-    from benchmarks.network import prediction
-
     assumed = Assumptions(compute=1.0, gradients=(1e9,), inside=100e9, between=(10e9,))
     result = predicted(assumed, [Reported(2, 4, "1.78x")])
     cell = result["rows"][0]["cells"][0]
@@ -99,6 +97,7 @@ def test_another_cluster_can_be_asked_for(tmp_path, capsys):
     given = ["--step", "0.5", "--gradients", "100", "--inside", "400", "--between", "25", "--between", "1"]
     main(["--only", "predicted", *given, "--json", str(kept)])
     assumed = json.loads(kept.read_text())["comparisons"][0]["assumptions"]
+    assert assumed.pop("shards") == list(Shards())
     assert assumed == {"compute": 0.5, "gradients": [100e6], "inside": 400e9, "between": [25e9, 1e9]}
     output = capsys.readouterr().out
     assert "a step of 0.5 s" in output and "the name of a family is for that family" in output
