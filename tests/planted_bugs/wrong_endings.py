@@ -30,7 +30,7 @@ CHECKPOINTS = (
     Bug(
         "failures-are-forgiven",
         "A disk that refuses every checkpoint does not end the run.",
-        "engine/checkpointing/checkpoint_io.py",
+        "engine/checkpointing/save_outcomes.py",
         "if is_permanent or len(failures) > 1:",
         "if is_permanent:",
         ("tests/engine/checkpointing/test_checkpoint_io.py", "tests/distributed/storage/test_checkpoint_faults.py"),
