@@ -5,7 +5,7 @@ token per vector. The data side knows their number, and the model side inserts t
 follow the order of the placeholders, row by row from the left.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,10 @@ class Questions(NamedTuple):
     skipped: tuple[SkippedSample, ...] = ()
 
 
+Tiling = Literal["places", "llava_next", "idefics3"]
+"""How an image becomes views, and the order of their embeddings: Lockstep's, or that of a class of transformers."""
+
+
 class ImageLayout(NamedTuple):
     """Layout of an image, shared by vision tower, projector and data.
 
@@ -81,11 +85,29 @@ class ImageLayout(NamedTuple):
     tokens: int  # embeddings per view
     max_tiles: int = 1  # maximum number of tiles along each edge; 1 disables tiling
     background: tuple[int, int, int] = (128, 128, 128)  # RGB of padding, close to the mean that the tower subtracts
+    tiling: Tiling = "places"
 
     @property
     def view_tokens(self) -> int:
-        """Embeddings per view, including a position embedding if images are tiled."""
+        """Embeddings per view under the tiling `places`, including a position embedding if images are tiled."""
         return self.tokens + (self.max_tiles > 1)
+
+    @property
+    def learnt(self) -> int:
+        """Number of learnt vectors that are placed among the features of images."""
+        tiles = self.max_tiles**2 if self.max_tiles > 1 else 0
+        if self.tiling == "llava_next":
+            return 1  # the end of a line
+        if self.tiling == "idefics3":
+            return 2 + tiles  # the frame of a view, the whole image, and each tile
+        return 1 + tiles if tiles else 0  # the whole image, and each tile
+
+
+class FeatureOrder(NamedTuple):
+    """Learnt vectors and features in the order of the placeholders, for a tiling other than `places`."""
+
+    indices: Tensor  # [F] int64, a learnt vector below `learnt` of the layout, then feature n of view v, v * tokens + n
+    counts: Tensor  # [S] int64, number of indices of each sample
 
 
 class Images(NamedTuple):
@@ -94,3 +116,4 @@ class Images(NamedTuple):
     pixels: Tensor  # [V, 3, size, size] uint8, RGB; V may be 0
     places: Tensor  # [V] int64, 0 for the whole image, 1 + row * max_tiles + column for a tile
     views: Tensor  # [S] int64, number of views of each sample
+    order: FeatureOrder | None = None  # None: of each view its place, if images are tiled, and its features

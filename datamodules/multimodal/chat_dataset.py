@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from datamodules.multimodal.batch import Chat, Examples, Questions
-from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
+from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message, Placeholders
 from datamodules.multimodal.text.packing import one_per_row, pack, pad_rows, prompts
 from engine.data.bad_samples import SkippedSample, load_samples
 from engine.data.errors import BadSampleError
@@ -23,7 +23,7 @@ class ChatItem(NamedTuple):
     """A sample of a family."""
 
     messages: list[Message]  # the last message is the reference answer, if it is known
-    counts: tuple[int, ...]  # feature vectors of each marker in the user's texts
+    counts: tuple[Placeholders, ...]  # feature vectors of each marker in the user's texts
     modality: Any  # input of the family's `collate`
 
 

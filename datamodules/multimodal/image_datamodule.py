@@ -4,8 +4,9 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.batch import ImageLayout, Tiling
 from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
+from datamodules.multimodal.images.idefics3 import special_tokens
 from datamodules.multimodal.images.tiling import MARKER, Fit
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from engine.base_options import Unpack
@@ -43,6 +44,9 @@ class ImageDataModule(MultimodalDataModule):
     fit: Fit = "stretch"
     """How an image becomes a square view."""
 
+    tiling: Tiling = "places"
+    """How an image becomes views, and the order of their features."""
+
     def __init__(self, max_tiles: int = 1, **batches: Unpack[ChatOptions]) -> None:
         super().__init__(**batches)
         if max_tiles < 1:
@@ -68,7 +72,8 @@ class ImageDataModule(MultimodalDataModule):
 
     def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
         """Return the tokenizer for other programs, with a chat template that takes images."""
-        return exported_tokenizer(self.tokenizer, self.marker)
+        image_tokens = special_tokens(self.image_layout) if self.tiling == "idefics3" else ()
+        return exported_tokenizer(self.tokenizer, self.marker, image_tokens)
 
     def preview_images(self, key: Hashable, load: Callable[[], Sequence["Image"]]) -> bytes | None:
         """Return the images of a sample as one PNG, or None if it has no images.

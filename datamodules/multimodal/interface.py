@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.batch import Questions, Tiling
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from engine.interface import LockstepData
@@ -31,6 +31,10 @@ class ImageData(ComposedData, Protocol):
     @property
     def max_tiles(self) -> int:
         """Maximum number of tiles along each edge of an image; 1 disables tiling."""
+
+    @property
+    def tiling(self) -> Tiling:
+        """How an image becomes views, and the order of their features."""
 
 
 class ImageChatData(ImageData, Protocol):

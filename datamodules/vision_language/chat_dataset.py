@@ -8,7 +8,8 @@ from typing_extensions import override
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.images.decoding import decode, image_size
-from datamodules.multimodal.images.tiling import Fit, Views, collate_views, concat_views, make_views, tile_grid
+from datamodules.multimodal.images.prepared import count_image_tokens, prepare_images
+from datamodules.multimodal.images.tiling import Fit, Views, collate_views
 from datamodules.vision_language.chat_file import ImageChat
 from engine.data.samplers import Blocks
 
@@ -35,18 +36,15 @@ class ImageProcessor(NamedTuple):
 
     def item(self, chat: ImageChat) -> ChatItem:
         """Convert a chat to a sample. Raises the errors of `decode_images`."""
-        views = [make_views(picture, self.layout, self.fit) for picture in self.decode_images(chat)]
-        counts = tuple(len(image.places) * self.layout.view_tokens for image in views)
-        return ChatItem(chat.messages, counts, concat_views(views, self.layout))
+        return ChatItem(chat.messages, *prepare_images(self.decode_images(chat), self.layout, self.fit))
 
     def length(self, chat: ImageChat) -> int:
         """Estimate the tokens of a chat up to its last answer, from the headers of its images."""
         sizes = filter(None, map(image_size, chat.images))
-        grids = (tile_grid(height, width, self.layout) for width, height in sizes)
-        views = sum(1 if grid == (1, 1) else 1 + grid[0] * grid[1] for grid in grids)
+        images = sum(count_image_tokens(height, width, self.layout) for width, height in sizes)
         prompt = chat.messages[:-1] if chat.messages[-1]["role"] == "assistant" else chat.messages
         # About four characters per token, as in English.
-        return views * self.layout.view_tokens + sum(len(message["content"]) for message in prompt) // 4
+        return images + sum(len(message["content"]) for message in prompt) // 4
 
     def collate(self, items: Sequence[Views]) -> Images:
         """Return the views of several chats as one batch."""

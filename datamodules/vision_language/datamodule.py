@@ -79,11 +79,12 @@ class VisionLanguageDataModule(ImageDataModule):
 
     def _refuse_unused_settings(self, path: str) -> None:
         """Raise ValueError for settings in whose place the model's processor decides."""
-        given = {"tokenizer": self.tokenizer_source, "max_tiles": self.max_tiles, "fit": self.fit}
-        for key, default in (("tokenizer", None), ("max_tiles", 1), ("fit", "stretch")):
-            if given[key] != default:
+        defaults = {"tokenizer": None, "max_tiles": 1, "tiling": "places", "fit": "stretch"}
+        for key, default in defaults.items():
+            given = self.tokenizer_source if key == "tokenizer" else getattr(self, key)
+            if given != default:
                 raise ValueError(
-                    f"data.init_args.{key} is {given[key]}, but the processor of {path} decides it; remove the key "
+                    f"data.init_args.{key} is {given}, but the processor of {path} decides it; remove the key "
                     "(model.init_args.image_processor changes settings of the image processor)"
                 )
 

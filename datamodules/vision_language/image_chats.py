@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from datamodules.multimodal.batch import Tiling
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import Fit
@@ -59,6 +60,9 @@ class ImageChats(ChatEvaluation):
         max_pixels: maximum width x height of an image; a larger image makes its sample invalid.
         fit: how an image becomes a square view: `stretch`, `pad` (padded to a square, as in LLaVA) or `crop` (the
             central square).
+        tiling: how an image becomes views, and the order of their features. `places`: a learnt vector precedes the
+            features of each view. `llava_next`, `idefics3`: as in the class of transformers of this name, which the
+            model can be exported as; see docs/vision-language.md.
         root: folder that `prepare` writes to.
         **batches: see ImageDataModule, MultimodalDataModule and LockstepDataModule.
     """
@@ -76,6 +80,7 @@ class ImageChats(ChatEvaluation):
         system: str | None = None,
         max_pixels: int = 64_000_000,
         fit: Fit = "stretch",
+        tiling: Tiling = "places",
         root: str = "data/vision_language",
         **batches: Unpack[TileOptions],
     ) -> None:
@@ -102,7 +107,12 @@ class ImageChats(ChatEvaluation):
         self.shuffle_window = shuffle_window
         self.validation_share, self.validation_size, self.test_size = validation_share, validation_size, test_size
         self.questions_file, self.system = questions, system
-        self.max_pixels, self.fit, self.root = max_pixels, fit, root
+        if tiling != "places" and fit != "stretch":
+            raise ValueError(
+                f"data.init_args.fit is {fit}, but the tiling {tiling} stretches the view of the whole image; set fit "
+                "stretch, or tiling places"
+            )
+        self.max_pixels, self.fit, self.tiling, self.root = max_pixels, fit, tiling, root
 
     @override
     def description(self) -> DatasetCard:

@@ -22,7 +22,7 @@ from lightning_modules.document_qa.losses import Loss
 from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
-from lightning_modules.multimodal.export.llava import export_llava
+from lightning_modules.multimodal.export.image_text import export_image_text
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import Criterion, cross_entropy
@@ -146,5 +146,5 @@ class DocumentReader(MultimodalModule[DocumentData]):
 
     @override
     def export(self, folder: Path, merge: bool) -> ExportedModel:
-        """Write a LlavaForConditionalGeneration of transformers if there is one for these parts, else the parts."""
-        return export_llava(self, folder, merge) or super().export(folder, merge)
+        """Write an image-text model of transformers if a class takes these parts, else the parts."""
+        return export_image_text(self, folder, merge) or super().export(folder, merge)

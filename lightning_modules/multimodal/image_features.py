@@ -1,5 +1,6 @@
 """Computes image features for a language model."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property, partial
@@ -10,9 +11,11 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, ImageLayout, Images
+from datamodules.multimodal.images.idefics3 import LONGEST_EDGE
 from datamodules.multimodal.interface import ImageData
 from lightning_modules.multimodal.checkpoints.base_model_id import differences, tower_identity, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin
+from lightning_modules.multimodal.connector.feature_order import order_features
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.language.precision import Precision
@@ -27,7 +30,8 @@ class ImageFeatures(ModalityFeatures[ImageData]):
     """Features of Images, any number of them in a chat.
 
     Where the data split images (`max_tiles` above 1), a learnt embedding of the view's position in its image precedes
-    the features of each view. It trains at the projector's rate.
+    the features of each view. Other tilings of the data place learnt embeddings elsewhere, see `FeatureOrder`. They
+    train at the projector's rate.
 
     Args:
         settings: vision tower.
@@ -46,10 +50,25 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         """Return the sizes that tower, projector and data share.
 
         They follow from the settings alone, so that data can be prepared on a machine without the weights.
+
+        Raises:
+            ValueError: the tiling of the data does not allow them.
         """
         shape = tower_shape(self.settings)
         background = tower_background(self.settings)
-        return ImageLayout(shape.image_size, projector.count(shape.patches), data.max_tiles, background)
+        tokens = projector.count(shape.patches)
+        layout = ImageLayout(shape.image_size, tokens, data.max_tiles, background, data.tiling)
+        if layout.tiling == "llava_next" and (projector.kind == "resampler" or math.isqrt(tokens) ** 2 != tokens):
+            raise ValueError(
+                f"data.init_args.tiling: llava_next joins the features of tiles to one grid, but the projector "
+                f"{projector.kind} returns {tokens} without rows and columns"
+            )
+        if layout.tiling == "idefics3" and layout.max_tiles * layout.size > LONGEST_EDGE:
+            raise ValueError(
+                f"data.init_args.max_tiles: {layout.max_tiles} tiles of {layout.size} pixels are longer than the "
+                f"{LONGEST_EDGE} pixels of Idefics3; expected at most {LONGEST_EDGE // layout.size}"
+            )
+        return layout
 
     # -- networks ----------------------------------------------------------------------------------------------------
 
@@ -59,9 +78,10 @@ class ImageFeatures(ModalityFeatures[ImageData]):
 
     @override
     def build_places(self, data: ImageData, hidden_size: int) -> nn.Embedding | None:
-        if data.max_tiles == 1:
+        learnt = ImageLayout(0, 0, data.max_tiles, tiling=data.tiling).learnt
+        if not learnt:
             return None
-        places = nn.Embedding(1 + data.max_tiles**2, hidden_size)  # the whole image, and each tile
+        places = nn.Embedding(learnt, hidden_size)
         nn.init.normal_(places.weight, std=_PLACE_STD)
         return places
 
@@ -73,6 +93,8 @@ class ImageFeatures(ModalityFeatures[ImageData]):
             # Every weight takes part even without an image, because the other ranks wait for its gradient.
             views = _black_view(views)
         vectors = networks.projector(networks.encoder(views))  # [V, N, C]
+        if modality.order is not None:
+            return order_features(vectors, networks.places, modality.order)
         if networks.places is not None:
             places = networks.places(views.places).unsqueeze(1).to(vectors.dtype)
             vectors = torch.cat((places, vectors), dim=1)
@@ -104,7 +126,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
     @override
     def description(self, encoder: Any, data: ImageData) -> dict[str, Any]:
         shape, normalisation = encoder.shape._asdict(), encoder.normalisation._asdict()
-        return {**asdict(self.settings), **shape, **normalisation, "max_tiles": data.max_tiles}
+        return {**asdict(self.settings), **shape, **normalisation, "max_tiles": data.max_tiles, "tiling": data.tiling}
 
     @property
     @override

@@ -15,7 +15,7 @@ from commands.answers.interface import Choice, Demo, Example, Field, Question, U
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.images.decoding import MAX_PIXELS
-from datamodules.multimodal.images.tiling import concat_views, make_views
+from datamodules.multimodal.images.prepared import prepare_images
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset, ImageProcessor
 from datamodules.vision_language.chat_file import MARKER, ImageChat
@@ -138,10 +138,7 @@ class VisionLanguageDemo(Demo):
 
     def _item(self, messages: list[Message], images: Sequence["Image"]) -> ChatItem:
         """Return a chat about pictures as a sample."""
-        layout = self._data.image_layout
-        views = [make_views(image, layout, self._data.fit) for image in images]
-        counts = tuple(len(view.places) * layout.view_tokens for view in views)
-        return ChatItem(messages, counts, concat_views(views, layout))
+        return ChatItem(messages, *prepare_images(images, self._data.image_layout, self._data.fit))
 
     def _leaning(self, image: "Image", messages: Sequence[Message], text: str) -> Pictures:
         scores = self._log_likelihoods([[image], *([part] for part in covered(image))], messages, text)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datamodules.multimodal.batch import ImageLayout, Images
+from datamodules.multimodal.batch import FeatureOrder, ImageLayout, Images
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,6 +22,7 @@ class Views(NamedTuple):
 
     pixels: NDArray[np.uint8]  # [v, 3, size, size]
     places: NDArray[np.int64]  # [v], as in Images
+    order: NDArray[np.int64] | None = None  # [f], indices as in FeatureOrder; None under the tiling `places`
 
 
 _STRIP = 1 << 22
@@ -52,7 +53,7 @@ def make_views(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Vie
     views, places = [_whole(image, layout, fit)], [0]
     rows, columns = tile_grid(image.height, image.width, layout)
     if rows * columns > 1:
-        sheet = _resized(image, columns * layout.size, rows * layout.size)
+        sheet = resized(image, columns * layout.size, rows * layout.size)
         for row in range(rows):
             for column in range(columns):
                 top, left = row * layout.size, column * layout.size
@@ -72,25 +73,43 @@ def tile_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
 
 def empty_views(layout: ImageLayout) -> Views:
     """Return the views of a sample without an image."""
-    return Views(np.zeros((0, 3, layout.size, layout.size), np.uint8), np.zeros(0, np.int64))
+    order = None if layout.tiling == "places" else np.zeros(0, np.int64)
+    return Views(np.zeros((0, 3, layout.size, layout.size), np.uint8), np.zeros(0, np.int64), order)
 
 
 def concat_views(views: Sequence[Views], layout: ImageLayout) -> Views:
     """Concatenate the views of several images."""
-    pixels, places = zip(empty_views(layout), *views, strict=True)
-    return Views(np.concatenate(pixels), np.concatenate(places))
+    pixels, places, orders = zip(empty_views(layout), *views, strict=True)
+    order = None if layout.tiling == "places" else _concat_orders(orders, [len(part) for part in places], layout)
+    return Views(np.concatenate(pixels), np.concatenate(places), order)
+
+
+def _concat_orders(
+    orders: Sequence[NDArray[np.int64] | None], views: Sequence[int], layout: ImageLayout
+) -> NDArray[np.int64]:
+    """Concatenate the orders of several images, whose features are numbered consecutively."""
+    shifts = np.cumsum([0, *views[:-1]]) * layout.tokens
+    parts = [order for order in orders if order is not None]
+    assert len(parts) == len(orders), "views of another tiling than the layout's"
+    return np.concatenate(
+        [order + shift * (order >= layout.learnt) for order, shift in zip(parts, shifts, strict=True)]
+    )
 
 
 def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
     """Batch the views of several samples; without samples, the batch has one sample without views."""
-    pixels, places = concat_views(samples, layout)
+    pixels, places, order = concat_views(samples, layout)
     views = [len(sample.places) for sample in samples] or [0]
-    return Images(torch.from_numpy(pixels), torch.from_numpy(places), torch.tensor(views, dtype=torch.int64))
+    images = Images(torch.from_numpy(pixels), torch.from_numpy(places), torch.tensor(views, dtype=torch.int64))
+    if order is None:
+        return images
+    counts = [0 if sample.order is None else len(sample.order) for sample in samples] or [0]
+    return images._replace(order=FeatureOrder(torch.from_numpy(order), torch.tensor(counts, dtype=torch.int64)))
 
 
 def _whole(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
     if fit == "stretch" or image.width == image.height:
-        return _resized(image, layout.size, layout.size)
+        return resized(image, layout.size, layout.size)
     return _padded(image.convert("RGB"), layout) if fit == "pad" else _cropped(image.convert("RGB"), layout.size)
 
 
@@ -114,7 +133,7 @@ def _padded(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
         strip = Image.new("RGB", (longer, part.height), layout.background)
         strip.paste(part, (left, 0))
         narrow.paste(strip.resize((size, part.height), Resampling.BICUBIC), (0, top + start))
-    return _resized(narrow, size, size)
+    return resized(narrow, size, size)
 
 
 def _cropped(image: "Image", size: int) -> NDArray[np.uint8]:
@@ -122,7 +141,7 @@ def _cropped(image: "Image", size: int) -> NDArray[np.uint8]:
     # Crop a very long image before the resize, which would otherwise produce an enormous one.
     image = _middle(image, *(min(edge, _LONGEST * min(image.size)) for edge in image.size))
     width, height = (int(size * edge / min(image.size)) for edge in image.size)
-    sheet = _resized(image, width, height)
+    sheet = resized(image, width, height)
     left, top = (width - size) // 2, (height - size) // 2
     return sheet[top : top + size, left : left + size]
 
@@ -137,7 +156,8 @@ def _reduction(edge: int, target: int) -> int:
     return edge // (_LARGE * target) if edge > _ENORMOUS * target else 1
 
 
-def _resized(image: "Image", width: int, height: int) -> NDArray[np.uint8]:
+def resized(image: "Image", width: int, height: int) -> NDArray[np.uint8]:
+    """Return an image as [height, width, 3], resized with a bicubic filter."""
     from PIL.Image import Resampling
 
     factors = _reduction(image.width, width), _reduction(image.height, height)

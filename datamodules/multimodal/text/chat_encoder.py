@@ -34,6 +34,10 @@ TEMPLATE_ARGUMENTS: dict[str, Any] = {"date_string": "26 Jul 2024"}
 PROMPT_ARGUMENTS = ({"enable_thinking": False}, {"enable_thinking": True})
 
 
+Placeholders = int | tuple[int | str, ...]
+"""Number of placeholders of a marker, or numbers of placeholders with texts between them."""
+
+
 class Message(TypedDict):
     """A turn of a chat."""
 
@@ -56,12 +60,12 @@ class ChatEncoder:
         encode = tokenizer.encode
         self._frames = {role: (encode(f"{START}{role}\n"), encode(f"{END}\n")) for role in ROLES}
 
-    def chat(self, messages: Sequence[Message], counts: Sequence[int] = (), sample: object = "") -> Chat:
+    def chat(self, messages: Sequence[Message], counts: Sequence[Placeholders] = (), sample: object = "") -> Chat:
         """Encode a chat for training. All turns of the assistant are supervised, including their end-of-turn tokens.
 
         Args:
             messages: the turns.
-            counts: placeholders of each marker, in the order of the markers; each at least 1.
+            counts: placeholders of each marker, in the order of the markers; each number at least 1.
             sample: name of the chat, for errors.
 
         Raises:
@@ -79,7 +83,7 @@ class ChatEncoder:
             raise ValueError(f"sample {sample}: nothing to learn from: the chat has no turn of the assistant")
         return self._expand_placeholders(tokens, supervised, counts, sample)
 
-    def prompt(self, messages: Sequence[Message], counts: Sequence[int] = (), sample: object = "") -> Chat:
+    def prompt(self, messages: Sequence[Message], counts: Sequence[Placeholders] = (), sample: object = "") -> Chat:
         """Encode a chat up to the start of the assistant's turn; a final turn of the assistant is dropped.
 
         Arguments and errors are those of `chat`. The result is a prefix of `chat` of the same messages.
@@ -93,7 +97,7 @@ class ChatEncoder:
             tokens = self._render(turns, sample, add_generation_prompt=True, **PROMPT_ARGUMENTS[0])
         return self._expand_placeholders(tokens, np.zeros(len(tokens), np.bool_), counts, sample)
 
-    def _validate(self, messages: Sequence[Message], counts: Sequence[int], sample: object) -> list[Message]:
+    def _validate(self, messages: Sequence[Message], counts: Sequence[Placeholders], sample: object) -> list[Message]:
         """Check the messages and return them with one placeholder per marker."""
         if not messages or messages[0].get("role") == "assistant":
             raise ValueError(f"sample {sample}: a chat must begin with a message of the user or the system")
@@ -113,7 +117,7 @@ class ChatEncoder:
                 raise ValueError(f"sample {sample}: message {number} ({role}): {self.marker} belongs in a user's text")
             markers += count
             turns.append(Message(role=role, content=content.replace(self.marker, PLACEHOLDER)))
-        if markers != len(counts) or any(count < 1 for count in counts):
+        if markers != len(counts) or any(number < 1 for count in counts for number in _numbers(count)):
             raise ValueError(
                 f"sample {sample}: found {self.marker} {markers} times in the user's text; "
                 f"expected once for each of {len(counts)} (feature vectors: {list(counts)})"
@@ -186,14 +190,38 @@ class ChatEncoder:
             ) from error
 
     def _expand_placeholders(
-        self, tokens: NDArray[np.int64], supervised: NDArray[np.bool_], counts: Sequence[int], sample: object
+        self, tokens: NDArray[np.int64], supervised: NDArray[np.bool_], counts: Sequence[Placeholders], sample: object
     ) -> Chat:
-        """Repeat each placeholder once per feature vector."""
+        """Repeat each placeholder once per feature vector, and insert the texts between them."""
         at = np.flatnonzero(tokens == self.tokenizer.placeholder)
         if len(at) != len(counts):
             raise ValueError(f"sample {sample}: {len(counts)} markers became {len(at)} placeholders in the template")
         if not len(at):
             return Chat(tokens, supervised, 0)
         repeats = np.ones(len(tokens), np.int64)
-        repeats[at] = counts
-        return Chat(np.repeat(tokens, repeats), np.repeat(supervised, repeats), int(sum(counts)))
+        total = sum(number for count in counts for number in _numbers(count))
+        expanded = [self._expanded(count) for count in counts]
+        repeats[at] = [len(part) for part in expanded]
+        tokens, supervised = np.repeat(tokens, repeats), np.repeat(supervised, repeats)
+        if any(isinstance(count, tuple) for count in counts):
+            ends = np.cumsum(repeats)[at]
+            for part, end in zip(expanded, ends.tolist(), strict=True):
+                tokens[end - len(part) : end] = part
+        return Chat(tokens, supervised, total)
+
+    def _expanded(self, count: Placeholders) -> NDArray[np.int64]:
+        """Return the tokens in place of a marker."""
+        placeholder = self.tokenizer.placeholder
+        if isinstance(count, int):
+            return np.full(count, placeholder, np.int64)
+        parts = [[placeholder] * piece if isinstance(piece, int) else self._between(piece) for piece in count]
+        return np.array([token for part in parts for token in part], np.int64)
+
+    def _between(self, text: str) -> list[int]:
+        """Return the tokens of a text between two placeholders: some tokenizers prefix a text that stands alone."""
+        return self.tokenizer.encode(f"{PLACEHOLDER}{text}{PLACEHOLDER}")[1:-1]
+
+
+def _numbers(count: Placeholders) -> tuple[int, ...]:
+    """Return the numbers of placeholders, without the texts between them."""
+    return (count,) if isinstance(count, int) else tuple(piece for piece in count if isinstance(piece, int))

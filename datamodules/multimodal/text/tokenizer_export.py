@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from datamodules.multimodal.text.chat_encoder import PROMPT_ARGUMENTS, TEMPLATE_ARGUMENTS
@@ -25,7 +26,9 @@ _TAKES_PARTS = (
 """Template code that turns a list of content parts, as in transformers, into a text; most templates read texts only."""
 
 
-def exported_tokenizer(tokenizer: ChatTokenizer, marker: str) -> "PreTrainedTokenizerFast":
+def exported_tokenizer(
+    tokenizer: ChatTokenizer, marker: str, image_tokens: Sequence[str] = ()
+) -> "PreTrainedTokenizerFast":
     """Return a copy of the tokenizer that renders messages as in training, unless arguments override it.
 
     In a message, an image is the marker in the text, as in training, or a part `{"type": "image"}` of a content list.
@@ -35,6 +38,7 @@ def exported_tokenizer(tokenizer: ChatTokenizer, marker: str) -> "PreTrainedToke
     Args:
         tokenizer: tokenizer of the run.
         marker: marker of an image in the text of a user.
+        image_tokens: special tokens for images in place of the placeholder, first the one that the template writes.
     """
     copied = copy.deepcopy(tokenizer.tokenizer)
     defaults = {**TEMPLATE_ARGUMENTS, **PROMPT_ARGUMENTS[0]}
@@ -43,6 +47,9 @@ def exported_tokenizer(tokenizer: ChatTokenizer, marker: str) -> "PreTrainedToke
         for name, value in defaults.items()
     )
     placeholder = tokenizer.tokenizer.convert_ids_to_tokens(tokenizer.placeholder)
+    if image_tokens:
+        copied.add_special_tokens({"extra_special_tokens": list(image_tokens)}, replace_extra_special_tokens=False)
+        placeholder = image_tokens[0]
     parts = _TAKES_PARTS.replace("MARKER", json.dumps(marker)).replace("PLACEHOLDER", json.dumps(placeholder))
     copied.chat_template = chosen + parts + tokenizer.tokenizer.chat_template
     copied.pad_token = tokenizer.tokenizer.convert_ids_to_tokens(tokenizer.pad)

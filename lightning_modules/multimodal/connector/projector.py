@@ -27,6 +27,7 @@ class ProjectorSettings:
         factor: edge of the squares of `pixel_shuffle`.
         queries: number of embeddings of an image under `resampler`, whatever its size.
         heads: attention heads of `resampler`.
+        bias: false for a linear layer of `pixel_shuffle` without bias, as in Idefics3 and nanoVLM.
         dropout: share of the inner activations of `mlp` and `deep_mlp` dropped in training.
         layer_norm: end with a LayerNorm.
         layer_norm_scale: initial weight of the LayerNorm. With 1 a feature is about 30 times as long as a token's
@@ -40,19 +41,22 @@ class ProjectorSettings:
     factor: int = 2
     queries: int = 64
     heads: int = 8
+    bias: bool = True
     dropout: float = 0.0
     layer_norm: bool = True
     layer_norm_scale: float = 0.1
     trainable: bool = True
 
     def check(self) -> None:
-        """Raise ValueError if a size is below 1, or the dropout or the scale is outside its range."""
+        """Raise ValueError if a number is outside its range, or the kind has no use for `bias`."""
         check_number("projector.dropout", self.dropout, at_least=0, below=1)
         check_number("projector.layer_norm_scale", self.layer_norm_scale, above=0)
         for name in ("hidden_size", "depth", "factor", "queries", "heads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"projector.{name} must be at least 1, got {value}")
+        if not self.bias and self.kind != "pixel_shuffle":
+            raise ValueError(f"projector.bias: false is for the kind pixel_shuffle, got {self.kind}")
 
     def count(self, features: int) -> int:
         """Return the number of embeddings for a number of features.
@@ -86,7 +90,8 @@ class Projector(nn.Module):
         if settings.kind == "linear":
             layers = [nn.Linear(input_size, output_size)]
         elif settings.kind == "pixel_shuffle":
-            layers = [PixelShuffle(settings.factor), nn.Linear(input_size * settings.factor**2, output_size)]
+            width = input_size * settings.factor**2
+            layers = [PixelShuffle(settings.factor), nn.Linear(width, output_size, settings.bias)]
         elif settings.kind == "resampler":
             layers = [Resampler(input_size, hidden, settings.queries, settings.depth, settings.heads)]
             layers += [nn.Linear(hidden, output_size)]

@@ -4,17 +4,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from datamodules.multimodal.batch import ImageLayout
 from engine.export.artifacts import ExportedModel
 from engine.io.yaml_file import YamlFileError, parse_yaml
 from lightning_modules.multimodal.checkpoints.base_model_id import folder_of
+from lightning_modules.multimodal.export.target import Target
 
 _LONGEST_FRONT_MATTER = 1 << 16  # characters of a README that are searched
 
-_LLAVA = """With `pip install transformers pillow`, in this directory:
+_IMAGE_TEXT = """With `pip install transformers pillow`, in this directory:
 
 ```python
 from PIL import Image, ImageOps
-from transformers import AutoProcessor, LlavaForConditionalGeneration
+from transformers import AutoProcessor, CLASS
 
 
 def read_image(path):
@@ -30,7 +32,7 @@ def read_image(path):
     return image.convert("RGB")
 
 
-model = LlavaForConditionalGeneration.from_pretrained(".")
+model = CLASS.from_pretrained(".")
 processor = AutoProcessor.from_pretrained(".")
 chat = [{"role": "user", "content": "<image>\\nWhat is shown here?"}]
 text = processor.apply_chat_template(chat, add_generation_prompt=True)
@@ -62,26 +64,30 @@ the token at which their outputs are inserted; `modality/*.safetensors` has thei
 same names read them; transformers has no class for them."""
 
 
-def described_llava(module: str, image_size: int, pretrained: Mapping[str, str | None]) -> ExportedModel:
-    """Return the model card's content for a LlavaForConditionalGeneration.
+def described_image_text(
+    target: Target, module: str, layout: ImageLayout, pretrained: Mapping[str, str | None]
+) -> ExportedModel:
+    """Return the model card's content for a model of images and text.
 
     Args:
+        target: class of transformers that it is exported as.
         module: name of the class that trained it.
-        image_size: edge of the square that the vision tower reads, in pixels.
+        layout: layout of its images.
         pretrained: see ExportedModel.
     """
     content = (
         f"Answers in words to chats with images; trained by Lockstep's {module}. As every language model it may "
         "state what is not so; what it was evaluated on is below, and it has been examined for nothing else."
     )
-    usage = _LLAVA.replace("EDGE", str(2 * image_size))  # as `decode` of the DataModules
+    edge = 2 * layout.size * layout.max_tiles  # as `decode` of the DataModules
+    usage = _IMAGE_TEXT.replace("EDGE", str(edge)).replace("CLASS", target.class_name)
     return ExportedModel(
-        "a LlavaForConditionalGeneration", content, _LLAVA_FILES, usage, "transformers", ("llava",),
+        f"{target.article} {target.class_name}", content, _IMAGE_TEXT_FILES, usage, "transformers", (target.tag,),
         "image-text-to-text", dict(pretrained),
     )  # fmt: skip
 
 
-_LLAVA_FILES = {
+_IMAGE_TEXT_FILES = {
     "config.json": "how the model is built",
     "model.safetensors": "its weights",
     "generation_config.json": "how answers are written",

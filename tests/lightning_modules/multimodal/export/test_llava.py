@@ -15,10 +15,10 @@ from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export import llava
-from lightning_modules.multimodal.export.llava import Answering
-from lightning_modules.multimodal.export.llava_compatibility import obstacles
-from lightning_modules.multimodal.export.llava_model import Parts
+from lightning_modules.multimodal.export.compatibility import obstacles
+from lightning_modules.multimodal.export.image_text import Answering, write
+from lightning_modules.multimodal.export.llava_target import Llava
+from lightning_modules.multimodal.export.target import Parts
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
@@ -32,6 +32,7 @@ from tests.support.families.coloured_squares import (
     Squares,
     write_config,
 )
+from tests.support.families.image_text_exports import normalised
 
 LAYOUT = ImageLayout(size=32, tokens=16)
 SIZES = {"image_size": 32, "patch_size": 8, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2}
@@ -42,6 +43,10 @@ QUESTIONS = ["<image>\nwhat is it ?", "<image> and <image>: the same ?", "withou
 @pytest.fixture(scope="module")
 def tokenizer():
     return load_tokenizer(None, ["what is it ? the same and without an image"] * 3)
+
+
+def copied(tokenizer):
+    return exported_tokenizer(tokenizer, "<image>")
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ def build(tokenizer):
         vision = VisionTower(VisionTowerSettings(config=config, feature_layer=layer, **settings), formats)
         model = LanguageModelSettings(config={**LANGUAGE_MODEL, "model_type": language_model})
         language = LanguageModel(model, tokenizer.vocabulary_size, formats)
-        made = Parts(vision, Projector(projector, 24, 32), language, LAYOUT, tokenizer.placeholder)
+        made = Parts(vision, Projector(projector, 24, 32), language, LAYOUT, tokenizer.placeholder, copied(tokenizer))
         with torch.no_grad():
             for part in made[:3]:
                 for parameter in part.parameters():  # norms, too, so that a missing one shows
@@ -70,10 +75,8 @@ def build(tokenizer):
 def exported(parts, tokenizer, folder):
     from transformers import AutoProcessor, LlavaForConditionalGeneration
 
-    assert obstacles(parts, merge=False) == []
-    llava.write(
-        parts, folder, exported_tokenizer(tokenizer, "<image>"), Answering(tokenizer.end_of_turn, tokenizer.pad, 12)
-    )
+    assert obstacles(Llava(), parts, merge=False) == []
+    write(Llava(), parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
     model, found = LlavaForConditionalGeneration.from_pretrained(folder, output_loading_info=True)
     assert not any(found.values()), "nothing is made up, nothing is left over"
     return model.eval(), AutoProcessor.from_pretrained(folder)
@@ -91,6 +94,8 @@ def noise(number, size):
         ("siglip_vision_model", -1, "llama", "stretch"),
         ("clip_vision_model", None, "qwen3", "pad"),
         ("clip_vision_model", -2, "qwen2", "crop"),
+        ("siglip2_vision_model", None, "qwen2", "stretch"),
+        ("siglip2_vision_model", -1, "qwen2", "pad"),
         ("vit", None, "qwen2", "stretch"),
         ("dinov2", -2, "qwen2", "crop"),
         ("dinov3_vit", -2, "qwen2", "stretch"),
@@ -116,7 +121,7 @@ def test_the_export_computes_and_answers_the_same(build, tokenizer, tmp_path, to
         tokens = torch.from_numpy(chat.tokens).unsqueeze(0)
         embeddings = parts.language_model.embed(tokens)
         if pictures:
-            pixels = parts.tower._inputs(torch.from_numpy(views.pixels))["pixel_values"]
+            pixels = normalised(parts, torch.from_numpy(views.pixels))
             torch.testing.assert_close(given["pixel_values"], pixels, atol=1e-6, rtol=0)  # the same pixels
             features = parts.projector(parts.tower(collate_views([views], LAYOUT))).flatten(0, 1)
             embeddings[tokens == tokenizer.placeholder] = features
@@ -169,10 +174,9 @@ def test_a_frozen_model_is_written_in_its_own_format(build, tokenizer, tmp_path)
     settings = LanguageModelSettings(path=str(tmp_path / "qwen2"), trainable="none")
     frozen = LanguageModel(settings, tokenizer.vocabulary_size, precision_of("bf16-mixed", has_bf16=True))
     parts = build("clip_vision_model", precision="bf16-mixed")._replace(language_model=frozen)
-    assert obstacles(parts, merge=True) == []
+    assert obstacles(Llava(), parts, merge=True) == []
     (tmp_path / "llava").mkdir()
-    copied = exported_tokenizer(tokenizer, "<image>")
-    llava.write(parts, tmp_path / "llava", copied, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
+    write(Llava(), parts, tmp_path / "llava", Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
     model = LlavaForConditionalGeneration.from_pretrained(tmp_path / "llava")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     ours = frozen.causal_lm.get_decoder().layers[0].mlp.up_proj.weight
@@ -190,11 +194,13 @@ def test_rows_beyond_the_tokenizers_tokens_are_not_generated(build, tokenizer, t
 @pytest.mark.parametrize(
     ("change", "messages"),
     [
-        ({"tower": "siglip2_vision_model"}, "vision_tower: a siglip2_vision_model reads patches"),
         ({"tower": "deit"}, "vision_tower: 2 tokens precede the patches"),
         ({"tower": "dinov2_with_registers", "layer": -1}, "vision_tower: 5 tokens precede the patches"),
-        ({"tower": "dinov2"}, "vision_tower: inside Llava a dinov2 computes otherwise"),
-        ({"tower": "dinov3_vit"}, "vision_tower: inside Llava a dinov3_vit computes otherwise"),
+        (
+            {"tower": "dinov2"},
+            "vision_tower.feature_layer: null is the output after the last norm, Llava reads a dinov2",
+        ),
+        ({"tower": "dinov3_vit"}, "vision_tower.feature_layer: null"),
         ({"first_patch_only": True}, "vision_tower.first_patch_only"),
         ({"projector": ProjectorSettings()}, "projector.layer_norm"),
         ({"projector": ProjectorSettings(layer_norm=False, hidden_size=48)}, "projector.hidden_size: 48"),
@@ -205,13 +211,13 @@ def test_rows_beyond_the_tokenizers_tokens_are_not_generated(build, tokenizer, t
 )
 def test_an_obstacle_to_the_export_is_named(build, change, messages):
     parts = build(**{"tower": "siglip_vision_model", **change})
-    (found,) = obstacles(parts, merge=False)
+    (found,) = obstacles(Llava(), parts, merge=False)
     assert found.startswith(messages)
 
 
 def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
     parts = build("deit", projector=ProjectorSettings())._replace(layout=LAYOUT._replace(max_tiles=2))
-    assert [found.split(":")[0] for found in obstacles(parts, merge=False)] == [
+    assert [found.split(":")[0] for found in obstacles(Llava(), parts, merge=False)] == [
         "vision_tower", "data.init_args.max_tiles", "projector.layer_norm",
     ]  # fmt: skip
     frozen = build("siglip_vision_model")
@@ -220,7 +226,7 @@ def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(frozen.language_model, "settings", settings)
             patch.setattr(LanguageModel, "causal_lm", property(lambda self: self.network))
-            (found,) = obstacles(frozen, merge=False)
+            (found,) = obstacles(Llava(), frozen, merge=False)
             assert found.startswith("language_model: ") and "add --merge" in found
 
 

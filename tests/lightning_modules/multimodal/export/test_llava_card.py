@@ -17,9 +17,10 @@ from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.chat_file import ImageChat
 from datamodules.vision_language.predict_questions import PredictDataset
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export import llava
-from lightning_modules.multimodal.export.llava_model import Parts
-from lightning_modules.multimodal.export.model_card import described_llava
+from lightning_modules.multimodal.export.image_text import Answering, write
+from lightning_modules.multimodal.export.llava_target import Llava
+from lightning_modules.multimodal.export.model_card import described_image_text
+from lightning_modules.multimodal.export.target import Parts
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
@@ -67,12 +68,12 @@ def export(folder, kind, template):
     tower = VisionTower(VisionTowerSettings(config=TOWER), formats)
     language = LanguageModel(LanguageModelSettings(config=LANGUAGE_MODEL), tokenizer.vocabulary_size, formats)
     projector = Projector(ProjectorSettings(layer_norm=False), TOWER["hidden_size"], LANGUAGE_MODEL["hidden_size"])
-    parts = Parts(tower, projector, language, LAYOUT, tokenizer.placeholder)
+    copied = exported_tokenizer(tokenizer, "<image>")
+    parts = Parts(tower, projector, language, LAYOUT, tokenizer.placeholder, copied)
     for part in parts[:3]:
         part.eval()
-    answering = llava.Answering(tokenizer.end_of_turn, tokenizer.pad, 12)
-    llava.write(parts, folder, exported_tokenizer(tokenizer, "<image>"), answering)
-    (folder / "README.md").write_text(described_llava("A", LAYOUT.size, {}).usage)
+    write(Llava(), parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
+    (folder / "README.md").write_text(described_image_text(Llava(), "A", LAYOUT, {}).usage)
     return parts, tokenizer
 
 

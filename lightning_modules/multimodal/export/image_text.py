@@ -1,4 +1,4 @@
-"""Exports a trained model as a LlavaForConditionalGeneration of transformers, if its parts allow it.
+"""Exports a trained model as an image-text class of transformers, if its parts allow it.
 
 DIR/config.json, generation_config.json, model.safetensors   the model, in one number format
 DIR/tokenizer.json, tokenizer_config.json, chat_template.jinja
@@ -7,7 +7,7 @@ DIR/processor_config.json                                    preparation of imag
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from torch import nn
 
@@ -15,25 +15,25 @@ from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.interface import ImageChatData
 from engine.export.artifacts import ExportedModel
 from lightning_modules.multimodal.connector.projector import Projector
-from lightning_modules.multimodal.export.llava_compatibility import obstacles
-from lightning_modules.multimodal.export.llava_model import Parts, assembled, processor, weight_format
-from lightning_modules.multimodal.export.model_card import described_llava, licences
+from lightning_modules.multimodal.export.compatibility import obstacles
+from lightning_modules.multimodal.export.idefics3_target import Idefics3
+from lightning_modules.multimodal.export.llava_target import Llava, LlavaNext
+from lightning_modules.multimodal.export.model_card import described_image_text, licences
 from lightning_modules.multimodal.export.parts import without_progress_bars
+from lightning_modules.multimodal.export.target import Parts, Target, weight_format
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 log = logging.getLogger("lockstep")
 
 
 class ImageModule(Protocol):
-    """What `export_llava` needs of a module: a MultimodalModule whose modality is ImageFeatures provides it."""
+    """What `export_image_text` needs of a module: a MultimodalModule whose modality is ImageFeatures provides it."""
 
     encoder: nn.Module
     projector: Projector
     language_model: LanguageModel
+    places: nn.Embedding | None
     max_new_tokens: int
 
     @property
@@ -49,8 +49,15 @@ class ImageModule(Protocol):
         """Source of the pretrained weights of each part."""
 
 
-def export_llava(module: ImageModule, folder: Path, merge: bool) -> ExportedModel | None:
-    """Export a module as a LlavaForConditionalGeneration of transformers.
+def target_of(layout: ImageLayout, projector: Projector) -> Target:
+    """Return the class of transformers that a model comes closest to."""
+    if layout.tiling == "llava_next":
+        return LlavaNext()
+    return Idefics3() if layout.tiling == "idefics3" or projector.settings.kind == "pixel_shuffle" else Llava()
+
+
+def export_image_text(module: ImageModule, folder: Path, merge: bool) -> ExportedModel | None:
+    """Export a module as a class of transformers.
 
     Args:
         module: trained module. Its language model cannot be used afterwards.
@@ -58,20 +65,21 @@ def export_llava(module: ImageModule, folder: Path, merge: bool) -> ExportedMode
         merge: the language model may be written whole, with its adapters merged.
 
     Returns:
-        Content of the model card, or None if transformers has no such Llava; nothing is written then.
+        Content of the model card, or None if transformers has no such class; nothing is written then.
     """
-    tokenizer, tower = module.data.tokenizer, cast(VisionTower, module.encoder)
+    tokenizer, tower, layout = module.data.tokenizer, cast(VisionTower, module.encoder), module.image_layout
     parts = Parts(
-        tower, module.projector, module.language_model, module.image_layout, tokenizer.placeholder, module.data.fit
-    )
-    if reasons := obstacles(parts, merge):
-        log.info("as parts, not as a LlavaForConditionalGeneration of transformers: %s", "; ".join(reasons))
+        tower, module.projector, module.language_model, layout, tokenizer.placeholder,
+        module.data.exported_tokenizer(), module.data.fit, module.places,
+    )  # fmt: skip
+    target = target_of(layout, module.projector)
+    if reasons := obstacles(target, parts, merge):
+        log.info("as parts, not as %s %s of transformers: %s", target.article, target.class_name, "; ".join(reasons))
         return None
-    log.info("as a LlavaForConditionalGeneration of transformers")
+    log.info("as %s %s of transformers", target.article, target.class_name)
     without_progress_bars()
-    answering = Answering(tokenizer.end_of_turn, tokenizer.pad, module.max_new_tokens)
-    write(parts, folder, module.data.exported_tokenizer(), answering)
-    return described_llava(type(module).__name__, module.image_layout.size, licences(module.pretrained))
+    write(target, parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, module.max_new_tokens))
+    return described_image_text(target, type(module).__name__, layout, licences(module.pretrained))
 
 
 class Answering(NamedTuple):
@@ -82,20 +90,20 @@ class Answering(NamedTuple):
     longest: int  # maximum length of an answer, in tokens
 
 
-def write(parts: Parts, folder: Path, tokenizer: "PreTrainedTokenizerFast", answering: Answering) -> None:
+def write(target: Target, parts: Parts, folder: Path, answering: Answering) -> None:
     """Write the files. Adapters are merged and weights are cast in place, so the language model cannot be used again.
 
     Args:
+        target: the class.
         parts: parts of the trained model, without `obstacles`.
         folder: existing, empty directory.
-        tokenizer: tokenizer with a chat template that takes images.
         answering: settings for `generate` of transformers.
     """
     from transformers import GenerationConfig
 
     parts.language_model.merge()  # in place: `causal_lm` is the merged model now
-    model = assembled(parts)
-    model.to(weight_format(parts.language_model))  # type: ignore[arg-type]  # Its decorator hides `self`.
+    model = target.assembled(parts)
+    model.to(weight_format(parts.language_model))
     # Greedy decoding, as in evaluations, whatever the pretrained model's settings are. Spare rows beyond the
     # tokenizer's tokens are never generated.
     text_config: Any = model.config.text_config
@@ -108,4 +116,4 @@ def write(parts: Parts, folder: Path, tokenizer: "PreTrainedTokenizerFast", answ
         do_sample=False,
     )
     model.save_pretrained(folder)
-    processor(parts, tokenizer).save_pretrained(folder)
+    target.processor(parts).save_pretrained(folder)

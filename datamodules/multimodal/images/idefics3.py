@@ -1,0 +1,105 @@
+"""Cuts images into the views of Idefics3ForConditionalGeneration of transformers, and orders their features as it does.
+
+The longer edge of an image is enlarged or reduced to `max_tiles` tiles, its shorter edge in proportion, rounded up to
+whole tiles. The tiles precede a view of the whole image. Learnt vectors frame each view and name its place, and
+line breaks end the rows of tiles: in the chat of transformers these are special tokens and texts. See Laurençon et al.,
+"Building and better understanding vision-language models" (arXiv 2408.12637).
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.images.tiling import Views, resized
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FRAME = 0
+"""Learnt vector around each view."""
+
+WHOLE = 1
+"""Learnt vector before the view of the whole image; those of the tiles follow it in reading order."""
+
+LONGEST_EDGE = 4096
+"""Limit of transformers for the longer edge of the tiles, in pixels."""
+
+
+IMAGE, FRAME_TOKEN, WHOLE_TOKEN, END = "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>"
+"""Special tokens of transformers: of a feature, of two learnt vectors, and one without use here."""
+
+
+def learnt_tokens(layout: ImageLayout) -> list[str]:
+    """Return the special tokens of transformers that stand for the learnt vectors."""
+    edge = range(1, layout.max_tiles + 1) if layout.max_tiles > 1 else ()
+    return [FRAME_TOKEN, WHOLE_TOKEN, *(f"<row_{row}_col_{column}>" for row in edge for column in edge)]
+
+
+def special_tokens(layout: ImageLayout) -> list[str]:
+    """Return all special tokens of transformers, first that of a feature."""
+    return [IMAGE, *learnt_tokens(layout), END]
+
+
+def idefics3_views(image: "Image", layout: ImageLayout) -> Views:
+    """Return the tiles in reading order and a view of the whole image, with the order of their features."""
+    from PIL import Image
+
+    size = layout.size
+    rows, columns = idefics3_grid(image.height, image.width, layout)
+    if rows * columns == 0:
+        pixels = resized(image, size, size)[None]
+    else:
+        reduced = Image.fromarray(resized(image, *_reduced(image.width, image.height, layout)))
+        sheet = resized(reduced, columns * size, rows * size)
+        tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
+        pixels = np.concatenate([tiles, resized(Image.fromarray(sheet), size, size)[None]])
+    places = [*(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns)), 0]
+    return Views(
+        np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)),
+        np.array(places, np.int64),
+        _order(rows, columns, layout),
+    )
+
+
+def idefics3_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
+    """Return the rows and columns of tiles of an image; (0, 0) if images are not tiled."""
+    if layout.max_tiles == 1:
+        return 0, 0
+    reduced_width, reduced_height = _reduced(width, height, layout)
+    ratio = reduced_width / reduced_height
+    if reduced_width >= reduced_height:
+        columns = -(-reduced_width // layout.size)
+        return math.ceil(int(columns * layout.size / ratio) / layout.size), columns
+    rows = -(-reduced_height // layout.size)
+    return rows, math.ceil(int(rows * layout.size * ratio) / layout.size)
+
+
+def idefics3_pieces(rows: int, columns: int, layout: ImageLayout) -> tuple[int | str, ...]:
+    """Return the placeholders of an image with a grid of tiles, and the texts between them (see ChatItem)."""
+    view = 2 + layout.tokens
+    whole = view + 1
+    if rows * columns == 0:
+        return (whole,)
+    lines = (piece for _ in range(rows - 1) for piece in (columns * view, "\n"))
+    return (*lines, columns * view, "\n\n", whole)
+
+
+def _reduced(width: int, height: int, layout: ImageLayout) -> tuple[int, int]:
+    """Return the width and height of an image whose longer edge is that of the tiles; the shorter edge is even."""
+    longest, ratio = layout.max_tiles * layout.size, width / height
+    if width >= height:
+        shorter = int(longest / ratio)
+        return longest, max(1, shorter + shorter % 2)
+    shorter = int(longest * ratio)
+    return max(1, shorter + shorter % 2), longest
+
+
+def _order(rows: int, columns: int, layout: ImageLayout) -> NDArray[np.int64]:
+    """Return the order of the features of an image, as in FeatureOrder."""
+    names = [WHOLE + 1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns)]
+    features = layout.learnt + np.arange((1 + rows * columns) * layout.tokens).reshape(-1, layout.tokens)
+    views = [[FRAME, name, *view] for name, view in zip([*names, WHOLE], features.tolist(), strict=True)]
+    return np.array([*(index for view in views for index in view), FRAME], np.int64)

@@ -1,0 +1,86 @@
+"""Cuts images into the views of LlavaNextForConditionalGeneration of transformers, and orders their features alike.
+
+A view of the whole image, stretched, precedes the tiles. The tiles are an image of unchanged aspect ratio on a black
+sheet. Their features form one grid, from which the rows or columns of the sheet's black edges are removed, and a learnt
+vector ends each line of the grid. See Liu et al., "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge" (2024).
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.images.tiling import Views, resized
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LINE_END = 0
+"""Learnt vector at the end of a line of features."""
+
+
+def grid_resolutions(layout: ImageLayout) -> list[list[int]]:
+    """Return [height, width] of each possible sheet of tiles, in pixels: `image_grid_pinpoints` of transformers."""
+    edges = [layout.size * number for number in range(1, layout.max_tiles + 1)]
+    return [[height, width] for height in edges for width in edges]
+
+
+def llava_next_views(image: "Image", layout: ImageLayout) -> Views:
+    """Return a view of the whole image and its tiles in reading order, with the order of their features."""
+    size = layout.size
+    rows, columns = llava_next_grid(image.height, image.width, layout)
+    sheet = _sheet(image, rows * size, columns * size)
+    tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
+    pixels = np.concatenate([resized(image, size, size)[None], tiles]).transpose(0, 3, 1, 2)
+    places = [0, *(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns))]
+    order = llava_next_order(image.height, image.width, layout)
+    return Views(np.ascontiguousarray(pixels), np.array(places, np.int64), order)
+
+
+def llava_next_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
+    """Return the rows and columns of tiles of an image.
+
+    The sheet keeps the most pixels of the image; of equal ones, the smallest is chosen.
+    """
+    best, chosen = (-1, 0), (1, 1)
+    for sheet_height, sheet_width in grid_resolutions(layout):
+        scale = min(sheet_width / width, sheet_height / height)
+        kept = min(int(width * scale) * int(height * scale), width * height)
+        if (kept, kept - sheet_height * sheet_width) > best:
+            best, chosen = (kept, kept - sheet_height * sheet_width), (sheet_height, sheet_width)
+    return chosen[0] // layout.size, chosen[1] // layout.size
+
+
+def llava_next_order(height: int, width: int, layout: ImageLayout) -> NDArray[np.int64]:
+    """Return the order of the features of an image, as in FeatureOrder."""
+    edge, tokens = math.isqrt(layout.tokens), layout.tokens
+    rows, columns = llava_next_grid(height, width, layout)
+    tiles = tokens + np.arange(rows * columns * tokens).reshape(rows, columns, edge, edge)
+    grid = layout.learnt + _without_edges(tiles.swapaxes(1, 2).reshape(rows * edge, columns * edge), height, width)
+    lines = np.concatenate([grid, np.full((len(grid), 1), LINE_END)], axis=1)
+    return np.concatenate([layout.learnt + np.arange(tokens), lines.ravel()]).astype(np.int64)
+
+
+def _sheet(image: "Image", height: int, width: int) -> NDArray[np.uint8]:
+    """Return an image in the middle of a black sheet [height, width, 3], as large as it fits."""
+    scale_width, scale_height = width / image.width, height / image.height
+    if scale_width < scale_height:
+        inner_width, inner_height = width, min(math.ceil(image.height * scale_width), height)
+    else:
+        inner_width, inner_height = min(math.ceil(image.width * scale_height), width), height
+    left, top = (width - inner_width) // 2, (height - inner_height) // 2
+    sheet = np.zeros((height, width, 3), np.uint8)
+    sheet[top : top + inner_height, left : left + inner_width] = resized(image, inner_width, inner_height)
+    return sheet
+
+
+def _without_edges(grid: NDArray[np.int64], height: int, width: int) -> NDArray[np.int64]:
+    """Remove the rows or columns of a grid that an image of this aspect ratio leaves black, as many on both sides."""
+    rows, columns = grid.shape
+    if width / height > columns / rows:
+        edge = (rows - int(round(height * (columns / width), 7))) // 2
+        return grid[edge : rows - edge]
+    edge = (columns - int(round(width * (rows / height), 7))) // 2
+    return grid[:, edge : columns - edge]

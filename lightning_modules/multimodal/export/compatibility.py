@@ -1,0 +1,132 @@
+"""Checks whether a trained model can be exported as a class of transformers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datamodules.multimodal.images.prepared import prepare_images
+from datamodules.multimodal.images.tiling import collate_views
+from lightning_modules.multimodal.connector.feature_order import order_features
+from lightning_modules.multimodal.export.target import Parts, Target, weight_format
+from lightning_modules.multimodal.language.compile import uncompiled
+from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.language.logit_processing import plain_scores
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def obstacles(target: Target, parts: Parts, merge: bool) -> list[str]:
+    """Return the reasons why a model cannot be exported as a class, part by part; none if it can.
+
+    Args:
+        target: the class.
+        parts: parts of the trained model.
+        merge: whether the language model is written whole, with its adapters merged.
+    """
+    reasons = [*target.obstacles(parts), *_of_language_model(parts.language_model, merge, target.name)]
+    return reasons or _of_outputs(target, parts)
+
+
+def _of_language_model(language_model: LanguageModel, merge: bool, name: str) -> list[str]:
+    from transformers import AutoModel
+
+    trainable, causal = language_model.settings.trainable, language_model.causal_lm
+    if not merge and trainable in ("none", "lora"):
+        why = "it is frozen" if trainable == "none" else "adapters to it are written"
+        return [f"language_model: {why}, {name} needs it whole: add --merge"]
+    kind = causal.config.model_type
+    try:
+        with torch.device("meta"):
+            plain = AutoModel.from_config(causal.config)
+    except ValueError:
+        return [f"language_model: {name} cannot be built on a {kind}"]
+    scores = causal.get_output_embeddings()
+    altered = getattr(scores, "bias", None) is not None or not plain_scores(causal.config)
+    if type(plain) is not type(causal.get_decoder()) or altered:
+        return [f"language_model: a {kind} has parts that {name} has no place for"]
+    return []
+
+
+@torch.no_grad()
+def _of_outputs(target: Target, parts: Parts) -> list[str]:
+    """Compare outputs: some towers return another layer's states, some language models scale embeddings or logits."""
+    kinds = parts.tower.network.config.model_type, parts.language_model.causal_lm.config.model_type
+    allowed = 1e-4 if weight_format(parts.language_model) == torch.float32 else 0.05
+    for part, kind, (theirs, ours) in zip(
+        ("vision_tower", "language_model"), kinds, _computed(target, parts), strict=True
+    ):
+        difference = float((theirs.float() - ours.float()).abs().max() / ours.float().abs().max())
+        if not difference <= allowed:
+            return [f"{part}: inside {target.name} a {kind} computes otherwise (by {difference:.1%})"]
+    return []
+
+
+def _computed(target: Target, parts: Parts) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield features, then logits, by the class and by the parts, for a random chat with a random image."""
+    from PIL import Image
+
+    numbers = np.random.default_rng(0)
+    size, language_model, placeholder = parts.layout.size, parts.language_model, parts.placeholder
+    noise = Image.fromarray(numbers.integers(0, 256, (size, size + size // 2, 3), np.uint8))
+    _, views = prepare_images([noise], parts.layout, parts.fit)
+    images = collate_views([views], parts.layout)
+    inputs = dict(target.image_processor(parts)(images=[noise], return_tensors="pt"))
+    dtype = language_model.precision.autocast
+    with (
+        _evaluated(parts),
+        _unchanged(language_model.causal_lm),
+        uncompiled(True),
+        nullcontext() if dtype is None else torch.autocast("cpu", dtype),
+    ):
+        model = target.assembled(parts)
+        vectors = parts.projector(parts.tower(images))
+        features = (
+            vectors.flatten(0, 1) if images.order is None else order_features(vectors, parts.learnt, images.order)[0]
+        )
+        theirs = torch.cat(list(model.get_image_features(**inputs).pooler_output))
+        learnt = target.tokens(parts)
+        yield theirs, vectors.flatten(0, 1) if learnt else features
+
+        words = torch.from_numpy(numbers.integers(0, placeholder, 16))
+        tokens = torch.cat((words[:6], torch.full((len(features),), placeholder), words[6:])).unsqueeze(0)
+        embeddings = language_model.embed(tokens)
+        embeddings[tokens == placeholder] = features.to(embeddings.dtype)
+        states = language_model.hidden_states(embeddings, torch.arange(tokens.shape[1]).unsqueeze(0))
+        named = tokens.clone()
+        if learnt and images.order is not None:
+            names = torch.tensor([*learnt, model.config.image_token_id])
+            named[tokens == placeholder] = names[images.order.indices.clamp_max(len(learnt))]
+        logits = model(input_ids=named, use_cache=False, **inputs).logits
+        yield logits, language_model.causal_lm.get_output_embeddings()(states)
+
+
+@contextmanager
+def _evaluated(parts: Parts) -> Iterator[None]:
+    """Put the networks into evaluation mode inside the context."""
+    networks = parts.tower, parts.projector, parts.language_model
+    modes = [network.training for network in networks]
+    for network in networks:
+        network.eval()
+    try:
+        yield
+    finally:
+        for network, training in zip(networks, modes, strict=True):
+            network.train(training)
+
+
+@contextmanager
+def _unchanged(causal: "PreTrainedModel") -> Iterator[None]:
+    """Restore the embeddings of a language model after the context."""
+    embeddings: Any = causal.get_input_embeddings()
+    scores: Any = causal.get_output_embeddings()
+    try:
+        yield
+    finally:
+        causal.set_input_embeddings(embeddings)
+        causal.set_output_embeddings(scores)
+        causal.config.vocab_size = len(embeddings.weight)

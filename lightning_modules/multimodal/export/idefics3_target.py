@@ -1,0 +1,166 @@
+"""Exports as Idefics3ForConditionalGeneration: a SigLIP tower, pixel shuffle and one linear layer."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from datamodules.multimodal.images.idefics3 import IMAGE, learnt_tokens
+from lightning_modules.multimodal.export.target import (
+    Parts,
+    Target,
+    loaded_tower,
+    normalisation_of,
+    tied_embeddings,
+    tower_obstacles,
+)
+from lightning_modules.multimodal.export.vision_weights import SIGLIP, SIGLIP2, tower_config, tower_weights
+
+_POSITIONS = "embeddings.position_embedding.weight"
+_TOWER = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_channels", "patch_size",
+          "hidden_act", "layer_norm_eps", "attention_dropout")  # fmt: skip
+
+
+class Idefics3(Target):
+    """Idefics3ForConditionalGeneration. Special tokens of its own stand for the learnt vectors."""
+
+    name, class_name, tag = "Idefics3", "Idefics3ForConditionalGeneration", "idefics3"
+    article = "an"
+
+    @override
+    def obstacles(self, parts: Parts) -> Iterator[str]:
+        kind = parts.tower.network.config.model_type
+        if kind not in (SIGLIP, SIGLIP2):
+            yield f"vision_tower: a {kind}, Idefics3 has SigLIP alone"
+        elif parts.tower.settings.feature_layer is not None:
+            yield "vision_tower.feature_layer: Idefics3 reads the output after the last norm; train with null"
+        yield from tower_obstacles(parts, self.name)
+        if any(_blank(parts, value) for value in range(256)):
+            yield "vision_tower: an image of one colour becomes zeros, which Idefics3 takes for padding"
+        settings = parts.projector.settings
+        if settings.kind != "pixel_shuffle":
+            yield f"projector.kind: {settings.kind}, Idefics3 has pixel_shuffle alone"
+        elif settings.bias:
+            yield "projector.bias: Idefics3's projector has none; train with false"
+        if settings.layer_norm:
+            yield "projector.layer_norm: Idefics3's projector ends without one"
+        if parts.layout.tiling != "idefics3":
+            yield (
+                f"data.init_args.tiling: {parts.layout.tiling}, Idefics3 frames each view with learnt vectors; train "
+                "with idefics3"
+            )
+        elif present := [token for token in self._tokens(parts) if token < parts.language_model.vocabulary]:
+            named = ", ".join(parts.tokenizer.convert_ids_to_tokens(present[:3]))
+            yield f"data.init_args.tokenizer: it has {named}, which Idefics3 places around images"
+        if type(parts.language_model.causal_lm.get_input_embeddings()) is not nn.Embedding:
+            yield "language_model: its embeddings are computed, Idefics3 looks up those of its special tokens"
+
+    @override
+    def tokens(self, parts: Parts) -> list[int]:
+        return self._tokens(parts)[1:]
+
+    def _tokens(self, parts: Parts) -> list[int]:
+        """Return the token of a feature, and those of the learnt vectors."""
+        names = [IMAGE, *learnt_tokens(parts.layout)]
+        found = parts.tokenizer.convert_tokens_to_ids(names)
+        assert isinstance(found, list), "as there are several names"
+        return found
+
+    @override
+    def assembled(self, parts: Parts) -> Any:
+        """Return the model of transformers. The language model gets rows for the special tokens."""
+        from transformers import AutoModel, Idefics3Config, Idefics3ForConditionalGeneration
+
+        causal = parts.language_model.causal_lm
+        _add_rows(parts, self.tokens(parts))
+        table, edge = _positions(tower_weights(parts.tower)[_POSITIONS])
+        full = tower_config(parts.tower)
+        tower = {**{key: full[key] for key in _TOWER}, "image_size": edge * full["patch_size"]}
+        config = Idefics3Config(
+            vision_config=tower,
+            text_config=causal.config.to_dict(),
+            tie_word_embeddings=tied_embeddings(parts),
+            image_token_id=self._tokens(parts)[0],
+            scale_factor=parts.projector.settings.factor,
+        )
+        with torch.device("meta"):  # its own weights are replaced
+            model = Idefics3ForConditionalGeneration(config)
+        weights = {**tower_weights(parts.tower), _POSITIONS: table}
+        model.model.vision_model = loaded_tower(AutoModel.from_config(config.vision_config), weights, parts.tower, ())
+        model.model.connector.modality_projection.proj = next(
+            layer for layer in parts.projector.layers if isinstance(layer, nn.Linear)
+        )
+        model.model.text_model = causal.get_decoder()
+        model.lm_head = causal.get_output_embeddings()
+        return model.eval()
+
+    @override
+    def processor(self, parts: Parts) -> Any:
+        from transformers import Idefics3Processor
+
+        return Idefics3Processor(
+            image_processor=self.image_processor(parts),
+            tokenizer=parts.tokenizer,
+            image_seq_len=parts.layout.tokens,
+            chat_template=parts.tokenizer.chat_template,
+        )
+
+    @override
+    def image_processor(self, parts: Parts) -> Any:
+        from PIL.Image import Resampling
+        from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+
+        size, tiles = parts.layout.size, parts.layout.max_tiles
+        return Idefics3ImageProcessorPil(
+            size={"longest_edge": tiles * size},
+            max_image_size={"longest_edge": size},
+            do_resize=tiles > 1,
+            do_image_splitting=tiles > 1,
+            resample=Resampling.BICUBIC,
+            **normalisation_of(parts),
+        )
+
+
+def _blank(parts: Parts, value: int) -> bool:
+    scale, mean, _ = parts.tower.normalisation
+    return all(value * scale == middle for middle in mean)
+
+
+def _positions(table: Tensor) -> tuple[Tensor, int]:
+    """Return the position embeddings as Idefics3 looks them up, and the edge of their grid.
+
+    Idefics3 computes the row of a patch as a fraction of the edge. In a grid of the same edge, rounding gives some
+    patches the row of a neighbour; in a grid that is longer by one, patch n has row n.
+    """
+    edge = int(len(table) ** 0.5)
+    wide = table.new_zeros(edge + 1, edge + 1, table.shape[1])
+    wide[:edge, :edge] = table.view(edge, edge, -1)
+    return wide.flatten(0, 1), edge + 1
+
+
+def _add_rows(parts: Parts, tokens: list[int]) -> None:
+    """Replace the embeddings of the language model by larger ones, with the learnt vectors as rows of their tokens.
+
+    Idefics3's other special tokens get zeros, and so do new rows of the output layer.
+    """
+    assert parts.learnt is not None, "the tiling has learnt vectors"
+    causal = parts.language_model.causal_lm
+    embeddings: Any = causal.get_input_embeddings()
+    scores: Any = causal.get_output_embeddings()
+    rows = max(len(embeddings.weight), max(parts.tokenizer.get_vocab().values()) + 1)
+    table = _lengthened(embeddings.weight, rows)
+    table[tokens] = parts.learnt.weight.detach().to(table)
+    wide = nn.Embedding(rows, table.shape[1], _weight=table)
+    layer = nn.Linear(table.shape[1], rows, bias=False, device="meta")
+    layer.weight = wide.weight if tied_embeddings(parts) else nn.Parameter(_lengthened(scores.weight, rows))
+    causal.set_input_embeddings(wide)
+    causal.set_output_embeddings(layer)
+    causal.config.vocab_size = rows
+
+
+def _lengthened(table: Tensor, rows: int) -> Tensor:
+    longer = table.new_zeros(rows, table.shape[1])
+    longer[: len(table)] = table.detach()
+    return longer

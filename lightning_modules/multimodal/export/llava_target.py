@@ -1,0 +1,188 @@
+"""Exports as the classes of LLaVA: one view of an image, or a view of the whole and its tiles."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from typing_extensions import override
+
+from datamodules.multimodal.images.llava_next import LINE_END, grid_resolutions
+from lightning_modules.multimodal.export.target import (
+    Parts,
+    Target,
+    loaded_tower,
+    normalisation_of,
+    tied_embeddings,
+    tower_obstacles,
+)
+from lightning_modules.multimodal.export.vision_weights import tower_config, tower_weights
+from lightning_modules.multimodal.vision.vision_tower import VisionTower
+
+_UNUSED_WEIGHTS = ("post_layernorm", "layernorm", "norm", "pooler", "head", "embeddings.mask_token")
+
+_NORMALISED_OUTPUT = ("dinov2", "dinov3_vit")
+"""Towers whose output has a norm that LLaVA's classes do not apply."""
+
+
+class Llava(Target):
+    """LlavaForConditionalGeneration: the features of a square view."""
+
+    name, class_name, tag = "Llava", "LlavaForConditionalGeneration", "llava"
+
+    @override
+    def obstacles(self, parts: Parts) -> Iterator[str]:
+        yield from self._of_tower(parts)
+        yield from self._of_tiling(parts)
+        yield from self._of_projector(parts)
+
+    def _of_tower(self, parts: Parts) -> Iterator[str]:
+        tower = parts.tower
+        if tower.own_tokens > 1:
+            yield f"vision_tower: {tower.own_tokens} tokens precede the patches, {self.name} skips one at most"
+        elif tower.network.config.model_type in _NORMALISED_OUTPUT and tower.settings.feature_layer is None:
+            yield (
+                f"vision_tower.feature_layer: null is the output after the last norm, {self.name} reads a "
+                f"{tower.network.config.model_type} before it; train with -1 or -2"
+            )
+        yield from tower_obstacles(parts, self.name)
+
+    def _of_tiling(self, parts: Parts) -> Iterator[str]:
+        if parts.layout.max_tiles > 1:
+            yield (
+                "data.init_args.max_tiles: Llava splits no images; LlavaNext does: train with "
+                "data.init_args.tiling llava_next"
+            )
+
+    def _of_projector(self, parts: Parts) -> Iterator[str]:
+        settings, width = parts.projector.settings, parts.language_model.hidden_size
+        if settings.kind != "mlp":
+            yield f"projector.kind: {settings.kind}, {self.name} has mlp alone"
+            return
+        if settings.layer_norm:
+            yield f"projector.layer_norm: {self.name}'s projector ends without one"
+        if settings.hidden_size not in (None, width):
+            yield (f"projector.hidden_size: {settings.hidden_size}, {self.name}'s is the language model's, {width}")
+
+    @override
+    def assembled(self, parts: Parts) -> Any:
+        from transformers import AutoModel
+
+        config = self._config(parts)
+        with torch.device("meta"):  # its own weights are replaced
+            model = self._model(config)
+        causal = parts.language_model.causal_lm
+        tower = AutoModel.from_config(config.vision_config)
+        model.model.vision_tower = loaded_tower(tower, tower_weights(parts.tower), parts.tower, _UNUSED_WEIGHTS)
+        linear = [layer for layer in parts.projector.layers if isinstance(layer, nn.Linear)]
+        model.model.multi_modal_projector.linear_1, model.model.multi_modal_projector.linear_2 = linear
+        model.model.language_model = causal.get_decoder()
+        model.lm_head = causal.get_output_embeddings()
+        return model.eval()
+
+    def _model(self, config: Any) -> Any:
+        from transformers import LlavaForConditionalGeneration
+
+        return LlavaForConditionalGeneration(config)
+
+    def _config(self, parts: Parts) -> Any:
+        from transformers import LlavaConfig
+
+        return LlavaConfig(**self._settings(parts))
+
+    def _settings(self, parts: Parts) -> dict[str, Any]:
+        # Otherwise Llava uses the output of the last layer before the norm.
+        tied = {"tie_last_hidden_states": parts.tower.settings.feature_layer is None}
+        return {
+            "vision_config": {**tower_config(parts.tower), **tied},
+            "text_config": parts.language_model.causal_lm.config.to_dict(),
+            "tie_word_embeddings": tied_embeddings(parts),
+            "image_token_index": parts.placeholder,
+            "image_seq_length": parts.layout.tokens,
+            "projector_hidden_act": "gelu",
+            "vision_feature_select_strategy": _strategy(parts.tower),
+            "vision_feature_layer": -1,  # the last layer that was built
+        }
+
+    @override
+    def processor(self, parts: Parts) -> Any:
+        from transformers import LlavaProcessor
+
+        return LlavaProcessor(**self._processor_settings(parts))
+
+    def _processor_settings(self, parts: Parts) -> dict[str, Any]:
+        return {
+            "image_processor": self.image_processor(parts),
+            "tokenizer": parts.tokenizer,
+            "patch_size": parts.tower.network.config.patch_size,
+            "vision_feature_select_strategy": _strategy(parts.tower),
+            "num_additional_image_tokens": parts.tower.own_tokens,
+            "image_token": parts.tokenizer.convert_ids_to_tokens(parts.placeholder),
+            "chat_template": parts.tokenizer.chat_template,
+        }
+
+    @override
+    def image_processor(self, parts: Parts) -> Any:
+        from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+        from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+        from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+
+        numbers, edge = normalisation_of(parts), parts.layout.size
+        square = {"height": edge, "width": edge}
+        if parts.fit == "pad":
+            return LlavaImageProcessorPil(size=square, do_pad=True, do_center_crop=False, **numbers)
+        if parts.fit == "crop":
+            return CLIPImageProcessorPil(size={"shortest_edge": edge}, crop_size=square, **numbers)
+        return SiglipImageProcessorPil(size=square, **numbers)
+
+
+class LlavaNext(Llava):
+    """LlavaNextForConditionalGeneration: a view of the whole and its tiles, with learnt line ends."""
+
+    name, class_name, tag = "LlavaNext", "LlavaNextForConditionalGeneration", "llava_next"
+
+    @override
+    def _of_tiling(self, parts: Parts) -> Iterator[str]:
+        return iter(())
+
+    @override
+    def assembled(self, parts: Parts) -> Any:
+        model = super().assembled(parts)
+        assert parts.learnt is not None, "the tiling has a learnt vector"
+        model.model.image_newline = nn.Parameter(parts.learnt.weight[LINE_END].detach().clone())
+        return model
+
+    @override
+    def _model(self, config: Any) -> Any:
+        from transformers import LlavaNextForConditionalGeneration
+
+        return LlavaNextForConditionalGeneration(config)
+
+    @override
+    def _config(self, parts: Parts) -> Any:
+        from transformers import LlavaNextConfig
+
+        return LlavaNextConfig(**self._settings(parts), image_grid_pinpoints=grid_resolutions(parts.layout))
+
+    @override
+    def processor(self, parts: Parts) -> Any:
+        from transformers import LlavaNextProcessor
+
+        return LlavaNextProcessor(**self._processor_settings(parts))
+
+    @override
+    def image_processor(self, parts: Parts) -> Any:
+        from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+
+        square = {"height": parts.layout.size, "width": parts.layout.size}
+        return LlavaNextImageProcessorPil(
+            size=square,
+            crop_size=square,
+            do_center_crop=False,
+            image_grid_pinpoints=grid_resolutions(parts.layout),
+            **normalisation_of(parts),
+        )
+
+
+def _strategy(tower: VisionTower) -> Literal["default", "full"]:
+    return "default" if tower.own_tokens else "full"

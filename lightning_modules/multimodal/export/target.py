@@ -1,0 +1,106 @@
+"""A class of transformers that a trained model of images and text can be exported as, and the parts it is made of."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import nn
+
+from datamodules.multimodal.batch import ImageLayout
+from lightning_modules.multimodal.connector.projector import Projector
+from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.vision.vision_tower import VisionTower
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+
+class Parts(NamedTuple):
+    """Networks and settings of a trained model."""
+
+    tower: VisionTower
+    projector: Projector
+    language_model: LanguageModel
+    layout: ImageLayout
+    placeholder: int  # token that a feature replaces
+    tokenizer: "PreTrainedTokenizerFast"  # as it is exported
+    fit: Literal["stretch", "pad", "crop"] = "stretch"  # how an image becomes a square
+    learnt: nn.Embedding | None = None  # learnt vectors among the features
+
+
+class Target(ABC):
+    """A class of transformers that models can be exported as."""
+
+    name: str
+    """Short name, for messages."""
+
+    class_name: str
+    """Name of the class."""
+
+    article: str = "a"
+    """Article before the name of the class."""
+
+    tag: str
+    """Model type of the class."""
+
+    @abstractmethod
+    def obstacles(self, parts: Parts) -> Iterator[str]:
+        """Yield the reasons why tower, projector and tiling of a model do not fit the class."""
+
+    @abstractmethod
+    def assembled(self, parts: Parts) -> Any:
+        """Return the model of transformers. It shares networks with `parts`."""
+
+    @abstractmethod
+    def processor(self, parts: Parts) -> Any:
+        """Return a processor that prepares images and texts as the DataModules do."""
+
+    @abstractmethod
+    def image_processor(self, parts: Parts) -> Any:
+        """Return an image processor that computes the same pixels as the DataModules. It needs no torchvision."""
+
+    def tokens(self, parts: Parts) -> list[int]:
+        """Return the tokens of the exported tokenizer that stand for the learnt vectors; none if all are features."""
+        return []
+
+
+def normalisation_of(parts: Parts) -> dict[str, Any]:
+    """Return the normalisation of pixels as arguments of an image processor of transformers."""
+    scale, mean, deviation = parts.tower.normalisation
+    return {"rescale_factor": scale, "image_mean": list(mean), "image_std": list(deviation)}
+
+
+def tied_embeddings(parts: Parts) -> bool:
+    """Return whether the language model's output layer has the weights of its embeddings."""
+    embeddings: Any = parts.language_model.causal_lm.get_input_embeddings()
+    scores: Any = parts.language_model.causal_lm.get_output_embeddings()
+    return scores.weight is embeddings.weight
+
+
+def tower_obstacles(parts: Parts, name: str) -> Iterator[str]:
+    """Yield the reasons against any class that reads one feature per patch."""
+    if parts.tower.settings.first_patch_only:
+        yield f"vision_tower.first_patch_only: {name} takes all patches"
+
+
+def weight_format(language_model: LanguageModel) -> torch.dtype:
+    """Return the number format of all weights, as transformers reads them in one: the language model's."""
+    mixed = language_model.settings.trainable == "last_n_layers"
+    return language_model.precision.trained if mixed else language_model.causal_lm.dtype
+
+
+def loaded_tower(network: "PreTrainedModel", weights: dict[str, Any], own: nn.Module, unused: tuple[str, ...]) -> Any:
+    """Return a tower of transformers with the weights of our own one.
+
+    Args:
+        network: the tower as transformers builds it.
+        weights: trained weights by the names of `network`.
+        own: our own tower, whose number format is kept.
+        unused: prefixes of weights that no feature depends on, which transformers builds in any case.
+    """
+    result = network.load_state_dict(weights, strict=False)
+    lacking = [name for name in result.missing_keys if not name.startswith(unused)]
+    if lacking or result.unexpected_keys:
+        raise ValueError(f"vision_tower: {type(network).__name__} lacks or does not know {lacking or result[1]}")
+    return network.to(next(own.parameters()).dtype)  # type: ignore[arg-type]  # Its decorator hides `self`.

@@ -1,0 +1,133 @@
+"""Tiny models of images and text, what they compute here, and what their exports compute in transformers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from datamodules.multimodal.images.idefics3 import special_tokens
+from datamodules.multimodal.images.prepared import prepare_images
+from datamodules.multimodal.images.tiling import collate_views
+from datamodules.multimodal.text.chat_encoder import ChatEncoder
+from datamodules.multimodal.text.tokenizer import ChatTokenizer
+from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
+from lightning_modules.multimodal.connector.merge_embeddings import Features
+from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
+from lightning_modules.multimodal.export.compatibility import obstacles
+from lightning_modules.multimodal.export.image_text import Answering, target_of, write
+from lightning_modules.multimodal.export.target import Parts
+from lightning_modules.multimodal.image_features import ImageFeatures
+from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.modality import FeatureNetworks
+from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.vision_tower import VisionTower
+from tests.support.families.coloured_squares import LANGUAGE_MODEL
+
+SIZES = {"patch_size": 8, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2}
+PROJECTORS = {
+    "places": ProjectorSettings(layer_norm=False),
+    "llava_next": ProjectorSettings(layer_norm=False),
+    "idefics3": ProjectorSettings("pixel_shuffle", bias=False, layer_norm=False),
+}
+LONGEST = 12
+"""Maximum length of an answer, in tokens."""
+
+
+class DataOfLayout:
+    """What ImageFeatures reads of the data."""
+
+    def __init__(self, max_tiles: int, tiling: str) -> None:
+        self.max_tiles, self.tiling = max_tiles, tiling
+
+
+def tiny_parts(
+    tokenizer: ChatTokenizer,
+    tiling: str = "places",
+    max_tiles: int = 1,
+    tower: str = "siglip_vision_model",
+    edge: int = 32,
+    layer: int | None = None,
+    projector: ProjectorSettings | None = None,
+    precision: str = "32-true",
+    **language_model: Any,
+) -> Parts:
+    """A model with random weights, norms and biases included, so that a missing one shows."""
+    torch.manual_seed(3)
+    formats, projector = precision_of(precision, has_bf16=True), projector or PROJECTORS[tiling]
+    size = {"num_patches": (edge // 8) ** 2} if tower == "siglip2_vision_model" else {"image_size": edge}
+    settings = VisionTowerSettings(config={"model_type": tower, **SIZES, **size}, feature_layer=layer)
+    data: Any = DataOfLayout(max_tiles, tiling)
+    features = ImageFeatures(settings)
+    layout = features.layout(projector, data)
+    vision = VisionTower(settings, formats)
+    model = LanguageModelSettings(config={**LANGUAGE_MODEL, **language_model})
+    language = LanguageModel(model, tokenizer.vocabulary_size, formats)
+    connector, learnt = Projector(projector, 24, 32), features.build_places(data, 32)
+    with torch.no_grad():
+        for part in (vision, connector, language, learnt):
+            for parameter in part.parameters() if part is not None else ():
+                parameter += 0.1 * torch.randn_like(parameter)
+    for network in (vision, connector, language):
+        network.eval()
+    copied = exported_tokenizer(tokenizer, "<image>", special_tokens(layout) if tiling == "idefics3" else ())
+    return Parts(vision, connector, language, layout, tokenizer.placeholder, copied, learnt=learnt)
+
+
+def export(parts: Parts, tokenizer: ChatTokenizer, folder: Path) -> tuple[Any, Any]:
+    """Write an export; the model and the processor that transformers loads from it."""
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    target = target_of(parts.layout, parts.projector)
+    assert obstacles(target, parts, merge=False) == []
+    write(target, parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, LONGEST))
+    model, found = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)
+    assert type(model).__name__ == target.class_name
+    assert not any(found.values()), "nothing is made up, nothing is left over"
+    return model.eval(), AutoProcessor.from_pretrained(folder)
+
+
+class Computed:
+    """What a model computes here for a question about pictures: tokens [1, L], pixels, embeddings [1, L, C]."""
+
+    def __init__(self, parts: Parts, tokenizer: ChatTokenizer, question: str, pictures: Sequence[Image.Image]) -> None:
+        self.parts, self.tokenizer = parts, tokenizer
+        counts, views = prepare_images(pictures, parts.layout, parts.fit)
+        chat = ChatEncoder(tokenizer, "<image>").prompt([{"role": "user", "content": question}], counts)
+        self.tokens = torch.from_numpy(chat.tokens)[None]
+        images = collate_views([views], parts.layout)
+        self.pixels = normalised(parts, images.pixels)
+        networks = FeatureNetworks(parts.tower, parts.projector, parts.learnt)
+        with torch.no_grad():
+            features: Features = ImageFeatures(parts.tower.settings).compute(networks, images)
+            self.embeddings = parts.language_model.embed(self.tokens)
+            self.embeddings[self.tokens == parts.placeholder] = features.vectors.to(self.embeddings.dtype)
+
+    @torch.no_grad()
+    def scores(self) -> Tensor:
+        """Logits [1, L, V]."""
+        positions = torch.arange(self.tokens.shape[1])[None]
+        model = self.parts.language_model
+        return model.logits(model.hidden_states(self.embeddings, positions))
+
+    def answer(self) -> list[int]:
+        """Tokens of the answer, without its end."""
+        ends = [self.tokenizer.end_of_turn]
+        (answer,) = self.parts.language_model.generate(self.embeddings, self.tokens >= 0, LONGEST, ends)
+        return answer
+
+
+def normalised(parts: Parts, pixels: Tensor) -> Tensor:
+    """Pixels [V, 3, size, size] as the tower reads them, whether as images or as patches."""
+    scale, mean, deviation = parts.tower.normalisation
+    return torch.stack([(pixels[:, i] * scale - mean[i]) / deviation[i] for i in range(3)], dim=1)
+
+
+def noise(number: int, height: int, width: int) -> Image.Image:
+    """A picture without two equal regions."""
+    return Image.fromarray(np.random.default_rng(number).integers(0, 256, (height, width, 3), dtype=np.uint8))
