@@ -447,6 +447,7 @@ def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, mon
         ({"max_unusable": -1}, "max_unusable is a number of samples"),
         ({"too_long": "drop"}, "too_long is drop, but max_length is null"),
         ({"max_tiles": 0}, "max_tiles"),
+        ({"tiling": "llava_next", "fit": "pad"}, "fit is pad, but the tiling llava_next stretches"),
     ],
 )
 def test_settings_that_are_refused(settings, messages):

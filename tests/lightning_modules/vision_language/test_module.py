@@ -16,8 +16,8 @@ from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, Colou
 
 
 def built(
-    images=(1,), edge=16, max_tiles=1, row_tokens=None, path=None, projector="linear", trainable="full", tower="full",
-    **model,
+    images=(1,), edge=16, max_tiles=1, tiling="places", row_tokens=None, path=None, projector="linear",
+    trainable="full", tower="full", **model,
 ):  # fmt: skip
     """A model and its data, as a Trainer puts them together."""
     from lightning.pytorch import Trainer
@@ -25,7 +25,7 @@ def built(
     torch.manual_seed(7)
     data = ColouredSquares(
         images=list(images), edge=edge, max_tiles=max_tiles, batch_size=6, num_samples=6, row_tokens=row_tokens,
-        tokenizer=None if path is None else str(path),
+        tiling=tiling, tokenizer=None if path is None else str(path),
     )  # fmt: skip
     where = {"config": LANGUAGE_MODEL} if path is None else {"path": str(path)}
     language_model = LanguageModelSettings(**where, trainable=trainable, last_n_layers=1)
@@ -57,9 +57,12 @@ def by_hand(module, data, part):
             values = (next(pixels).float() / 255 - 0.5) / 0.5
             features = module.projector(module.encoder.network(values[None]).last_hidden_state)[0]
             place = next(places)
-            if module.places is not None:
+            if module.places is not None and item.modality.order is None:
                 vectors.append(module.places.weight[place])
             vectors.extend(features)
+        if item.modality.order is not None:
+            vectors = [*module.places.weight, *vectors]
+            vectors = [vectors[index] for index in item.modality.order]
         vectors, embeddings = iter(vectors), []
         for token in chat.tokens.tolist():
             seen = token == data.tokenizer.placeholder
@@ -79,6 +82,8 @@ CASES = {
     "two, packed": {"images": (2, 0, 1), "row_tokens": 80},
     "tiles": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2},
     "tiles, packed": {"images": (1, 0), "edge": 40, "max_tiles": 3, "row_tokens": 200},
+    "tiles of LLaVA-NeXT": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2, "tiling": "llava_next"},
+    "tiles of Idefics3": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2, "tiling": "idefics3", "row_tokens": 200},
     "pixel shuffle": {"images": (1, 2), "projector": "pixel_shuffle"},
     "resampler": {"images": (1, 2), "projector": "resampler"},
 }  # fmt: skip
@@ -112,9 +117,10 @@ def test_each_image_is_read_where_it_stands():
     assert not outside.any()
 
 
-def test_no_image_at_all_still_gives_every_weight_a_gradient():
+@pytest.mark.parametrize("tiling", ["places", "llava_next", "idefics3"])
+def test_no_image_at_all_still_gives_every_weight_a_gradient(tiling):
     """Other processes wait for it; it is zero in the tower and in the projector."""
-    module, data = built(images=(0,), edge=20, max_tiles=2)
+    module, data = built(images=(0,), edge=20, max_tiles=2, tiling=tiling)
     (part,) = batch_of(data)
     features = module.features(part.modality)
     assert features.vectors.shape == (0, 32) and features.counts.tolist() == [0] * 6
@@ -124,6 +130,18 @@ def test_no_image_at_all_still_gives_every_weight_a_gradient():
         seen = name.split(".")[0] in ("encoder", "projector", "places")
         assert not (seen and weight.grad.any()), name
     assert module.language_model.causal_lm.get_input_embeddings().weight.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tiling": "llava_next", "projector": "resampler"}, "llava_next joins the features of tiles to one grid"),
+        ({"tiling": "idefics3", "max_tiles": 257}, "257 tiles of 16 pixels are longer than the 4096 pixels"),
+    ],
+)
+def test_a_tiling_that_the_parts_do_not_allow_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        built(**settings)
 
 
 def test_no_image_and_nothing_trains_but_the_projector(tmp_path):

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from datamodules.multimodal.batch import ImageLayout, Images
+from datamodules.multimodal.batch import ImageLayout, Images, Tiling
 from datamodules.multimodal.chat_dataset import ChatItem
-from datamodules.multimodal.images.tiling import Views, collate_views, concat_views, make_views
+from datamodules.multimodal.images.prepared import prepare_images
+from datamodules.multimodal.images.tiling import Views, collate_views
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 
 COLOURS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "white": (240, 240, 240)}
@@ -29,8 +30,16 @@ class ColouredSquares(VisionLanguageDataModule):
 
     outcomes = ("exact",)
 
-    def __init__(self, images: list[int] | None = None, num_samples: int = 64, edge: int = 16, **batches: Any) -> None:
+    def __init__(
+        self,
+        images: list[int] | None = None,
+        num_samples: int = 64,
+        edge: int = 16,
+        tiling: Tiling = "places",
+        **batches: Any,
+    ) -> None:
         super().__init__(**batches)
+        self.tiling = tiling
         self.number, self.num_samples, self.edge = images or [1], num_samples, edge
 
     def setup(self, stage: str) -> None:
@@ -72,12 +81,11 @@ class Squares:
         return [Image.new("RGB", (self.edge, self.edge), COLOURS[colour]) for colour in self.colours(index)]
 
     def item(self, epoch: int, index: int) -> ChatItem:
-        views = [make_views(picture, self.layout) for picture in self.decode_images(index)]
+        counts, views = prepare_images(self.decode_images(index), self.layout)
         answer = " ".join(self.colours(index)) or "none"
-        question = "<image>" * len(views) + "what colours ?"
+        question = "<image>" * len(counts) + "what colours ?"
         messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-        counts = tuple(len(view.places) * self.layout.view_tokens for view in views)
-        return ChatItem(messages, counts, concat_views(views, self.layout))
+        return ChatItem(messages, counts, views)
 
     def collate(self, items: Sequence[Views]) -> Images:
         return collate_views(items, self.layout)

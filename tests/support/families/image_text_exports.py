@@ -9,10 +9,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.images.idefics3 import special_tokens
 from datamodules.multimodal.images.prepared import prepare_images
 from datamodules.multimodal.images.tiling import collate_views
-from datamodules.multimodal.text.chat_encoder import ChatEncoder
+from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from lightning_modules.multimodal.connector.merge_embeddings import Features
@@ -92,15 +93,19 @@ def export(parts: Parts, tokenizer: ChatTokenizer, folder: Path) -> tuple[Any, A
     return model.eval(), AutoProcessor.from_pretrained(folder)
 
 
-class Computed:
-    """What a model computes here for a question about pictures: tokens [1, L], pixels, embeddings [1, L, C]."""
+def chat_item(parts: Parts, question: str, pictures: Sequence[Image.Image]) -> ChatItem:
+    """A question about pictures, as a sample of the data."""
+    return ChatItem([Message(role="user", content=question)], *prepare_images(pictures, parts.layout, parts.fit))
 
-    def __init__(self, parts: Parts, tokenizer: ChatTokenizer, question: str, pictures: Sequence[Image.Image]) -> None:
+
+class Computed:
+    """What a model computes here for a sample: tokens [1, L], pixels, embeddings [1, L, C]."""
+
+    def __init__(self, parts: Parts, tokenizer: ChatTokenizer, item: ChatItem) -> None:
         self.parts, self.tokenizer = parts, tokenizer
-        counts, views = prepare_images(pictures, parts.layout, parts.fit)
-        chat = ChatEncoder(tokenizer, "<image>").prompt([{"role": "user", "content": question}], counts)
+        chat = ChatEncoder(tokenizer, "<image>").prompt(item.messages, item.counts)
         self.tokens = torch.from_numpy(chat.tokens)[None]
-        images = collate_views([views], parts.layout)
+        images = collate_views([item.modality], parts.layout)
         self.pixels = normalised(parts, images.pixels)
         networks = FeatureNetworks(parts.tower, parts.projector, parts.learnt)
         with torch.no_grad():

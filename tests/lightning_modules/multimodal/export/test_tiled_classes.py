@@ -9,7 +9,7 @@ from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.export.compatibility import obstacles
 from lightning_modules.multimodal.export.idefics3_target import _positions
 from lightning_modules.multimodal.export.image_text import target_of
-from tests.support.families.image_text_exports import PROJECTORS, Computed, export, noise, tiny_parts
+from tests.support.families.image_text_exports import PROJECTORS, Computed, chat_item, export, noise, tiny_parts
 
 PICTURES = [(20, 9), (57, 91), (32, 32), (97, 33), (30, 150), (3, 400)]
 """Height and width: smaller than a tile, of several aspect ratios, and longer than all tiles."""
@@ -24,7 +24,7 @@ def check(parts, tokenizer, folder):
     rows = parts.language_model.causal_lm.config.vocab_size
     questions = [("<image>\nwhat is it ?", [noise(number, *size)]) for number, size in enumerate(PICTURES)]
     questions += [("the same\n<image> and\n\n<image>", [noise(8, 40, 70), noise(9, 31, 32)]), ("without an image", [])]
-    computed = [Computed(parts, tokenizer, *question) for question in questions]
+    computed = [Computed(parts, tokenizer, chat_item(parts, *question)) for question in questions]
     expected = [(here.scores(), here.answer()) for here in computed]
     model, processor = export(parts, tokenizer, folder)
     for (question, pictures), here, (scores, answer) in zip(questions, computed, expected, strict=True):
