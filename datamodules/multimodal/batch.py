@@ -75,6 +75,9 @@ Tiling = Literal["places", "llava_next", "idefics3"]
 """How an image becomes views, and the order of their embeddings: Lockstep's, or that of a class of transformers."""
 
 
+_LONGEST_OF_IDEFICS3 = 4096  # pixels of the longer edge
+
+
 class ImageLayout(NamedTuple):
     """Layout of an image, shared by vision tower, projector and data.
 
@@ -101,6 +104,33 @@ class ImageLayout(NamedTuple):
         if self.tiling == "idefics3":
             return 2 + tiles  # the frame of a view, the whole image, and each tile
         return 1 + tiles if tiles else 0  # the whole image, and each tile
+
+    @property
+    def special_tokens(self) -> tuple[str, ...]:
+        """Special tokens of images in transformers' class: of a feature, of each learnt vector, and one without use.
+
+        Empty if the class inserts learnt vectors as it does features.
+        """
+        if self.tiling != "idefics3":
+            return ()
+        edge = range(1, self.max_tiles + 1) if self.max_tiles > 1 else ()
+        tiles = (f"<row_{row}_col_{column}>" for row in edge for column in edge)
+        return ("<image>", "<fake_token_around_image>", "<global-img>", *tiles, "<end_of_utterance>")
+
+    @property
+    def grid_resolutions(self) -> list[list[int]]:
+        """[height, width] of each sheet of tiles under the tiling `llava_next`, in pixels."""
+        edges = [self.size * number for number in range(1, self.max_tiles + 1)]
+        return [[height, width] for height in edges for width in edges]
+
+    def check(self) -> None:
+        """Raise ValueError if the class of transformers that the tiling is named after would cut images otherwise."""
+        longest = self.max_tiles * self.size
+        if self.tiling == "idefics3" and longest > _LONGEST_OF_IDEFICS3:
+            raise ValueError(
+                f"data.init_args.max_tiles: {self.max_tiles} tiles of {self.size} pixels are longer than the "
+                f"{_LONGEST_OF_IDEFICS3} pixels of Idefics3; expected at most {_LONGEST_OF_IDEFICS3 // self.size}"
+            )
 
 
 class FeatureOrder(NamedTuple):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from datamodules.multimodal.batch import ImageLayout, Tiling
+from datamodules.multimodal.batch import ImageLayout, Images, Tiling
 from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
-from datamodules.multimodal.images.idefics3 import special_tokens
-from datamodules.multimodal.images.tiling import MARKER, Fit
+from datamodules.multimodal.images.prepared import prepare_images
+from datamodules.multimodal.images.tiling import MARKER, Fit, collate_views
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from engine.base_options import Unpack
 from engine.telemetry.image_grid import encode_png_grid
@@ -72,8 +72,12 @@ class ImageDataModule(MultimodalDataModule):
 
     def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
         """Return the tokenizer for other programs, with a chat template that takes images."""
-        image_tokens = special_tokens(self.image_layout) if self.tiling == "idefics3" else ()
-        return exported_tokenizer(self.tokenizer, self.marker, image_tokens)
+        return exported_tokenizer(self.tokenizer, self.marker, self.image_layout.special_tokens)
+
+    def prepare_images(self, images: Sequence["Image"]) -> Images:
+        """Return images as the vision tower reads them."""
+        _, views = prepare_images(images, self.image_layout, self.fit)
+        return collate_views([views], self.image_layout)
 
     def preview_images(self, key: Hashable, load: Callable[[], Sequence["Image"]]) -> bytes | None:
         """Return the images of a sample as one PNG, or None if it has no images.

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from datamodules.multimodal.batch import Questions, Tiling
+from datamodules.multimodal.batch import Images, Questions, Tiling
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from engine.interface import LockstepData
 from engine.telemetry.sample_previews import SamplePreview
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from transformers import PreTrainedTokenizerFast
 
 
@@ -46,6 +47,9 @@ class ImageChatData(ImageData, Protocol):
 
     def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
         """Return the tokenizer for other programs, with a chat template that takes images."""
+
+    def prepare_images(self, images: Sequence["Image"]) -> Images:
+        """Return images as the vision tower reads them."""
 
 
 class GradedData(ComposedData, Protocol):

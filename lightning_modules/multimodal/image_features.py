@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, ImageLayout, Images
-from datamodules.multimodal.images.idefics3 import LONGEST_EDGE
 from datamodules.multimodal.interface import ImageData
 from lightning_modules.multimodal.checkpoints.base_model_id import differences, tower_identity, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin
@@ -63,11 +62,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
                 f"data.init_args.tiling: llava_next joins the features of tiles to one grid, but the projector "
                 f"{projector.kind} returns {tokens} without rows and columns"
             )
-        if layout.tiling == "idefics3" and layout.max_tiles * layout.size > LONGEST_EDGE:
-            raise ValueError(
-                f"data.init_args.max_tiles: {layout.max_tiles} tiles of {layout.size} pixels are longer than the "
-                f"{LONGEST_EDGE} pixels of Idefics3; expected at most {LONGEST_EDGE // layout.size}"
-            )
+        layout.check()
         return layout
 
     # -- networks ----------------------------------------------------------------------------------------------------

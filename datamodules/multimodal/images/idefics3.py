@@ -24,24 +24,6 @@ FRAME = 0
 WHOLE = 1
 """Learnt vector before the view of the whole image; those of the tiles follow it in reading order."""
 
-LONGEST_EDGE = 4096
-"""Limit of transformers for the longer edge of the tiles, in pixels."""
-
-
-IMAGE, FRAME_TOKEN, WHOLE_TOKEN, END = "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>"
-"""Special tokens of transformers: of a feature, of two learnt vectors, and one without use here."""
-
-
-def learnt_tokens(layout: ImageLayout) -> list[str]:
-    """Return the special tokens of transformers that stand for the learnt vectors."""
-    edge = range(1, layout.max_tiles + 1) if layout.max_tiles > 1 else ()
-    return [FRAME_TOKEN, WHOLE_TOKEN, *(f"<row_{row}_col_{column}>" for row in edge for column in edge)]
-
-
-def special_tokens(layout: ImageLayout) -> list[str]:
-    """Return all special tokens of transformers, first that of a feature."""
-    return [IMAGE, *learnt_tokens(layout), END]
-
 
 def idefics3_views(image: "Image", layout: ImageLayout) -> Views:
     """Return the tiles in reading order and a view of the whole image, with the order of their features."""

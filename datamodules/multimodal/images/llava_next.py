@@ -21,12 +21,6 @@ LINE_END = 0
 """Learnt vector at the end of a line of features."""
 
 
-def grid_resolutions(layout: ImageLayout) -> list[list[int]]:
-    """Return [height, width] of each possible sheet of tiles, in pixels: `image_grid_pinpoints` of transformers."""
-    edges = [layout.size * number for number in range(1, layout.max_tiles + 1)]
-    return [[height, width] for height in edges for width in edges]
-
-
 def llava_next_views(image: "Image", layout: ImageLayout) -> Views:
     """Return a view of the whole image and its tiles in reading order, with the order of their features."""
     size = layout.size
@@ -45,7 +39,7 @@ def llava_next_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, 
     The sheet keeps the most pixels of the image; of equal ones, the smallest is chosen.
     """
     best, chosen = (-1, 0), (1, 1)
-    for sheet_height, sheet_width in grid_resolutions(layout):
+    for sheet_height, sheet_width in layout.grid_resolutions:
         scale = min(sheet_width / width, sheet_height / height)
         kept = min(int(width * scale) * int(height * scale), width * height)
         if (kept, kept - sheet_height * sheet_width) > best:

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from datamodules.multimodal.images.prepared import prepare_images
-from datamodules.multimodal.images.tiling import collate_views
 from lightning_modules.multimodal.connector.feature_order import order_features
 from lightning_modules.multimodal.export.target import Parts, Target, weight_format
 from lightning_modules.multimodal.language.compile import uncompiled
@@ -73,8 +71,7 @@ def _computed(target: Target, parts: Parts) -> Iterator[tuple[Tensor, Tensor]]:
     numbers = np.random.default_rng(0)
     size, language_model, placeholder = parts.layout.size, parts.language_model, parts.placeholder
     noise = Image.fromarray(numbers.integers(0, 256, (size, size + size // 2, 3), np.uint8))
-    _, views = prepare_images([noise], parts.layout, parts.fit)
-    images = collate_views([views], parts.layout)
+    images = parts.prepare([noise])
     inputs = dict(target.image_processor(parts)(images=[noise], return_tensors="pt"))
     dtype = language_model.precision.autocast
     with (
@@ -108,7 +105,7 @@ def _computed(target: Target, parts: Parts) -> Iterator[tuple[Tensor, Tensor]]:
 @contextmanager
 def _evaluated(parts: Parts) -> Iterator[None]:
     """Put the networks into evaluation mode inside the context."""
-    networks = parts.tower, parts.projector, parts.language_model
+    networks: tuple[nn.Module, ...] = parts.tower, parts.projector, parts.language_model
     modes = [network.training for network in networks]
     for network in networks:
         network.eval()

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from datamodules.multimodal.images.idefics3 import IMAGE, learnt_tokens
 from lightning_modules.multimodal.export.target import (
     Parts,
     Target,
@@ -63,15 +62,16 @@ class Idefics3(Target):
 
     def _tokens(self, parts: Parts) -> list[int]:
         """Return the token of a feature, and those of the learnt vectors."""
-        names = [IMAGE, *learnt_tokens(parts.layout)]
-        found = parts.tokenizer.convert_tokens_to_ids(names)
+        found = parts.tokenizer.convert_tokens_to_ids(list(parts.layout.special_tokens[:-1]))
         assert isinstance(found, list), "as there are several names"
         return found
 
     @override
     def assembled(self, parts: Parts) -> Any:
         """Return the model of transformers. The language model gets rows for the special tokens."""
-        from transformers import AutoModel, Idefics3Config, Idefics3ForConditionalGeneration
+        from transformers import AutoModel
+        from transformers.models.idefics3.configuration_idefics3 import Idefics3Config
+        from transformers.models.idefics3.modeling_idefics3 import Idefics3ForConditionalGeneration
 
         causal = parts.language_model.causal_lm
         _add_rows(parts, self.tokens(parts))
@@ -98,7 +98,7 @@ class Idefics3(Target):
 
     @override
     def processor(self, parts: Parts) -> Any:
-        from transformers import Idefics3Processor
+        from transformers.models.idefics3.processing_idefics3 import Idefics3Processor
 
         return Idefics3Processor(
             image_processor=self.image_processor(parts),

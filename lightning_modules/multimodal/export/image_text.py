@@ -67,10 +67,11 @@ def export_image_text(module: ImageModule, folder: Path, merge: bool) -> Exporte
     Returns:
         Content of the model card, or None if transformers has no such class; nothing is written then.
     """
-    tokenizer, tower, layout = module.data.tokenizer, cast(VisionTower, module.encoder), module.image_layout
+    data, tower, layout = module.data, cast(VisionTower, module.encoder), module.image_layout
+    tokenizer = data.tokenizer
     parts = Parts(
-        tower, module.projector, module.language_model, layout, tokenizer.placeholder,
-        module.data.exported_tokenizer(), module.data.fit, module.places,
+        tower, module.projector, module.language_model, layout, tokenizer.placeholder, data.exported_tokenizer(),
+        data.prepare_images, data.fit, module.places,
     )  # fmt: skip
     target = target_of(layout, module.projector)
     if reasons := obstacles(target, parts, merge):

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from datamodules.multimodal.images.llava_next import LINE_END, grid_resolutions
 from lightning_modules.multimodal.export.target import (
     Parts,
     Target,
@@ -149,24 +148,24 @@ class LlavaNext(Llava):
     def assembled(self, parts: Parts) -> Any:
         model = super().assembled(parts)
         assert parts.learnt is not None, "the tiling has a learnt vector"
-        model.model.image_newline = nn.Parameter(parts.learnt.weight[LINE_END].detach().clone())
+        model.model.image_newline = nn.Parameter(parts.learnt.weight[0].detach().clone())
         return model
 
     @override
     def _model(self, config: Any) -> Any:
-        from transformers import LlavaNextForConditionalGeneration
+        from transformers.models.llava_next.modeling_llava_next import LlavaNextForConditionalGeneration
 
         return LlavaNextForConditionalGeneration(config)
 
     @override
     def _config(self, parts: Parts) -> Any:
-        from transformers import LlavaNextConfig
+        from transformers.models.llava_next.configuration_llava_next import LlavaNextConfig
 
-        return LlavaNextConfig(**self._settings(parts), image_grid_pinpoints=grid_resolutions(parts.layout))
+        return LlavaNextConfig(**self._settings(parts), image_grid_pinpoints=parts.layout.grid_resolutions)
 
     @override
     def processor(self, parts: Parts) -> Any:
-        from transformers import LlavaNextProcessor
+        from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
         return LlavaNextProcessor(**self._processor_settings(parts))
 
@@ -179,7 +178,7 @@ class LlavaNext(Llava):
             size=square,
             crop_size=square,
             do_center_crop=False,
-            image_grid_pinpoints=grid_resolutions(parts.layout),
+            image_grid_pinpoints=parts.layout.grid_resolutions,
             **normalisation_of(parts),
         )
 

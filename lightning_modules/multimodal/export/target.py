@@ -1,18 +1,19 @@
 """A class of transformers that a trained model of images and text can be exported as, and the parts it is made of."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 
-from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.batch import ImageLayout, Images
 from lightning_modules.multimodal.connector.projector import Projector
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
@@ -25,6 +26,7 @@ class Parts(NamedTuple):
     layout: ImageLayout
     placeholder: int  # token that a feature replaces
     tokenizer: "PreTrainedTokenizerFast"  # as it is exported
+    prepare: Callable[[Sequence["Image"]], Images]  # prepares images as in training
     fit: Literal["stretch", "pad", "crop"] = "stretch"  # how an image becomes a square
     learnt: nn.Embedding | None = None  # learnt vectors among the features
 

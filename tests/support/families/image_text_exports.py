@@ -1,6 +1,6 @@
 """Tiny models of images and text, what they compute here, and what their exports compute in transformers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem
-from datamodules.multimodal.images.idefics3 import special_tokens
 from datamodules.multimodal.images.prepared import prepare_images
-from datamodules.multimodal.images.tiling import collate_views
+from datamodules.multimodal.images.tiling import Fit, collate_views
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
@@ -76,8 +76,14 @@ def tiny_parts(
                 parameter += 0.1 * torch.randn_like(parameter)
     for network in (vision, connector, language):
         network.eval()
-    copied = exported_tokenizer(tokenizer, "<image>", special_tokens(layout) if tiling == "idefics3" else ())
-    return Parts(vision, connector, language, layout, tokenizer.placeholder, copied, learnt=learnt)
+    copied = exported_tokenizer(tokenizer, "<image>", layout.special_tokens)
+    ready = prepared(layout)
+    return Parts(vision, connector, language, layout, tokenizer.placeholder, copied, ready, learnt=learnt)
+
+
+def prepared(layout: ImageLayout, fit: Fit = "stretch") -> Callable[[Sequence[Image.Image]], Images]:
+    """Prepares images as the DataModules do."""
+    return lambda images: collate_views([prepare_images(images, layout, fit)[1]], layout)
 
 
 def export(parts: Parts, tokenizer: ChatTokenizer, folder: Path) -> tuple[Any, Any]:

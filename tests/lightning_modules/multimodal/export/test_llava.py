@@ -32,7 +32,7 @@ from tests.support.families.coloured_squares import (
     Squares,
     write_config,
 )
-from tests.support.families.image_text_exports import normalised
+from tests.support.families.image_text_exports import normalised, prepared
 
 LAYOUT = ImageLayout(size=32, tokens=16)
 SIZES = {"image_size": 32, "patch_size": 8, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2}
@@ -61,7 +61,15 @@ def build(tokenizer):
         vision = VisionTower(VisionTowerSettings(config=config, feature_layer=layer, **settings), formats)
         model = LanguageModelSettings(config={**LANGUAGE_MODEL, "model_type": language_model})
         language = LanguageModel(model, tokenizer.vocabulary_size, formats)
-        made = Parts(vision, Projector(projector, 24, 32), language, LAYOUT, tokenizer.placeholder, copied(tokenizer))
+        made = Parts(
+            vision,
+            Projector(projector, 24, 32),
+            language,
+            LAYOUT,
+            tokenizer.placeholder,
+            copied(tokenizer),
+            prepared(LAYOUT),
+        )
         with torch.no_grad():
             for part in made[:3]:
                 for parameter in part.parameters():  # norms, too, so that a missing one shows
@@ -104,7 +112,7 @@ def noise(number, size):
 def test_the_export_computes_and_answers_the_same(build, tokenizer, tmp_path, tower, layer, language_model, fit):
     parts = build(tower, layer, language_model)
     layout = LAYOUT._replace(background=tower_background(parts.tower.settings))
-    parts = parts._replace(layout=layout, fit=fit)
+    parts = parts._replace(layout=layout, fit=fit, prepare=prepared(layout, fit))
     encoder = ChatEncoder(tokenizer, "<image>")
     model, processor = exported(parts, tokenizer, tmp_path)
     for number, question in enumerate(QUESTIONS):

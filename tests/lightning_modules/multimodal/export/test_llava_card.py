@@ -28,6 +28,7 @@ from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 from tests.support.families.bos_tokenizers import KINDS, WITH_BOS, WITHOUT_BOS
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.image_text_exports import prepared
 from tests.support.outputs.model_card import run_code
 
 LAYOUT = ImageLayout(size=TOWER["image_size"], tokens=4)
@@ -69,7 +70,7 @@ def export(folder, kind, template):
     language = LanguageModel(LanguageModelSettings(config=LANGUAGE_MODEL), tokenizer.vocabulary_size, formats)
     projector = Projector(ProjectorSettings(layer_norm=False), TOWER["hidden_size"], LANGUAGE_MODEL["hidden_size"])
     copied = exported_tokenizer(tokenizer, "<image>")
-    parts = Parts(tower, projector, language, LAYOUT, tokenizer.placeholder, copied)
+    parts = Parts(tower, projector, language, LAYOUT, tokenizer.placeholder, copied, prepared(LAYOUT))
     for part in parts[:3]:
         part.eval()
     write(Llava(), parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))

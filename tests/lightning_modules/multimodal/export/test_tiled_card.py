@@ -28,7 +28,7 @@ QUESTION = "<image>\nWhat is shown here?"
 @pytest.mark.parametrize("tiling", ["llava_next", "idefics3"])
 @pytest.mark.parametrize(
     ("kind", "template", "picture"),
-    [("llama 3", WITH_BOS, "alpha"), ("gemma", WITHOUT_BOS, "16 bits"), ("llama 2", WITH_BOS, "large")],
+    [("llama 3", WITHOUT_BOS, "16 bits"), ("gemma", WITH_BOS, "large"), ("llama 2", WITH_BOS, "alpha")],
 )
 def test_the_card_answers_as_predict_does(tmp_path, capsys, tiling, kind, template, picture):
     published = KINDS[kind]()

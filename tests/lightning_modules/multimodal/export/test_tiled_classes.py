@@ -94,10 +94,8 @@ def test_a_batch_answers_as_its_chats_alone(tokenizer, tmp_path, tiling):
 def test_the_grid_is_that_of_transformers(tokenizer):
     from transformers.image_processing_utils import select_best_resolution
 
-    from datamodules.multimodal.images.llava_next import grid_resolutions
-
     parts = tiny_parts(tokenizer, "llava_next", 4)
-    size, resolutions = parts.layout.size, grid_resolutions(parts.layout)
+    size, resolutions = parts.layout.size, parts.layout.grid_resolutions
     processor = target_of(parts.layout, parts.projector).processor(parts)
     for height in (1, 7, 31, 32, 33, 64, 100, 129, 1000):
         for width in (1, 8, 30, 32, 35, 65, 99, 128, 990):
