@@ -82,11 +82,13 @@ def _computed(target: Target, parts: Parts) -> Iterator[tuple[Tensor, Tensor]]:
     ):
         model = target.assembled(parts)
         vectors = parts.projector(parts.tower(images))
+        learnt = target.tokens(parts)
+        if learnt:  # rows of the embeddings, which are not rounded as features are
+            vectors = vectors.to(language_model.embed(torch.tensor(learnt)).dtype)
         features = (
             vectors.flatten(0, 1) if images.order is None else order_features(vectors, parts.learnt, images.order)[0]
         )
         theirs = torch.cat(list(model.get_image_features(**inputs).pooler_output))
-        learnt = target.tokens(parts)
         yield theirs, vectors.flatten(0, 1) if learnt else features
 
         words = torch.from_numpy(numbers.integers(0, placeholder, 16))

@@ -49,7 +49,7 @@ class Llava(Target):
     def _of_tiling(self, parts: Parts) -> Iterator[str]:
         if parts.layout.max_tiles > 1:
             yield (
-                "data.init_args.max_tiles: Llava splits no images; LlavaNext does: train with "
+                "data.init_args.max_tiles: Llava splits no images; LlavaNext does: train on ImageChats with "
                 "data.init_args.tiling llava_next"
             )
 

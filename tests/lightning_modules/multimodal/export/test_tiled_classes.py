@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from datamodules.multimodal.images.idefics3 import idefics3_grid
 from datamodules.multimodal.images.llava_next import llava_next_grid, llava_next_order
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
@@ -104,6 +105,22 @@ def test_the_grid_is_that_of_transformers(tokenizer):
             assert len(llava_next_order(height, width, parts.layout)) == processor._get_number_of_features(
                 height, width, size, size
             )
+
+
+def test_rows_and_columns_are_those_of_idefics3(tokenizer):
+    parts = tiny_parts(tokenizer, "idefics3", 3, edge=16)
+    processor = target_of(parts.layout, parts.projector).image_processor(parts)
+    for height in (1, 15, 16, 17, 47, 48, 49, 95, 130):
+        for width in (1, 16, 17, 33, 46, 48, 50, 96, 200):
+            found = processor([[noise(0, height, width)]], return_row_col_info=True)
+            assert idefics3_grid(height, width, parts.layout) == (found["rows"][0][0], found["cols"][0][0])
+
+
+@pytest.mark.parametrize("tiling", ["llava_next", "idefics3"])
+def test_weights_of_several_formats_are_written_in_the_language_models(tokenizer, tmp_path, tiling):
+    parts = tiny_parts(tokenizer, tiling, 2, precision="bf16-mixed")  # the frozen tower in bf16, what trains in fp32
+    model, _ = export(parts, tokenizer, tmp_path)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize("edge", range(1, 65))
