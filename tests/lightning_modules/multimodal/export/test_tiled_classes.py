@@ -162,6 +162,16 @@ def test_an_obstacle_is_named(tokenizer, tiling, settings, message):
     assert found.startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("tower", "layer"),
+    [("siglip_vision_model", -1), ("siglip2_vision_model", -2), ("clip_vision_model", None), ("vit", None), ("vit", -1),
+     ("dinov2", -2), ("dinov3_vit", -1)],
+)  # fmt: skip
+def test_each_tower_of_the_documentation_fits_llava_next(tokenizer, tower, layer):
+    parts = tiny_parts(tokenizer, "llava_next", 2, tower, layer=layer)
+    assert obstacles(target_of(parts.layout, parts.projector), parts, merge=False) == []
+
+
 def test_idefics3_takes_no_blank_colour(tokenizer):
     parts = tiny_parts(tokenizer, "idefics3")
     parts.tower.normalisation = parts.tower.normalisation._replace(mean=(0.0, 0.0, 0.0))
