@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, POSITIVE, fields
-from engine.data.bad_samples import OnBadSample
+from engine.data.bad_samples import OnBadSample, check_policy
 from engine.data.batch_plan import BatchPlan
 from engine.data.batched_dataset import BatchedDataset
 from engine.data.dataloader import LoadingError, TimedDataLoader
@@ -23,7 +23,7 @@ from engine.data.step_limits import batches_to_evaluate
 from engine.data.stream import StreamDataset, require_trained_batches
 from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
-from engine.distributed.data_rank import data_rank
+from engine.distributed.data_rank import data_rank, tensor_parallel_size
 from engine.family_hooks import FamilyDataHooks
 from engine.number_check import check_numbers
 
@@ -183,7 +183,8 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
 
     @property
     def skips_bad_samples(self) -> bool:
-        """Whether samples that cannot be used are skipped."""
+        """Whether samples that cannot be used are skipped. Raises ValueError with tensor parallelism."""
+        check_policy(self.on_bad_sample, tensor_parallel_size(self.trainer))
         return self.on_bad_sample == "skip"
 
     @property

@@ -21,6 +21,23 @@ OnBadSample = Literal["stop", "skip"]
 """Policy for a bad sample: end the run with its name, or skip it, up to a limit."""
 
 
+def check_policy(policy: OnBadSample, tensor_parallel: int) -> None:
+    """Check that the ranks which read the same samples agree on them.
+
+    Args:
+        policy: see LockstepDataModule.
+        tensor_parallel: ranks of a tensor-parallel group.
+
+    Raises:
+        ValueError: each rank of a group would skip what it cannot read itself.
+    """
+    if policy == "skip" and tensor_parallel > 1:
+        raise ValueError(
+            f"data.init_args.on_bad_sample skip with trainer.strategy.init_args.tensor_parallel {tensor_parallel}: a "
+            "sample that a single rank cannot read would make the batches of its group differ. Use on_bad_sample stop"
+        )
+
+
 class SkippedSample(NamedTuple):
     """A sample that was drawn and is in no batch."""
 

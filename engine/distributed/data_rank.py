@@ -23,4 +23,9 @@ def data_rank(trainer: Trainer | None) -> DataRank:
     """Return the data-parallel rank of this process. Without tensor parallelism it is the global rank."""
     if trainer is None:
         return DataRank(0, 1, True)
-    return DataRank.of(trainer.global_rank, trainer.world_size, getattr(trainer.strategy, "tensor_parallel", 1))
+    return DataRank.of(trainer.global_rank, trainer.world_size, tensor_parallel_size(trainer))
+
+
+def tensor_parallel_size(trainer: Trainer | None) -> int:
+    """Return the number of ranks that read the same samples."""
+    return 1 if trainer is None else getattr(trainer.strategy, "tensor_parallel", 1)

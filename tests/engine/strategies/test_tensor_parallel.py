@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.datamodule import LockstepDataModule
 from engine.distributed.data_rank import DataRank, data_rank
 from engine.family_hooks import FamilyHooks
 from engine.optim.optimizer_checks import check_strategy
@@ -49,3 +50,16 @@ def test_a_family_without_a_language_model_is_refused():
     with pytest.raises(ValueError, match="tensor_parallel is 2, but Recommender has no language model"):
         Recommender().tensor_parallel_layers(2)
     assert has_sharded_weights(TensorParallelStrategy())
+
+
+def test_skipped_samples_are_refused():
+    data = LockstepDataModule(batch_size=4, on_bad_sample="skip")
+    assert data.skips_bad_samples
+    data.trainer = trainer(0, 2, tensor_parallel=2)
+    with pytest.raises(ValueError, match="on_bad_sample skip with trainer.strategy.init_args.tensor_parallel 2"):
+        _ = data.skips_bad_samples
+    data.trainer = trainer(0, 2)
+    assert data.skips_bad_samples
+    data = LockstepDataModule(batch_size=4)
+    data.trainer = trainer(0, 2, tensor_parallel=2)
+    assert not data.skips_bad_samples
