@@ -154,7 +154,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
 
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # Dropout's seed depends on the step alone, so a resumed run needs no generator state.
+        # Dropout's seed is a hash of (seed, step, micro-batch, data rank): a resumed run needs no generator state.
         micro = batch_idx % self.trainer.accumulate_grad_batches
         if micro == 0:
             for table in self.row_tables:

@@ -73,7 +73,7 @@ class FiniteGuard(Callback):
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self.policy == "rollback" and has_sharded_weights(trainer.strategy):
-            raise ValueError("finite_guard.policy rollback loads whole weights and FSDP has shards: use skip or stop")
+            raise ValueError("finite_guard.policy rollback does not support sharded weights (FSDP): use skip or stop")
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -116,7 +116,7 @@ def fingerprint(values: Iterable[object]) -> str:
 def _check_comparable(first: ComparedRun, other: ComparedRun) -> None:
     if first.demo.task != other.demo.task:
         raise ValueError(
-            f"--compare {other.name}: it is asked otherwise ({other.demo.task}) than {first.name} "
+            f"--compare {other.name}: it has another task ({other.demo.task}) than {first.name} "
             f"({first.demo.task}); expected two runs of one family"
         )
     found, expected = other.demo.data_identity(), first.demo.data_identity()
@@ -138,7 +138,7 @@ def _joined(of_runs: Sequence[dict[str, Field]]) -> list[Field]:
 
 
 def _steps(iterator: Iterator[T], context: Callable[[], AbstractContextManager[None]]) -> Iterator[T]:
-    """Yield what an iterator yields, whose every step runs in a context that is left before the next one."""
+    """Iterate, with each step in a new context."""
     try:
         while True:
             with context():

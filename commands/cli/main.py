@@ -167,7 +167,7 @@ class LockstepCLI(SubcommandCLI):
                 raise
 
     def _demo(self, config: Namespace) -> None:
-        """Open the page of the run, beside that of `--compare`; or only load what answers."""
+        """Open the page of the run and of `--compare`, or load the run without a page."""
         if not self._opens_page:
             answers = load_demo(self.trainer, self.model, self.datamodule, config.ckpt_path)
             self.loaded = ComparedRun(config.run_name, answers, self.trainer.precision_plugin.forward_context)

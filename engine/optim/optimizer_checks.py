@@ -20,7 +20,7 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
         fused: `optimizer_fused` of LockstepModule.
 
     Raises:
-        ValueError: FSDP1; the offload, a fused kernel or 16-mixed, where ranks hold shards of the weights;
+        ValueError: FSDP1; 8-bit state with tensor parallelism; the offload, a fused kernel or 16-mixed with shards;
             `paged_adamw_8bit` without CUDA, with shards or with the offload; or a fused kernel with precision 16-mixed.
     """
     if isinstance(strategy, FSDPStrategy):

@@ -26,7 +26,8 @@ class TensorParallelStrategy(VerifiedFSDPStrategy):
     Divided weights are sharded over the groups, too. All other weights are sharded over all ranks.
 
     Args:
-        tensor_parallel: ranks of a group; must divide the number of ranks, and the language model's heads.
+        tensor_parallel: ranks of a group; must divide the number of ranks (with HYBRID_SHARD those of a node), and the
+            language model's heads.
         state_dict_type: see VerifiedFSDPStrategy.
         sharding_strategy: see VerifiedFSDPStrategy.
         cpu_offload: see VerifiedFSDPStrategy.

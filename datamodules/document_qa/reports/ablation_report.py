@@ -110,7 +110,7 @@ def write_ablation_report(folder: Path, results: Path, last: str, about: Mapping
 
     Args:
         folder: target folder.
-        results: folder of the results, see `write_ablated`.
+        results: folder of the results, see `write_result`.
         last: name of the last tested ablation, which determines which results are comparable.
         about: properties of the tests such as run and checkpoint, shown in this order at the top.
 

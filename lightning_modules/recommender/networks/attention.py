@@ -63,7 +63,7 @@ class TimeIntervalAttention(MaskedLayer):
     attend: Callable[[Tensor, Tensor, Tensor, float, Relations | None], Tensor] = staticmethod(causal_attention)
     """Attention without dropout; an exported graph replaces it."""
     kernel: AttentionKernel = "torch"
-    """Implementation on CUDA; other devices have that of torch alone."""
+    """Implementation on CUDA. Other devices always use `torch`."""
 
     def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
         super().__init__()

@@ -76,7 +76,7 @@ def test_a_run_that_cannot_answer_leaves_the_other():
 
 
 def test_runs_of_other_tasks_and_data_are_refused():
-    with pytest.raises(ValueError, match="--compare new: it is asked otherwise .* expected two runs of one family"):
+    with pytest.raises(ValueError, match="--compare new: it has another task .* expected two runs of one family"):
         compared(Echo("old"), Echo("new", task="Draw something."))
     with pytest.raises(ValueError, match=r"found other data than old's: items 2 \(x\), expected 3 \(abc\)"):
         compared(Echo("old"), Echo("new", data="2 (x)"))
