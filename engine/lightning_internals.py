@@ -6,7 +6,8 @@ and reports the installed version when an update changes it. This file imports n
 
 import argparse
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from importlib.metadata import version
 from multiprocessing.process import BaseProcess
@@ -25,6 +26,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch import Tensor, nn
 from torch.distributed import Store
 from torch.distributed.distributed_c10d import _get_default_store, default_pg_timeout
+from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 
 NullExperiment = _DummyExperiment
@@ -251,6 +253,38 @@ def copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
 def worker_processes(iterator: object) -> list[BaseProcess]:
     """Return the worker processes of a DataLoader's iterator; empty without workers. It has no public attribute."""
     return list(getattr(iterator, "_workers", []))
+
+
+# -- tensors without values --------------------------------------------------------------------------------------------
+
+DispatchMode = TorchDispatchMode
+"""Base class of a context that sees each operation on tensors; torch documents it and has it in a private module."""
+
+
+def without_values() -> AbstractContextManager[Any]:
+    """Return a context in which tensors have shapes, formats and storages, and take no memory.
+
+    Tensors on the device `meta` have these as well, but attention has no fused kernel there. `FakeTensorMode` has no
+    public name.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+@contextmanager
+def simulated_ranks(number: int) -> Iterator[None]:
+    """Make this process rank 0 of a process group whose other ranks do not exist, and which transfers nothing.
+
+    torch has the backend in its package, without a public name for its store.
+    """
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=number)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 # -- parsers and writers -----------------------------------------------------------------------------------------------

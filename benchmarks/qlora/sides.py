@@ -80,14 +80,15 @@ def _side(connection: Any, quantize: str, layers: int, tokens: int) -> None:
 
     from lightning_modules.multimodal.language.config import LanguageModelSettings
     from lightning_modules.multimodal.language.language_model import LanguageModel
-    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
+    from lightning_modules.multimodal.language.memory_estimate import Workload, estimate_memory
     from lightning_modules.multimodal.language.precision import precision_of
 
     warnings.simplefilter("ignore")
     settings: Any = {"trainable": "lora", "quantize": quantize, "activation_checkpointing": True}
     chosen = LanguageModelSettings(config={**_SHAPE, "num_hidden_layers": layers}, **settings)
     precision = precision_of("bf16-mixed", has_bf16=True)
-    predicted = estimate_memory(chosen, _VOCABULARY, precision, tokens).total  # its imports are not the model's memory
+    # Its imports are not the model's memory.
+    predicted = estimate_memory(chosen, _VOCABULARY, precision, Workload(tokens)).total
     before = forget_peak()
     model = LanguageModel(chosen, _VOCABULARY, precision)
     optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad])

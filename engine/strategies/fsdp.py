@@ -23,6 +23,7 @@ from engine.strategies.sharded_checkpoint import ShardedCheckpointStrategy
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy
 
 _BOTH_DEVICES = "cpu:gloo,cuda:nccl"
 """Backend for gradients in host memory: their norm is summed on the CPU, and NCCL has no collectives there."""
@@ -127,13 +128,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
     def shard(self, model: nn.Module) -> None:
         """Shard the repeated layers of a model, each on its own, and then all its other weights."""
-        from torch.distributed.fsdp import fully_shard
-
-        mesh, options = self.mesh(), self.options()
-        for layer in repeated_layers(model):
-            reshard = self.sharding_strategy != "SHARD_GRAD_OP"
-            fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, **options)
-        fully_shard(model, mesh=mesh, **options)
+        shard_layers(model, self.mesh(), self.sharding_strategy != "SHARD_GRAD_OP", **self.options())
 
     def mesh(self) -> "DeviceMesh":
         """Return the mesh over which weights are sharded: [ranks], or [nodes, ranks of a node] with replicas."""
@@ -145,14 +140,9 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
     def options(self) -> dict[str, Any]:
         """Return what `fully_shard` is given for each layer, besides the mesh."""
-        from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+        from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy
 
-        is_mixed = self.precision_plugin.precision == "bf16-mixed"
-        # Autocast casts inputs: others, such as times, would lose digits.
-        formats = MixedPrecisionPolicy(
-            param_dtype=torch.bfloat16 if is_mixed else None, reduce_dtype=torch.float32 if is_mixed else None,
-            cast_forward_inputs=False,
-        )  # fmt: skip
+        formats = gathered_formats(self.precision_plugin.precision == "bf16-mixed")
         pinned = self.root_device.type == "cuda"
         offload = CPUOffloadPolicy(pin_memory=pinned) if self.cpu_offload else OffloadPolicy()
         return {"mp_policy": formats, "offload_policy": offload}
@@ -197,6 +187,33 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
             layer.unshard() if begins else layer.reshard()
         if not begins:  # the backward pass begins with the weights of no layer
             module.set_reshard_after_forward(False, recurse=False)
+
+
+def shard_layers(model: nn.Module, mesh: "DeviceMesh", reshard_after_forward: bool = True, **options: Any) -> None:
+    """Shard the repeated layers of a model, each on its own, and then all its other weights, in place.
+
+    Args:
+        model: model of any device; its parameters become DTensors.
+        mesh: see `VerifiedFSDPStrategy.mesh`.
+        reshard_after_forward: free the weights of a layer between its forward and its backward pass.
+        options: see `VerifiedFSDPStrategy.options`.
+    """
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in repeated_layers(model):
+        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard_after_forward, **options)
+    fully_shard(model, mesh=mesh, **options)
+
+
+def gathered_formats(is_mixed: bool) -> "MixedPrecisionPolicy":
+    """Return the number formats in which FSDP gathers weights and sums gradients: bf16 and float32 if `is_mixed`."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    # Autocast casts inputs: others, such as times, would lose digits.
+    return MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if is_mixed else None, reduce_dtype=torch.float32 if is_mixed else None,
+        cast_forward_inputs=False,
+    )  # fmt: skip
 
 
 def repeated_layers(model: nn.Module) -> set[nn.Module]:

@@ -304,6 +304,43 @@ def test_the_workers_of_a_loader():
     assert internals.worker_processes(iter(loader(1))) == [], INSTALLED
 
 
+# -- tensors without values --------------------------------------------------------------------------------------------
+
+
+def test_a_dispatch_mode_sees_each_operation():
+    class Recorder(internals.DispatchMode):
+        seen = ()
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen += (func.overloadpacket.__name__,)
+            return func(*args, **(kwargs or {}))
+
+    with Recorder() as recorder:
+        torch.ones(2).add(1)
+    torch.ones(2)
+    assert recorder.seen == ("ones", "add"), INSTALLED
+
+
+def test_tensors_without_values_have_shapes_and_fused_attention():
+    with internals.without_values():
+        query = torch.empty(1, 2, 2**20, 64)
+        seen = torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=True)
+        assert seen.shape == query.shape and seen.untyped_storage().nbytes() == 2**29, INSTALLED
+    constant = torch.ones(64)
+    with internals.without_values():
+        assert (torch.empty(8, 64) + constant).shape == (8, 64), INSTALLED
+    assert type(torch.ones(1)) is torch.Tensor, INSTALLED
+
+
+def test_simulated_ranks_transfer_nothing():
+    from torch import distributed
+
+    with internals.simulated_ranks(4):
+        assert (distributed.get_rank(), distributed.get_world_size()) == (0, 4), INSTALLED
+        distributed.all_reduce(torch.ones(2))
+    assert not distributed.is_initialized(), INSTALLED
+
+
 # -- parsers, loggers and writers --------------------------------------------------------------------------------------
 
 

@@ -32,15 +32,17 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     settings: Any = getattr(model, "language_model_settings", None)
     if settings is None or settings.path is None or is_sharded(config.trainer.strategy):
         return None
-    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
+    from lightning_modules.multimodal.language.memory_estimate import Workload, estimate_memory
     from lightning_modules.multimodal.language.precision import precision_of
 
     given = config.data.init_args
-    tokens = given.get("row_tokens") or given.get("max_length") or _TOKENS
+    tokens = tokens_of(given)
     state = 0 if model.optimizer_settings.offload else _STATE_BYTES[model.optimizer_name]
+    foreach = is_on_gpu(config.trainer.accelerator) and not model.optimizer_settings.fused
+    work = Workload(tokens, state_bytes=state, foreach=foreach)
     try:
         precision = precision_of(config.trainer.precision, has_bf16=True)
-        found = estimate_memory(settings, 1, precision, tokens, state)
+        found = estimate_memory(settings, 1, precision, work)
     except ValueError:  # the checks of config and weights report it
         return None
     parts = {"weights": found.weights, "gradients": found.gradients, "optimizer": found.optimizer}
@@ -61,6 +63,11 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
             why = f"the GPU has {_gib(size)} GiB: memory may run out in the first step"
             return Finding("model memory", "warn", text, why, "--config configs/overlays/qlora.yaml")
     return Finding("model memory", "ok", text)
+
+
+def tokens_of(data: "Namespace") -> int:
+    """Return the positions of a row of a micro-batch, by the settings of the data."""
+    return data.get("row_tokens") or data.get("max_length") or _TOKENS
 
 
 def _fits(size: int) -> str:

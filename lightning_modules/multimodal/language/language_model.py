@@ -126,7 +126,10 @@ class LanguageModel(nn.Module):
         targets = labels[:, 1:]
         supervised = targets != IGNORE
         # Logits of all positions would be the peak of memory, and only those of supervised tokens are needed.
-        states, targets = states[:, :-1][supervised], targets[supervised]
+        return self.supervised_terms(states[:, :-1][supervised], targets[supervised], criterion)
+
+    def supervised_terms(self, states: Tensor, targets: Tensor, criterion: Criterion = cross_entropy) -> Tensor:
+        """Return the loss terms [N] float32 of states [N, C] and the tokens [N] that follow them."""
         parts = zip(states.split(_MAX_SCORED), targets.split(_MAX_SCORED), strict=True)
         if not torch.is_grad_enabled():
             return torch.cat([self._terms(*part, criterion) for part in parts])

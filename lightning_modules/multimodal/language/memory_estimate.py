@@ -1,30 +1,58 @@
-"""Predicts the memory that training a language model takes, from its shapes alone: nothing is loaded or allocated."""
+"""Predicts the memory of a training step of a language model: runs the step on tensors without values."""
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from typing_extensions import override
 
-from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters
+from engine.lightning_internals import simulated_ranks, without_values
+from engine.optim.eight_bit import BLOCK
+from engine.optim.eight_bit_state import SMALLEST
+from engine.strategies.fsdp import gathered_formats, shard_layers
+from engine.system.allocation_counter import AllocationCounter
 from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.loading import model_config
 from lightning_modules.multimodal.language.precision import Precision
-from lightning_modules.multimodal.language.quantization import BLOCK, SCALES_BLOCK
+from lightning_modules.multimodal.language.quantization import dequantize, quantize
 
-_SCORED = 1024  # see language_model.py
-_SMALLEST_8BIT = 4096  # numbers of a tensor whose state bitsandbytes keeps in 32 bits below
+_FEWEST, _FEWEST_OF_FSDP = 2, 4
+"""Layers of the smaller of two models of which a deeper one is extrapolated: FSDP gathers up to three at once."""
+_MORE = 2
+"""Layers that the larger one has more; layers of two kinds may alternate."""
+
+
+class Workload(NamedTuple):
+    """Settings of a training step that its memory depends on, besides those of the model."""
+
+    tokens: int
+    """Positions of a row, padding included; all are taken as supervised."""
+    rows: int = 1
+    """Rows of a micro-batch."""
+    state_bytes: int = 8
+    """Bytes of the optimizer's state for each trained number: 8 of AdamW, 2 of 8-bit AdamW, 0 with offload."""
+    shards: int = 1
+    """Ranks over which FSDP shards weights, gradients and state."""
+    cpu_offload: bool = False
+    """Whether FSDP keeps the shards in host memory."""
+    foreach: bool = False
+    """Whether the optimizer updates all tensors at once, as torch's AdamW does on a GPU, with a copy of a moment."""
 
 
 class MemoryEstimate(NamedTuple):
-    """Bytes of device memory, by use."""
+    """Bytes of device memory of a rank, by use."""
 
     weights: int
     gradients: int
     optimizer: int
     activations: int
-    """Of one micro-batch, with logits and a dequantized weight."""
+    """What the peak of a step needs beside these: activations, logits, temporary and gathered tensors."""
     loading: int
     """Of the host, while the weights are loaded before they are quantized."""
 
@@ -34,82 +62,172 @@ class MemoryEstimate(NamedTuple):
         return self.weights + self.gradients + self.optimizer + self.activations
 
 
+class _Trace(NamedTuple):
+    """Bytes of a model with few layers; each is linear in the number of layers."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    loading: int
+    forward: int
+    """Peaks without the optimizer's state: of the forward pass; of the backward pass through the output layer, through
+    the decoder layers, and through the embeddings; of the optimizer's step."""
+    output_backward: int
+    layers_backward: int
+    embeddings_backward: int
+    update: int
+
+    def extended(self, larger: "_Trace", layers: int) -> "_Trace":
+        """Return the trace of a model with `layers` more layers; `larger` has _MORE layers more."""
+        return _Trace(*(a + (b - a) * layers // _MORE for a, b in zip(self, larger, strict=True)))
+
+
 def estimate_memory(
-    settings: LanguageModelSettings,
-    vocabulary: int,
-    precision: Precision,
-    tokens: int,
-    state_bytes: int = 8,
+    settings: LanguageModelSettings, vocabulary: int, precision: Precision, work: Workload
 ) -> MemoryEstimate:
     """Return the memory of a training step, without the encoder of the other modality.
+
+    The step of two models with few layers runs on tensors without values, and a counter follows their storages. All
+    counts are linear in the number of layers. Nothing is loaded or allocated. Attention is a fused kernel.
 
     Args:
         settings: settings of the model; of `path`, only config.json is read.
         vocabulary: number of the tokenizer's tokens.
         precision: number formats.
-        tokens: positions of a micro-batch, padding included; all are taken as supervised.
-        state_bytes: bytes of the optimizer's state for each trained number: 8 of AdamW, 2 of 8-bit AdamW, 0 with
-            offload.
+        work: the step. With shards, this process must not be in a process group.
 
     Raises:
         ValueError: the model cannot be built from its config.
     """
-    from transformers import AutoModelForCausalLM
-
     config = model_config(settings, vocabulary)
-    on_meta = replace(settings, quantize="none", activation_checkpointing=False, compile=False)
-    with torch.device("meta"):
-        network: Any = AutoModelForCausalLM.from_config(config, dtype=precision.frozen)
-        loading = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
-        decoder = network.get_decoder()
-        linear = {id(layer.weight): layer for layer in decoder.modules() if type(layer) is nn.Linear}
-        freeze_and_add_adapters(network, on_meta, precision)
-    weights = gradients = optimizer = 0
-    for parameter in network.parameters():
-        size = parameter.numel() * parameter.element_size()
-        quantized = settings.quantize != "none" and id(parameter) in linear
-        weights += _quantized_bytes(parameter, settings) if quantized else size
-        if parameter.requires_grad:
-            gradients += size
-            eight_bit = state_bytes == 2 and parameter.numel() >= _SMALLEST_8BIT
-            optimizer += parameter.numel() * (state_bytes if eight_bit or state_bytes != 2 else 8)
-    activations = _activations(config.get_text_config(), settings, precision, tokens)
-    if settings.quantize != "none":
-        activations += 2 * max(layer.weight.numel() for layer in linear.values()) * _width(precision)
-    return MemoryEstimate(weights, gradients, optimizer, activations, loading)
+    layers: int = config.get_text_config().num_hidden_layers
+    fewest = _FEWEST if work.shards == 1 else _FEWEST_OF_FSDP
+    fewest += settings.last_n_layers if settings.trainable == "last_n_layers" else 0
+    if layers <= fewest + _MORE:
+        found = _trace(config, settings, precision, work)
+    else:
+        smaller, larger = (
+            _trace(_with_layers(config, number), settings, precision, work) for number in (fewest, fewest + _MORE)
+        )
+        found = smaller.extended(larger, layers - fewest)
+    peaks = found[4:]
+    if work.cpu_offload:
+        return MemoryEstimate(0, 0, 0, max(peaks[:-1]) - found.weights, found.loading)
+    activations = max(0, max(peaks) - found.weights - found.gradients)
+    return MemoryEstimate(found.weights, found.gradients, found.optimizer, activations, found.loading)
 
 
-def _quantized_bytes(weight: nn.Parameter, settings: LanguageModelSettings) -> int:
-    """Return the bytes of QuantizedWeight."""
-    if settings.quantize == "int8":
-        return weight.numel() + 4 * weight.shape[0]
-    blocks = math.ceil(weight.numel() / BLOCK)
-    scales = blocks + 4 * math.ceil(blocks / SCALES_BLOCK) + 4 if settings.double_quantize else 4 * blocks
-    return math.ceil(weight.numel() / 2) + scales
+def _with_layers(config: Any, number: int) -> Any:
+    chosen = deepcopy(config)
+    text = chosen.get_text_config()
+    text.num_hidden_layers = number
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:number]
+    return chosen
 
 
-def _activations(config: Any, settings: LanguageModelSettings, precision: Precision, tokens: int) -> int:
-    """Return what is kept for the backward pass, counted over the operations of a Llama-like layer.
+def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, work: Workload) -> _Trace:
+    """Run a step of the model on tensors without values."""
+    model = _StepLoss(config, settings, precision)
+    if settings.quantize != "none":  # fills a cache of constants, which must have values
+        dequantize(quantize(torch.zeros(1, 64), settings.quantize, True), torch.Size((1, 64)), torch.bfloat16)
+    with ExitStack() as stack:
+        mesh: Any = None
+        if work.shards > 1:
+            from torch.distributed.device_mesh import init_device_mesh
 
-    Norms keep their input in fp32. Attention keeps queries, keys, values and its output; the gated feed-forward network
-    three states of its width. A trained or adapted linear layer keeps its input.
-    """
-    width, byte = config.hidden_size, _width(precision)
-    given = (getattr(config, key, None) for key in ("intermediate_size", "ffn_dim", "n_inner"))
-    inner = next((size for size in given if size), 4 * width)  # as GPT-2 has it
-    heads = config.num_attention_heads
-    keys = (getattr(config, "num_key_value_heads", None) or heads) * (
-        getattr(config, "head_dim", None) or width // heads
+            stack.enter_context(simulated_ranks(work.shards))
+            mesh = init_device_mesh("cpu", (work.shards,))
+        stack.enter_context(without_values())
+        counter = stack.enter_context(AllocationCounter(resizable=work.shards > 1))
+        _give_storages(model)
+        if mesh is not None:
+            shard_layers(model, mesh, mp_policy=gathered_formats(precision.autocast is not None))
+        weights = counter.now
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for parameter in trained:
+            if work.cpu_offload:
+                parameter.register_post_accumulate_grad_hook(_drop_gradient)
+            else:
+                parameter.grad = torch.empty_like(parameter)
+        own = [parameter.to_local() if isinstance(parameter, DTensor) else parameter for parameter in trained]
+        gradients = sum(shard.nbytes for shard in own)
+        _step(model, trained, torch.empty((work.rows, work.tokens), dtype=torch.long), precision, counter)
+    embeddings = {part.weight for part in model.modules() if isinstance(part, nn.Embedding)}
+    state = sum(
+        _state_size(shard.numel(), work.state_bytes, parameter in embeddings)
+        for parameter, shard in zip(trained, own, strict=True)
     )
-    layer = 2 * 4 * width + byte * (2 * width + 2 * keys) + byte * 3 * inner
-    if settings.trainable != "none":
-        layer += byte * (6 * width + inner)
-    layers = config.num_hidden_layers
-    kept = layers * byte * width + layer if settings.activation_checkpointing else layers * layer
-    # Logits in the format of the products, in fp32, and the gradients of both.
-    scored = min(tokens, _SCORED) if settings.activation_checkpointing else tokens
-    return tokens * kept + scored * config.vocab_size * (2 * byte + 8)
+    # AdamW computes the root of the second moment beside it.
+    roots = [4 * shard.numel() for shard in own] if work.state_bytes == 8 else []
+    update = weights + gradients + (sum(roots) if work.foreach else max(roots, default=0))
+    return _Trace(weights, gradients, state, model.loading, *counter.peaks[-4:], update)
 
 
-def _width(precision: Precision) -> int:
-    return (precision.autocast or precision.frozen).itemsize
+class _StepLoss(nn.Module):
+    """The loss of a micro-batch whose tokens are all supervised."""
+
+    def __init__(self, config: Any, settings: LanguageModelSettings, precision: Precision) -> None:
+        super().__init__()
+        from transformers import AutoModelForCausalLM
+
+        kind = precision.frozen if settings.trainable in ("none", "lora") else precision.trained
+        # flash_attention_2 takes the memory of sdpa, and needs a GPU.
+        attention = "eager" if settings.attention == "eager" else "sdpa"
+        with torch.device("meta"):
+            network = AutoModelForCausalLM.from_config(config, dtype=kind, attn_implementation=attention)
+        self.loading = sum(parameter.nbytes for parameter in network.parameters())
+        self.language_model = LanguageModel(settings, 1, precision, network=network.train())
+
+    @override
+    def forward(self, tokens: Tensor, on_gradient: Callable[[Tensor], None]) -> Tensor:
+        """Return the loss, given tokens [R, L]; `on_gradient` gets the gradients of the states and the embeddings."""
+        model = self.language_model
+        embeddings = model.embed(tokens)
+        if not embeddings.requires_grad:  # those of the other modality are trained
+            embeddings = embeddings.detach().requires_grad_()
+        states = model.hidden_states(embeddings, tokens)
+        for each in (embeddings, states):
+            each.register_hook(on_gradient)
+        # `terms` selects the supervised tokens, which depends on values.
+        states, targets = (each.flatten(0, 1).clone() for each in (states[:, :-1], tokens[:, 1:]))
+        return model.supervised_terms(states, targets).mean()
+
+
+def _give_storages(model: nn.Module) -> None:
+    """Replace the tensors of a model by tensors without values on the CPU; tied weights stay tied."""
+    given: dict[int, tuple[Tensor, Tensor]] = {}
+    for module in model.modules():
+        own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+        for name, old in own:
+            if id(old) not in given:
+                values: Tensor = torch.empty_like(old, device="cpu", requires_grad=False)
+                new = nn.Parameter(values, old.requires_grad) if isinstance(old, nn.Parameter) else values
+                given[id(old)] = old, new  # the old one is kept, as another could get its id
+            setattr(module, name, given[id(old)][1])
+
+
+def _drop_gradient(parameter: Tensor) -> None:
+    """Free a gradient's shard, which FSDP moves to the host."""
+    parameter.grad = None
+
+
+def _state_size(number: int, state_bytes: int, is_embedding: bool) -> int:
+    """Return the bytes of the optimizer's state of a tensor; 8-bit AdamW keeps that of embeddings in 32 bits."""
+    if state_bytes != 2:
+        return state_bytes * number
+    return 8 * number if is_embedding or number < SMALLEST else 2 * number + 8 * math.ceil(number / BLOCK)
+
+
+def _step(
+    model: _StepLoss, trained: list[nn.Parameter], tokens: Tensor, precision: Precision, counter: AllocationCounter
+) -> None:
+    """Run both passes as Lightning does, which frees the gradients of the step before after the forward pass."""
+    counter.mark()
+    with nullcontext() if precision.autocast is None else torch.autocast("cpu", precision.autocast):
+        loss = model(tokens, lambda gradient: counter.mark())
+    for parameter in trained:
+        parameter.grad = None
+    counter.mark()
+    loss.backward()
+    counter.mark()

@@ -8,6 +8,7 @@ number of threads. Those of nf4 are in the layout of bitsandbytes, whose kernels
 """
 
 import logging
+import math
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -47,6 +48,8 @@ def quantize(weight: Tensor, kind: Quantization, double: bool) -> QuantizedWeigh
         largest = weight.abs().amax(dim=1).float()
         codes = torch.round(weight.float() * (127 / _positive(largest))[:, None]).to(torch.int8)
         return QuantizedWeight(codes, _octets(largest / 127), None)
+    if weight.is_meta:
+        return _without_values(weight, double)
     codes, largest = _nf4(weight)
     if not double:
         return QuantizedWeight(codes, _octets(largest), None)
@@ -56,6 +59,15 @@ def quantize(weight: Tensor, kind: Quantization, double: bool) -> QuantizedWeigh
     small, state = _bitsandbytes().functional.quantize_blockwise(largest - mean, blocksize=SCALES_BLOCK)
     scales = torch.cat([mean.reshape(1), state.absmax])
     return QuantizedWeight(codes, small.to(weight.device), _octets(scales).to(weight.device))
+
+
+def _without_values(weight: Tensor, double: bool) -> QuantizedWeight:
+    """Return the tensors of nf4 for a weight on the device `meta`, of which the shapes alone are known."""
+    blocks = math.ceil(weight.numel() / BLOCK)
+    scale_scales = 4 * (1 + math.ceil(blocks / SCALES_BLOCK)) if double else None
+    sizes = (math.ceil(weight.numel() / 2), blocks if double else 4 * blocks, scale_scales)
+    stored = (None if size is None else torch.empty(size, dtype=torch.uint8, device="meta") for size in sizes)
+    return QuantizedWeight(*stored)  # type: ignore[arg-type]  # a size for each field
 
 
 def dequantize(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -> Tensor:
