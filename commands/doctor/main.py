@@ -7,13 +7,15 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from commands.cli.shipped_configs import with_shipped_configs
 from commands.doctor.check import Check, Finding, is_any_hanging, run_checks
 from commands.doctor.config_checks import config_checks
 from commands.doctor.launch_plan import planned
 from commands.doctor.machine_checks import machine_checks
+from commands.doctor.model_plan.cluster import Cluster, parse_cluster
+from commands.doctor.model_plan.command import run_plan
 from commands.doctor.output import EXIT_CODES, as_json, print_table, worst
 from commands.launch.local_rank import without_local_rank
 from engine.system.installation import PROGRAM, SCRIPT
@@ -34,6 +36,7 @@ checks:
                     step of one micro-batch with its peak memory
   under torchrun    rendezvous, all-reduce, bandwidth between the nodes, clocks, code and packages of all nodes
   or srun
+  with --plan       none: prints how language models fit these GPUs, and what to set; with --config, its own model
 
 examples:
   {PROGRAM} doctor
@@ -41,6 +44,7 @@ examples:
   torchrun --nproc_per_node 2 {SCRIPT} doctor --config configs/FAMILY/X.yaml
   srun {PROGRAM} doctor --config configs/FAMILY/X.yaml
   {PROGRAM} doctor --json | python -m json.tool
+  {PROGRAM} doctor --plan nodes=2,gpus=8,gb=80
 
 exit code: 0 if all checks pass, 1 after a WARN, 2 after a FAIL.
 More: docs/doctor.md"""
@@ -53,9 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: arguments after `doctor`; None: those of `sys.argv`.
     """
     arguments = without_local_rank(sys.argv[2:] if arguments is None else arguments, os.environ)
-    json_output, timeout, settings = _parse(with_shipped_configs(arguments))
-    with runs_of(settings, os.environ) as runs:
-        _check(json_output, timeout, settings, runs)
+    options = _parse(with_shipped_configs(arguments))
+    if options.plan is not None:
+        _plan(options.plan, options.settings, options.json)
+    with runs_of(options.settings, os.environ) as runs:
+        _check(options.json, options.wait, options.settings, runs)
+
+
+def _plan(cluster: Cluster, settings: list[str], json_output: bool) -> NoReturn:
+    try:
+        run_plan(cluster, settings, json_output)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(EXIT_CODES["fail"]) from None
+    raise SystemExit(0)
 
 
 def _check(json_output: bool, timeout: float, settings: list[str], runs: Path) -> NoReturn:
@@ -76,11 +91,20 @@ def _check(json_output: bool, timeout: float, settings: list[str], runs: Path) -
     raise SystemExit(code)
 
 
-def _parse(arguments: list[str]) -> tuple[bool, float, list[str]]:
-    """Return whether to print JSON, the seconds to wait for other ranks, and the options of the training."""
+class _Options(NamedTuple):
+    json: bool
+    wait: float
+    """Seconds to wait for other ranks."""
+    settings: list[str]
+    """Arguments of the training."""
+    plan: Cluster | None
+
+
+def _parse(arguments: list[str]) -> _Options:
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} doctor",
-        usage=f"{PROGRAM} doctor [--json] [--wait SECONDS] [--config FILE [--config OVERLAY ...] [--KEY VALUE ...]]",
+        usage=f"{PROGRAM} doctor [--json] [--wait SECONDS] [--plan nodes=N,gpus=N,gb=N]\n"
+        "           [--config FILE [--config OVERLAY ...] [--KEY VALUE ...]]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -89,6 +113,12 @@ def _parse(arguments: list[str]) -> tuple[bool, float, list[str]]:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     wait = "under a launcher: how long to wait for all ranks (default: 120)"
     parser.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help=wait)
+    parser.add_argument(
+        "--plan",
+        type=_cluster,
+        metavar="nodes=N,gpus=N,gb=N",
+        help="print what to set so that language models fit these GPUs: nodes, GPUs of a node, GB of a GPU",
+    )
     parser.add_argument(
         "-c",
         "--config",
@@ -101,7 +131,14 @@ def _parse(arguments: list[str]) -> tuple[bool, float, list[str]]:
     if options and not known.config:
         parser.error(f"{' '.join(options)}: options override a config; add --config FILE")
     settings = [word for file in known.config for word in ("--config", file)] + options
-    return known.json, known.wait, settings
+    return _Options(known.json, known.wait, settings, known.plan)
+
+
+def _cluster(text: str) -> Cluster:
+    try:
+        return parse_cluster(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _launched_ranks(timeout: float) -> "MultiProcessDoctor | None":

@@ -1,0 +1,90 @@
+"""Predicts the memory of each recipe for a model and a cluster, and recommends the first one that fits."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from commands.doctor.model_plan.cluster import Cluster
+from commands.doctor.model_plan.recipes import RECIPES, Recipe
+from commands.doctor.model_plan.shapes import QWEN2_5
+from lightning_modules.multimodal.language.config import LanguageModelSettings, Trainable
+from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate, Workload, estimate_memory
+from lightning_modules.multimodal.language.precision import precision_of
+
+USABLE = 0.9
+"""Share of a GPU's memory that a prediction may take: the encoder, CUDA, NCCL and fragments take the rest."""
+TOKENS = 2048
+"""Positions of a micro-batch of one row, without a config."""
+
+
+class Candidate(NamedTuple):
+    """A model that is to be trained."""
+
+    name: str
+    settings: LanguageModelSettings
+    vocabulary: int
+    tokens: int = TOKENS
+    trainable: Trainable | None = None
+    """What the config trains; recipes that train the same are recommended first."""
+
+
+class Row(NamedTuple):
+    """Predicted memory of a recipe."""
+
+    recipe: Recipe
+    size: int
+    """Bytes of a GPU at the peak of a step."""
+    host: int
+    """Bytes of a node's host memory that shards take."""
+    fits: bool
+    recommended: bool = False
+
+
+def shipped_candidates() -> list[Candidate]:
+    """Return the models of the Qwen2.5 series."""
+    return [
+        Candidate(name, LanguageModelSettings(config=shape.config()), shape.vocabulary)
+        for name, shape in QWEN2_5.items()
+    ]
+
+
+def plan_rows(candidate: Candidate, cluster: Cluster) -> list[Row]:
+    """Return the recipes for a model on a cluster; at most one is recommended.
+
+    Raises:
+        ValueError: the model cannot be built from its config.
+    """
+    rows = list(_rows(candidate, cluster))
+    fitting = [row for row in rows if row.fits]
+    chosen = next((row for row in fitting if row.recipe.trainable == candidate.trainable), None)
+    chosen = chosen or next(iter(fitting), None)
+    return [row._replace(recommended=row is chosen) for row in rows]
+
+
+def _rows(candidate: Candidate, cluster: Cluster) -> Iterator[Row]:
+    sharded = None
+    for recipe in RECIPES:
+        if recipe.is_sharded and cluster.ranks == 1:
+            continue
+        found = _estimate(candidate, cluster, recipe)
+        size = found.total
+        if not recipe.is_sharded and cluster.ranks > 1:
+            size += found.gradients  # the buckets of DDP
+        host = 0
+        if recipe.cpu_offload and sharded is not None:
+            host = cluster.gpus * (sharded.weights + sharded.gradients + sharded.optimizer)
+        if recipe.is_sharded:
+            sharded = found
+        yield Row(recipe, size, host, size <= USABLE * cluster.gb * 10**9)
+
+
+def _estimate(candidate: Candidate, cluster: Cluster, recipe: Recipe) -> MemoryEstimate:
+    settings = replace(
+        candidate.settings, trainable=recipe.trainable, quantize=recipe.quantize or "none",
+        activation_checkpointing=True,
+    )  # fmt: skip
+    work = Workload(
+        candidate.tokens, state_bytes=recipe.state_bytes, shards=cluster.ranks if recipe.is_sharded else 1,
+        cpu_offload=recipe.cpu_offload, foreach=True,
+    )  # fmt: skip
+    return estimate_memory(settings, candidate.vocabulary, precision_of("bf16-mixed", has_bf16=True), work)

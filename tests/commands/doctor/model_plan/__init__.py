@@ -1,0 +1,1 @@
+"""Checks the plan of a language model on GPUs."""
