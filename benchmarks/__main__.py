@@ -36,6 +36,7 @@ BENCHMARKS = {
                                  ("--only", "packing", "--only", "trainers", "--repeats", "3")),
     "document_qa": Benchmark("ingestion and retrieval of documents", 6, ("--pages", "1000")),
     "qlora": Benchmark("LoRA beside weights in bf16, NF4 and int8: tokens per second, memory, its prediction", 8),
+    "memory": Benchmark("peak memory of a language model's training step in six settings, beside its prediction", 6),
     "gpu": Benchmark("tokens per second, MFU, memory bandwidth, number formats, torch.compile, launches on a GPU", 8,
                      ("--optional",)),
     "packages": Benchmark("SASRec of RecBole and of RecTools beside ours", 7, ("--installed",)),

@@ -1,6 +1,9 @@
 """Runs `python train.py doctor --plan ...`, with or without a config."""
 
+import sys
+from argparse import ArgumentError
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from commands.doctor.model_plan.cluster import Cluster
@@ -20,11 +23,14 @@ def run_plan(cluster: Cluster, settings: Sequence[str], as_json: bool) -> None:
     """
     require_extras({"language": "--plan", "bits": "--plan"})
     # Imported here, so that --help and wrong options do not wait for torch.
+    from rich.console import Console
+
     from commands.doctor.model_plan import output
     from commands.doctor.model_plan.plan import TOKENS, plan_rows, shipped_candidates
 
     candidates = [_candidate(list(settings))] if settings else shipped_candidates()
-    plans = {candidate.name: plan_rows(candidate, cluster) for candidate in candidates}
+    with Console(stderr=True).status("predicting memory") if sys.stderr.isatty() else nullcontext():  # a minute
+        plans = {candidate.name: plan_rows(candidate, cluster) for candidate in candidates}
     tokens = candidates[0].tokens if settings else TOKENS
     if as_json:
         print(output.as_json(cluster, tokens, plans))
@@ -34,8 +40,6 @@ def run_plan(cluster: Cluster, settings: Sequence[str], as_json: bool) -> None:
 
 def _candidate(arguments: list[str]) -> Any:
     """Return the model of a config."""
-    from argparse import ArgumentError
-
     from commands.doctor.model_plan.plan import Candidate
     from commands.doctor.training.load_config import instantiate_part, parse_fit
     from commands.doctor.training.memory_prediction import tokens_of

@@ -161,7 +161,8 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
     # AdamW computes the root of the second moment beside it.
     roots = [4 * shard.numel() for shard in own] if work.state_bytes == 8 else []
     update = weights + gradients + (sum(roots) if work.foreach else max(roots, default=0))
-    return _Trace(weights, gradients, state, model.loading, *counter.peaks[-4:], update)
+    forward, output, layers, embedded = counter.peaks[-4:]
+    return _Trace(weights, gradients, state, model.loading, forward, output, layers, embedded, update)
 
 
 class _StepLoss(nn.Module):
