@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -99,6 +100,7 @@ def estimate_memory(
     Raises:
         ValueError: the model cannot be built from its config.
     """
+    settings = replace(settings, compile=False)  # takes a minute, and no tensor has values
     config = model_config(settings, vocabulary)
     layers: int = config.get_text_config().num_hidden_layers
     fewest = _FEWEST if work.shards == 1 else _FEWEST_OF_FSDP
