@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shlex
 import signal
 import sys
@@ -67,10 +68,22 @@ def run_session(command: Command, settings: SweepSettings) -> int:
     except MissingMetricError as error:
         raise YamlFileError(str(command.sweep), str(error), _key_lines(command.sweep).get("metric")) from error
     except SweepStopped as stopped:
-        cause = "Ctrl-C" if stopped.number == signal.SIGINT else signal.Signals(stopped.number).name
-        print_line(f"{cause}: the trial is saved; the same command continues the study", sys.stderr)
-        return ExitCode.SIGINT if stopped.number == signal.SIGINT else ExitCode.SIGTERM
+        return report_stop(stopped)
     return _finish(_summary(study, settings, command), command)
+
+
+def report_stop(stopped: SweepStopped) -> int:
+    """Report the signal that ended the worker, and requeue the job of SLURM; return the exit code."""
+    if stopped.number == signal.SIGINT:
+        print_line("Ctrl-C: the trial is saved; the same command continues the study", sys.stderr)
+        return ExitCode.SIGINT
+    name = signal.Signals(stopped.number).name
+    print_line(f"{name}: the trial is saved; the same command continues the study", sys.stderr)
+    if not stopped.in_training:
+        from callbacks.health.slurm_requeue import requeue_job  # imports torch
+
+        requeue_job(os.environ)
+    return ExitCode.SIGTERM
 
 
 def print_line(line: str, file: IO[str] | None = None) -> None:

@@ -27,10 +27,12 @@ class SweepStopped(Exception):
 
     Args:
         number: number of the signal.
+        in_training: whether it stopped a training, too; under SLURM that training requeues the job.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, in_training: bool = False) -> None:
         super().__init__(number)
+        self.in_training = in_training
         self.number = number
 
 
@@ -133,8 +135,8 @@ class Worker:
                 if code is not None:
                     return code, False
                 if self.received:
-                    process.stop(signal.Signals(self.received))
-                    raise SweepStopped(self.received)
+                    stopped = process.stop(signal.Signals(self.received)) != ExitCode.OK
+                    raise SweepStopped(self.received, in_training=stopped)
         except SweepStopped:
             raise
         except MissingMetricError:

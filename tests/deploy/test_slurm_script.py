@@ -1,4 +1,7 @@
-"""deploy/slurm/train.sbatch, as bash and SLURM read it. With a real SLURM: tests/distributed/launch/test_slurm.py."""
+"""The scripts of deploy/slurm, as bash and SLURM read them.
+
+With a real SLURM: tests/distributed/launch/test_slurm.py and tests/commands/sweep/test_slurm_array.py.
+"""
 
 import re
 import shutil
@@ -16,8 +19,6 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 
 
 def test_directives():
-    first_command = re.search(r"^[^#\n]", TEXT, flags=re.MULTILINE).start()
-    assert TEXT.rindex("#SBATCH") < first_command, "SLURM reads no directive after the first command"
     assert TEXT.startswith("#!/bin/bash\n")
     assert DIRECTIVES == {
         "job-name": "lockstep",
@@ -35,8 +36,11 @@ def test_a_job_name_that_hides_slurm_from_lightning_is_not_used():
 
 
 @needs_bash
-def test_bash_reads_it():
-    subprocess.run(["bash", "-n", str(SCRIPT)], check=True, timeout=60)
+@pytest.mark.parametrize("script", sorted(SCRIPT.parent.iterdir()), ids=lambda path: path.name)
+def test_bash_reads_it(script):
+    subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
+    text = script.read_text(encoding="utf-8")
+    assert text.rindex("#SBATCH") < re.search(r"^[^#\n]", text, flags=re.MULTILINE).start()
 
 
 @pytest.fixture

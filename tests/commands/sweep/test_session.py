@@ -1,13 +1,15 @@
 """What a study was begun with, and its last lines."""
 
 import shutil
+import signal
 
 import pytest
 
 from commands.report.study import StudySummary
 from commands.sweep.command import Command
-from commands.sweep.session import checkpoint_remark, open_study
+from commands.sweep.session import checkpoint_remark, open_study, report_stop
 from commands.sweep.settings import read_sweep
+from commands.sweep.worker import SweepStopped
 from engine.io.yaml_file import YamlFileError
 from tests.commands.report.recorded import Recorded
 
@@ -69,3 +71,15 @@ def test_a_best_checkpoint_of_another_metric_is_reported(tmp_path):
     assert checkpoint_remark(run, summary._replace(metric="val/ndcg@10")) == ""
     shutil.rmtree(run)
     assert checkpoint_remark(run, summary) == ""
+
+
+@pytest.mark.parametrize(
+    "number, in_training, code, requeued",
+    [(signal.SIGTERM, False, 143, 1), (signal.SIGTERM, True, 143, 0), (signal.SIGINT, False, 130, 0)],
+)
+def test_a_worker_without_a_training_requeues_its_job(monkeypatch, capsys, number, in_training, code, requeued):
+    """A training requeues it by itself."""
+    asked = []
+    monkeypatch.setattr("callbacks.health.slurm_requeue.requeue_job", asked.append)
+    assert report_stop(SweepStopped(number, in_training)) == code
+    assert len(asked) == requeued and "the same command continues the study" in capsys.readouterr().err

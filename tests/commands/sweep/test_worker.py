@@ -135,7 +135,7 @@ def test_a_signal_leaves_the_trial_to_the_next_start(tmp_path):
     one._command = command
     with pytest.raises(SweepStopped) as stopped:
         one.run(lambda number: None)
-    assert stopped.value.number == signal.SIGTERM
+    assert stopped.value.number == signal.SIGTERM and stopped.value.in_training
     assert trials(study)[0][2] == "RUNNING" and study.claim().is_resumed
 
 
