@@ -82,6 +82,18 @@ class FamilyHooks:
         """Return options not yet set that reduce memory, each as (option with value, its cost)."""
         return []
 
+    def load_export(self, folder: Path) -> None:
+        """Replace the weights by those of an export of this run, for `demo` and `chat`. Optional for a family.
+
+        Args:
+            folder: directory that `export` has written.
+
+        Raises:
+            ValueError: the family reads no exports, or the export is of other data or of another model.
+            FileNotFoundError: a file of the export is missing.
+        """
+        raise ValueError(f"{folder} is an export, and {type(self).__name__} reads none; give a checkpoint")
+
     def export(self, folder: Path, merge: bool) -> ExportedModel:
         """Write the trained weights for other programs, for `train.py export`. Optional for a family.
 

@@ -7,6 +7,7 @@ from lightning.pytorch.trainer.states import RunningStage, TrainerFn
 
 from commands.answers.families.registry import family_of
 from commands.answers.interface import Demo
+from commands.export.model_card import MODEL_CARD
 from engine.datamodule import LockstepDataModule
 from engine.hook_arguments import RunTrainer
 from engine.module import LockstepModule
@@ -19,10 +20,10 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
         trainer: trainer of one process.
         model: module of the run, without weights.
         data: data module of the run.
-        checkpoint: the file to load.
+        checkpoint: the file to load, or the directory of an export of the run.
 
     Raises:
-        ValueError: the family has no answers, or the checkpoint is of another model.
+        ValueError: the family has no answers, or the checkpoint or the export is of another model.
     """
     family = family_of(model)  # before minutes of loading
     trainer.state.fn = TrainerFn.PREDICTING
@@ -34,16 +35,21 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
         data.setup(family.stage)
     model.setup("predict")
     model.configure_model()
-    content = trainer.strategy.checkpoint_io.load_checkpoint(checkpoint)
-    model.on_load_checkpoint(content)
-    model.load_state_dict(content["state_dict"])
+    if (Path(checkpoint) / MODEL_CARD).is_file():
+        model.load_export(Path(checkpoint))
+        loaded = ("export", Path(checkpoint).name)
+    else:
+        content = trainer.strategy.checkpoint_io.load_checkpoint(checkpoint)
+        model.on_load_checkpoint(content)
+        model.load_state_dict(content["state_dict"])
+        loaded = ("checkpoint", f"{Path(checkpoint).name}, step {content.get('global_step', 0):,}")
     trainer.precision_plugin.convert_module(model)
     model.to(trainer.strategy.root_device).eval()
     with torch.inference_mode():
         demo = family.create(model, data)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     demo.about = [
-        ("checkpoint", f"{Path(checkpoint).name}, step {content.get('global_step', 0):,}"),
+        loaded,
         ("model", f"{type(model).__name__}, {parameters:,} parameters"),
         *demo.about,
     ]

@@ -141,7 +141,7 @@ class LockstepTrainer(RunTrainer):
         Args:
             model: model of the run.
             datamodule: data of the run.
-            ckpt_path: `best`, `last` or a file.
+            ckpt_path: `best`, `last`, a file, or the directory of an export of the run.
             host: address to listen on; 0.0.0.0 is reached from other machines, too.
             port: port to listen on; 0 is any free port.
             auth: `USER:PASSWORD` that visitors need, or `@FILE` with a line of this form; the variable
@@ -173,7 +173,7 @@ class LockstepTrainer(RunTrainer):
         Args:
             model: model of the run.
             datamodule: data of the run.
-            ckpt_path: `best`, `last` or a file.
+            ckpt_path: `best`, `last`, a file, or the directory of an export of the run.
         """
         from commands.chat.main import chat
 

@@ -11,6 +11,9 @@ from commands.runs.provenance import TrainingProvenance
 from engine.export.artifacts import DatasetCard, ExportedModel
 from engine.system.installation import PROGRAM
 
+MODEL_CARD = "README.md"
+"""Name of the file, which every export has."""
+
 _BASELINE = "baseline/"
 _STAGES = {"val": "validation", "test": "test"}
 _TRAINER_KEYS = (
@@ -46,7 +49,7 @@ def write_card(
     parts = [f"# {name}: {exported.title}", exported.content]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items()]
     text = f"---\n{front}---\n\n" + "\n\n".join(parts) + "\n"
-    (directory / "README.md").write_text(text, encoding="utf-8")
+    (directory / MODEL_CARD).write_text(text, encoding="utf-8")
 
 
 def _front_matter(

@@ -22,6 +22,7 @@ from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.image_classifier.evaluated_classifier import EvaluatedClassifier
 from lightning_modules.image_classifier.export.export import Classifier, export
 from lightning_modules.image_classifier.export.model_card import described
+from lightning_modules.image_classifier.export.runtime import load_classifier
 from lightning_modules.image_classifier.networks.factory import Architecture, Kind
 from lightning_modules.image_classifier.networks.normalization import Norm
 from lightning_modules.image_classifier.networks.resnet import ResNet18
@@ -198,6 +199,17 @@ class ImageClassifier(EvaluatedClassifier):
         )
         checked = export(classifier, folder, images, expected)
         return described(classifier, self.average is not None, checked)
+
+    @override
+    def load_export(self, folder: Path) -> None:
+        exported = load_classifier(folder)
+        found, expected = (exported.shape, exported.classes), (self.data.shape, self.data.classes)
+        if found != expected:
+            raise ValueError(
+                f"{folder}: found an export of {found}, the data have {expected}; give an export of this run"
+            )
+        self.network, self.average = exported.network, None  # the export has the average
+        self.evaluation_shift = exported.evaluation_shift
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

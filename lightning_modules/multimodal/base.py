@@ -25,6 +25,7 @@ from lightning_modules.multimodal.connector.merge_embeddings import Features, me
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator
 from lightning_modules.multimodal.export.parts import export_parts
+from lightning_modules.multimodal.export.reading import read_parts
 from lightning_modules.multimodal.flops import LanguageModelFlops, chat_amounts, language_model_flops, trains
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -167,6 +168,10 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
     @override
     def export(self, folder: Path, merge: bool) -> ExportedModel:
         return export_parts(self, folder, merge)
+
+    @override
+    def load_export(self, folder: Path) -> None:
+        read_parts(self, folder)
 
     @property
     def pretrained(self) -> dict[str, str | None]:

@@ -20,6 +20,7 @@ from lightning_modules.recommender.compatibility import ModelIdentity
 from lightning_modules.recommender.evaluation import RankingEvaluation
 from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.export_files import export_files
+from lightning_modules.recommender.export.runtime import load_recommender
 from lightning_modules.recommender.features.event_inputs import event_feature_sizes
 from lightning_modules.recommender.features.exported_encoder import with_item_vectors
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
@@ -147,6 +148,17 @@ class RankingModule(LockstepModule[RecommenderData]):
             self.data.event_features,
         )
         return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
+
+    @override
+    def load_export(self, folder: Path) -> None:
+        exported, catalog = load_recommender(folder), self.data.recommendable
+        if exported.item_ids != list(map(str, catalog.item_ids)):
+            raise ValueError(
+                f"{folder}: found an export of {len(exported.item_ids):,} items, expected the {catalog.num_items:,} of "
+                "the data; give an export of this run"
+            )
+        self.encoder, self.item_features = exported.encoder, None  # its item vectors include the features
+        self.next_item_scores = NextItemScores(self.encoder, None)
 
     @property
     def _encoder_settings(self) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.export.image_text import export_image_text
+from lightning_modules.multimodal.export.parts import MODALITY
+from lightning_modules.multimodal.export.reading import read_image_text
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
@@ -61,3 +63,10 @@ class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
     def export(self, folder: Path, merge: bool) -> ExportedModel:
         """Write an image-text model of transformers if a class takes these parts, else the parts."""
         return export_image_text(self, folder, merge) or super().export(folder, merge)
+
+    @override
+    def load_export(self, folder: Path) -> None:
+        if (folder / MODALITY).is_dir():
+            super().load_export(folder)
+        else:
+            read_image_text(self, folder)

@@ -36,3 +36,10 @@ def tower_weights(tower: VisionTower) -> dict[str, Tensor]:
         linear, patch = weights[_PATCHES], config.patch_size
         weights[_PATCHES] = linear.unflatten(1, (patch, patch, -1)).permute(0, 3, 1, 2).contiguous()
     return weights
+
+
+def own_weights(tower: VisionTower, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights by their names in the tower's network: the inverse of `tower_weights`."""
+    if tower.network.config.model_type == SIGLIP2:
+        return {**weights, _PATCHES: weights[_PATCHES].permute(0, 2, 3, 1).flatten(1).contiguous()}
+    return weights

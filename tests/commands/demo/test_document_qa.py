@@ -181,6 +181,11 @@ def test_the_chat_reads_documents(run):
 
 
 @pytest.mark.slow
+def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
+    served.check_export(*run, monkeypatch)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 def test_a_visitor_asks_documents(run, tmp_path):
     folder, demo = run
@@ -191,7 +196,7 @@ def test_a_visitor_asks_documents(run, tmp_path):
         page_driver.drop(page, "documents", "b.pdf", (folder / "new/b.pdf").read_bytes())
         page_driver.wait(page, "document.querySelector('.files li')?.innerText.includes('3 pages')", 60)
         page.run("document.querySelector('textarea').value = 'what is pump 9 ?'")
-        page_driver.ask(page)
+        page_driver.check_two_visitors(page)
         expected = served.answered(demo, Question({"question": "what is pump 9 ?"}, given(folder, "b.pdf")))
         assert page.run("document.querySelector('[data-key=answer] p').innerText") == expected["answer"].text
         assert page.run("document.querySelector('[data-key=evidence] img').naturalHeight") > 80

@@ -80,6 +80,15 @@ def test_wrong_files_are_refused_with_a_message(run):
     assert "no file is given" in line["error"]
 
 
+@pytest.mark.slow
+def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
+    served.check_export(*run, monkeypatch)
+    (settings,) = run[0].glob("exported*/config.json")
+    settings.write_text(settings.read_text().replace('"3"', '"three"'))
+    with pytest.raises(ValueError, match=r"found an export of .*three.*, the data have"):
+        run[1]._model.load_export(settings.parent)
+
+
 @pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 def test_a_visitor_drops_and_draws(run, tmp_path):
     """Drops a wrong file and a right one, tries an example and a drawing, in light, dark and narrow windows."""
@@ -103,7 +112,7 @@ def test_a_visitor_drops_and_draws(run, tmp_path):
         assert page.run("document.querySelector('.given figcaption').innerText") == "as the model sees it"
         assert page.run("document.querySelectorAll('.bars tbody tr').length") == 10
         page.run("document.querySelector('.example').click()")
-        page_driver.ask(page)
+        page_driver.check_two_visitors(page)
         assert page.run("document.querySelectorAll('.bars tbody tr').length") == 10
         page_driver.check_quality(page, address)
 

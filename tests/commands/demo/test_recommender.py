@@ -128,6 +128,11 @@ def test_what_cannot_be_answered_is_a_message(run, question, message):
         served.answered(demo, question._replace(picked={**question.picked, "history": history}))
 
 
+@pytest.mark.slow
+def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
+    served.check_export(*run, monkeypatch)
+
+
 @pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
     with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
@@ -144,13 +149,7 @@ def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
             time.value = '2024-05-01T12:00';
             time.dispatchEvent(new Event('change'));
         })()""")
-        user = json.dumps(run[1].search(run[1].fields[0], "")[0].value)
-        body = f"JSON.stringify({{values: {{user: [{{value: {user}}}]}}}})"
-        one = f"fetch('ask', {{method: 'POST', body: {body}}}).then((answer) => answer.text())"
-        both = page.run(f"Promise.all([{one}, {one}])")
-        both = [[line for line in text.splitlines() if "waiting" not in line] for text in both]
-        assert both[0] == both[1] and "recommendations" in both[0][1]
-        page_driver.ask(page)
+        page_driver.check_two_visitors(page)
         assert page.run("document.querySelectorAll('[data-key=recommendations] tbody tr').length") == 10
         assert page.run("document.querySelectorAll('[data-key=nearest] tbody tr').length") == 5
         page.run("document.querySelector('.example').click()")

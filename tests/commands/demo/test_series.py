@@ -88,6 +88,11 @@ def test_the_chat_reads_series(run):
 
 
 @pytest.mark.slow
+def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
+    served.check_export(*run, monkeypatch)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 def test_a_visitor_asks_about_series(run, tmp_path):
     folder, demo = run
@@ -99,7 +104,7 @@ def test_a_visitor_asks_about_series(run, tmp_path):
         page_driver.wait(page, "document.querySelectorAll('.files li svg').length == 2")
         page.run("document.querySelectorAll('textarea')[0].value = 'Which is faster?'")
         page.run("document.querySelectorAll('textarea')[1].value = 'load; flow'")
-        page_driver.ask(page)
+        page_driver.check_two_visitors(page)
         question = Question({"question": "Which is faster?", "options": "load; flow"}, given(folder, "a.csv"))
         expected = served.answered(demo, question)["answer"].text
         assert page.run("document.querySelector('[data-key=answer]').innerText") == expected

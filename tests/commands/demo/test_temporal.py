@@ -65,6 +65,11 @@ def test_wrong_files_are_refused(run, content, message):
 
 
 @pytest.mark.slow
+def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
+    served.check_export(*run, monkeypatch)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
     """With the mouse, a finger and the keyboard; the answer is that to the file that the page made of it."""
@@ -106,3 +111,21 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
         page.run("document.querySelector('.way button').click()")
         page_driver.ask(page)
         assert "no file is given" in page.run("document.querySelector('.state.error').innerText")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+def test_a_visitor_drops_a_timeline(run, tmp_path):
+    _, demo = run
+    example = demo.examples()[0].values
+    with served.served(demo) as address, browser.Browser(tmp_path) as page:
+        page.open(address)
+        page_driver.drop(page, "timeline", "torn.csv", b"time_ms,other\n0,1\n100,2\n")
+        page_driver.wait(page, "document.querySelector('.state.error')?.innerText.includes('other')")
+        page_driver.drop(page, "timeline", "a.csv", example["timeline"][0].content)
+        page_driver.wait(page, "document.querySelector('.files li svg, .given svg')")
+        page.run(f"document.querySelector('textarea').value = {json.dumps(example['question'])}")
+        page_driver.check_two_visitors(page)
+        blocks = served.answered(demo, Question({"question": example["question"]}, {"timeline": example["timeline"]}))
+        assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text
+        page_driver.check_quality(page, address)

@@ -94,6 +94,11 @@ def test_the_overlay_marks_the_part_that_matters():
     assert (np.asarray(leaning(image, 0 * lost)) == (0, 100, 200)).all()
 
 
+@pytest.mark.slow
+def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
+    served.check_export(*run, monkeypatch)
+
+
 @pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 def test_a_visitor_talks_about_a_picture(run, tmp_path):
     with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
@@ -102,7 +107,7 @@ def test_a_visitor_talks_about_a_picture(run, tmp_path):
         page_driver.wait(page, "document.querySelector('.state.error')?.innerText.includes('expected an image')")
         page.run("document.querySelector('.example').click()")
         page.run("document.querySelectorAll('select')[1].value = 'yes'")
-        page_driver.ask(page)
+        page_driver.check_two_visitors(page)
         assert page.run("document.querySelectorAll('[data-key=blind]').length") == 1
         page.run("document.querySelector('textarea').value = 'and what else?'")
         page_driver.ask(page)

@@ -33,6 +33,22 @@ def ask(page: Browser, seconds: float = 20.0) -> None:
     wait(page, "!document.querySelector('.ask').disabled", seconds)
 
 
+def check_two_visitors(page: Browser, seconds: float = 20.0) -> None:
+    """Ask as `ask` does, then as two visitors at once; check that each gets the answer that a visitor alone gets."""
+    page.run("own = fetch; fetch = (...given) => own(...(sent = given)); 0")
+    ask(page, seconds)
+    once = "own(...sent).then((answer) => answer.text())"
+    expected = _final(page.run(f"fetch = own; {once}"))
+    both = page.run(f"Promise.all([{once}, {once}])")
+    assert expected and [_final(text) for text in both] == [expected] * 2
+
+
+def _final(text: str) -> dict[str, dict[str, object]]:
+    """Return the blocks of an answer by key, without the notes of the queue."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    return {line["key"]: line for line in lines if "key" in line}
+
+
 def check_quality(page: Browser, address: str) -> None:
     """Check that the page fits a narrow window, in light and dark, and asked nothing of another host."""
     for dark in (False, True):

@@ -4,14 +4,16 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from starlette.testclient import TestClient
 
 from commands.answers.blocks import Block
 from commands.answers.compared import ComparedRun
-from commands.answers.interface import Demo, Question
+from commands.answers.interface import Demo, Example, Picked, Question
 from commands.cli.arguments import with_config_of_run
 from commands.cli.main import LockstepCLI
 from commands.demo.access import Login, listen
@@ -72,3 +74,28 @@ def served(demo: Demo, title: str = "run") -> Iterator[str]:
         server.should_exit = True
         thread.join(10)
         assert not thread.is_alive()
+
+
+def asked_by(example: Example, demo: Demo) -> Question:
+    """Return the question of an example."""
+    kinds = {field.name: field.kind for field in demo.fields}
+    files = {name: value for name, value in example.values.items() if kinds[name] in ("picture", "file")}
+    picked = {
+        name: [Picked(**item) for item in value] for name, value in example.values.items() if kinds[name] == "pick"
+    }
+    texts = {name: value for name, value in example.values.items() if name not in {**files, **picked}}
+    return Question(texts, files, picked)
+
+
+def check_export(folder: Path, demo: Demo, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    """Export the run `a` of a folder, and check that the export answers each example as the checkpoint does."""
+    from commands.cli.main import main
+
+    monkeypatch.chdir(folder)
+    output = f"exported{len(list(folder.glob('exported*')))}"
+    main(["export", "--run_name", "a", "--output", output, *options])
+    exported = loaded("a", "--ckpt_path", output)
+    assert exported.about[0] == ("export", output)
+    for example in demo.examples():
+        question = asked_by(example, demo)
+        assert answered(exported, question) == answered(demo, question)
