@@ -208,6 +208,7 @@ class ImageClassifier(EvaluatedClassifier):
             raise ValueError(
                 f"{folder}: found an export of {found}, the data have {expected}; give an export of this run"
             )
+        assert isinstance(exported.network, (ResNet18, VisionTransformer)), "Architecture.build returns one of them"
         self.network, self.average = exported.network, None  # the export has the average
         self.evaluation_shift = exported.evaluation_shift
 

@@ -27,7 +27,7 @@ def main() -> int:
     names = [page.name for page in PAGES]
     parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description=__doc__)
     parser.add_argument("pages", nargs="*", metavar="PAGE[=RUN]", help=f"pages, of {', '.join(names)}; default: all")
-    parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs", help="folder of the runs")
+    parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/screenshots", help="folder of the runs")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "docs/pictures", help="folder of the pictures")
     parser.add_argument("--width", type=int, default=1200, help="width of the window in pixels")
     parser.add_argument("--dark", action="store_true", help="as a visitor sees it who prefers dark pages")
@@ -40,6 +40,7 @@ def main() -> int:
         return 1
     options.output.mkdir(parents=True, exist_ok=True)
     output, runs = options.output.absolute(), options.runs.absolute()
+    runs.parent.mkdir(exist_ok=True)
     os.chdir(REPOSITORY)
     os.environ["LOCKSTEP_RUNS"] = str(runs)
     for shown in PAGES:
@@ -53,13 +54,13 @@ def main() -> int:
 
 def _trained(shown: ShownPage, runs: Path) -> str:
     """Train the run of a page anew, with the present config."""
-    if (runs / shown.run).is_dir():
-        shutil.rmtree(runs / shown.run)
+    if (runs / shown.name).is_dir():
+        shutil.rmtree(runs / shown.name)
     for options in shown.trainings:
-        name = ["--run_name", shown.run] if options == shown.trainings[-1] else []
+        name = ["--run_name", shown.name] if options == shown.trainings[-1] else []
         command = [sys.executable, "train.py", "fit", *options, *name]
         subprocess.run(command, cwd=REPOSITORY, check=True)
-    return shown.run
+    return shown.name
 
 
 def _take_demo(shown: ShownPage, run: str, output: Path, width: int, dark: bool) -> None:

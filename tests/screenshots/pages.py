@@ -2,20 +2,13 @@
 
 from typing import NamedTuple
 
-_RUN = "screenshots-{}"
-
 
 class ShownPage(NamedTuple):
     """A page of which a picture is taken."""
 
-    name: str  # of the picture
+    name: str  # of the picture, and of the run that is trained if none is given
     trainings: tuple[tuple[str, ...], ...]  # options of `fit`; the last training is that of the page
     steps: tuple[str, ...]  # scripts that the page runs before the question is asked
-
-    @property
-    def run(self) -> str:
-        """Name of the run that is trained if none is given."""
-        return _RUN.format(self.name)
 
 
 def _example(number: int) -> str:

@@ -41,7 +41,7 @@ def read_parts(module: ModuleInParts, folder: Path) -> None:
     if (folder / _ADAPTERS).is_file():
         from peft import set_peft_model_state_dict
 
-        result = set_peft_model_state_dict(module.language_model.adapted, load_file(folder / _ADAPTERS))
+        result: Any = set_peft_model_state_dict(module.language_model.adapted, load_file(folder / _ADAPTERS))
         _require_all(folder, [], result.unexpected_keys)
     elif (folder / "config.json").is_file():
         from transformers import AutoModelForCausalLM

@@ -76,6 +76,8 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     assert tiles["restarts"] == "1" and tiles["faults"] == "3", "a bad step, a straggler, and a warning"
     assert "20 steps done again" in texts(page, ".tile small")
     assert tiles["training time"] == "7 min 1 s", "without the break"
+    page.run("[...document.querySelectorAll('.tile strong')].forEach((one) => (one.textContent = '59 min 59 s'))")
+    assert page.run("[...document.querySelectorAll('.tile')].every((one) => one.scrollWidth <= one.clientWidth)")
     assert texts(page, "h1 + .state") == ["ended"]
     cost = dict(zip(texts(page, "#cost thead th"), texts(page, "#cost tbody td"), strict=True))
     assert cost == {"devices": "2 × 1 threads", "training time": "7 min 1 s", "core hours": "0.23 h"}
