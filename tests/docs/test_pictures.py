@@ -6,11 +6,11 @@ import pytest
 from PIL import Image
 
 from tests.conftest import REPOSITORY
-from tests.screenshots.pages import PAGES, REPORT
+from tests.screenshots.pages import PICTURES
 from tests.screenshots.picture import LARGEST
 
 FOLDER = REPOSITORY / "docs/pictures"
-NAMES = {*(f"demo-{page.name}.png" for page in PAGES), f"{REPORT}.png"}
+NAMES = {f"{name}.png" for name in PICTURES}
 
 
 def test_each_picture_is_taken_bounded_and_shown():
@@ -19,8 +19,8 @@ def test_each_picture_is_taken_bounded_and_shown():
         with Image.open(FOLDER / name) as picture:
             assert picture.format == "PNG" and picture.width == 1200 and picture.height <= 1200
         assert (FOLDER / name).stat().st_size <= LARGEST
-    guide = (REPOSITORY / "docs/demo.md").read_text(encoding="utf-8")
-    assert all(f"(pictures/{name})" in guide for name in NAMES - {f"{REPORT}.png"})
+    guides = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "docs").glob("*.md"))
+    assert all(f"(pictures/{name})" in guides for name in NAMES)
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/quickstart.md", "docs/demo.md"])

@@ -10,11 +10,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from commands.answers.compared import ComparedDemo
+from commands.answers.interface import Demo
 from commands.report.main import main as write_report
 from tests.conftest import REPOSITORY
-from tests.screenshots.pages import PAGES, REPORT, ShownPage
+from tests.screenshots.pages import PAGES, ShownPage
 from tests.screenshots.picture import take
 from tests.support.demo import page_driver, served
 from tests.support.outputs.browser import Browser, missing
@@ -46,40 +50,51 @@ def main() -> int:
     for shown in PAGES:
         if shown.name in given:
             run = given[shown.name] or _trained(shown, runs)
-            _take_demo(shown, run, output, options.width, options.dark)
-            if shown.name == "recommender":
-                _take_report(runs / run, output, options.width, options.dark)
+            shot = partial(take, width=options.width, dark=options.dark)
+            _take_demo(shown, run, partial(shot, path=output / f"demo-{shown.name}.png"))
+            if shown.report:
+                reported = [run] if shown.beside is None else [shown.beside, run]
+                paths = [str(runs / name) for name in reported]
+                _take_report(paths, partial(shot, path=output / f"{shown.report}.png"))
     return 0
 
 
 def _trained(shown: ShownPage, runs: Path) -> str:
     """Train the run of a page anew, with the present config."""
-    if (runs / shown.name).is_dir():
-        shutil.rmtree(runs / shown.name)
+    if (runs / shown.run).is_dir():
+        shutil.rmtree(runs / shown.run)
     for options in shown.trainings:
-        name = ["--run_name", shown.name] if options == shown.trainings[-1] else []
-        command = [sys.executable, "train.py", "fit", *options, *name]
-        subprocess.run(command, cwd=REPOSITORY, check=True)
-    return shown.name
+        name = ["--run_name", shown.run] if options == shown.trainings[-1] else []
+        _run("fit", *options, *name)
+    if shown.report:
+        _run("test", "--run_name", shown.run)
+    return shown.run
 
 
-def _take_demo(shown: ShownPage, run: str, output: Path, width: int, dark: bool) -> None:
-    demo = served.loaded(run)
-    with tempfile.TemporaryDirectory() as folder, served.served(demo, run) as address, Browser(Path(folder)) as page:
+def _run(*arguments: str) -> None:
+    subprocess.run([sys.executable, "train.py", *arguments], cwd=REPOSITORY, check=True)
+
+
+def _take_demo(shown: ShownPage, run: str, shot: Callable[[Browser], None]) -> None:
+    demo: Demo = served.loaded(run)
+    title = run
+    if shown.beside is not None:
+        demo, title = ComparedDemo([served.run_of(shown.beside), served.run_of(run)]), f"{shown.beside} and {run}"
+    with tempfile.TemporaryDirectory() as folder, served.served(demo, title) as address, Browser(Path(folder)) as page:
         page.open(address)
         for step in shown.steps:
             page.run(step)
         page_driver.ask(page, _SECONDS)
         page_driver.wait(page, "[...document.images].every((image) => image.complete)")
-        take(page, output / f"demo-{shown.name}.png", width, dark)
+        shot(page)
 
 
-def _take_report(run: Path, output: Path, width: int, dark: bool) -> None:
+def _take_report(runs: list[str], shot: Callable[[Browser], None]) -> None:
     with tempfile.TemporaryDirectory() as folder, Browser(Path(folder)) as page:
         path = Path(folder, "report.html")
-        write_report([str(run), "--output", str(path)])
+        write_report([*runs, "--output", str(path)])
         page.open(path.as_uri())
-        take(page, output / f"{REPORT}.png", width, dark)
+        shot(page)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,17 @@ from typing import NamedTuple
 class ShownPage(NamedTuple):
     """A page of which a picture is taken."""
 
-    name: str  # of the picture, and of the run that is trained if none is given
+    name: str  # of the picture
     trainings: tuple[tuple[str, ...], ...]  # options of `fit`; the last training is that of the page
     steps: tuple[str, ...]  # scripts that the page runs before the question is asked
+    report: str | None = None  # name of the picture of its report; the run is then tested
+    run_name: str | None = None  # of the run that is trained if none is given; None: `name`
+    beside: str | None = None  # name of the run that answers beside it, which a page before it has trained
+
+    @property
+    def run(self) -> str:
+        """Name of the run that is trained if none is given."""
+        return self.run_name or self.name
 
 
 def _example(number: int) -> str:
@@ -16,9 +24,19 @@ def _example(number: int) -> str:
     return f"document.querySelectorAll('.example')[{number}].click()"
 
 
+_RECOMMENDER = ("--config", "configs/recommender/quickstart.yaml")
+
 PAGES = (
     ShownPage("image_classifier", (("--config", "configs/image_classifier/digits.yaml"),), (_example(0),)),
-    ShownPage("recommender", (("--config", "configs/recommender/quickstart.yaml"),), (_example(0),)),
+    ShownPage("recommender", (_RECOMMENDER,), (_example(0),), report="report"),
+    ShownPage(
+        "compared",
+        ((*_RECOMMENDER, "--model.init_args.attention", "standard"),),
+        (_example(0),),
+        report="report-compared",
+        run_name="without_times",
+        beside="recommender",
+    ),
     ShownPage("document_qa", (("--config", "configs/document_qa/quickstart.yaml"),), (_example(5),)),
     ShownPage(
         "vision_language",
@@ -36,5 +54,5 @@ PAGES = (
     ShownPage("series", (("--config", "configs/temporal/quickstart_series.yaml"),), (_example(0),)),
 )
 
-REPORT = "report"
-"""Name of the picture of a report, which is that of the recommender's run."""
+PICTURES = {*(f"demo-{page.name}" for page in PAGES), *(page.report for page in PAGES if page.report)}
+"""Names of all pictures."""

@@ -71,7 +71,9 @@ function byGroup({title, heads, rows}) {
 }
 
 function bracketed([value, low, high], name, signed = false) {
-  const written = (number) => (signed && number > 0 ? "+" : "") + figure(number, name);
+  const isTiny = Math.max(...[value, low, high].map(Math.abs)) < 1e-3; // otherwise 3.33e-4 beside 0.0047 is 0.0003
+  const text = (number) => isTiny || Math.abs(number) >= 1e-3 ? figure(number, name) : number.toFixed(4);
+  const written = (number) => (signed && number > 0 ? "+" : "") + text(number);
   return element("span", {}, written(value), element("span", {class: "spread"}, ` [${written(low)}, ${written(high)}]`));
 }
 

@@ -78,6 +78,8 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     assert tiles["training time"] == "7 min 1 s", "without the break"
     page.run("[...document.querySelectorAll('.tile strong')].forEach((one) => (one.textContent = '59 min 59 s'))")
     assert page.run("[...document.querySelectorAll('.tile')].every((one) => one.scrollWidth <= one.clientWidth)")
+    written = page.run("bracketed([-0.0023, -0.0047, -0.000333], 'hr@10', true).textContent")
+    assert written == "-0.0023 [-0.0047, -0.0003]", "equal decimals"
     assert texts(page, "h1 + .state") == ["ended"]
     cost = dict(zip(texts(page, "#cost thead th"), texts(page, "#cost tbody td"), strict=True))
     assert cost == {"devices": "2 × 1 threads", "training time": "7 min 1 s", "core hours": "0.23 h"}
