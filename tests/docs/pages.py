@@ -12,7 +12,7 @@ PAGES = sorted(
     for path in REPOSITORY.glob(f"{folder}*.md")
 )
 LAUNCHERS = r"(?:\w+=\S+ )*(?:python|torchrun|srun|accelerate|sbatch)\b"
-PROGRAM = r"train\.(?:py|sbatch)"
+PROGRAM = r"(?:train\.py|(?:train|sweep)\.sbatch)"
 
 
 def read(page: str) -> str:
@@ -56,6 +56,7 @@ def commands(page: str) -> list[list[str]]:
 
 
 def arguments(command: list[str]) -> list[str]:
-    """Arguments that train.py gets, also from a launcher or from deploy/slurm/train.sbatch."""
+    """Arguments that train.py gets, also from a launcher or from the scripts of deploy/slurm."""
     place = next(place for place, word in enumerate(command) if re.search(rf"(^|/){PROGRAM}$", word))
-    return ["fit"] * command[place].endswith("sbatch") + command[place + 1 :]
+    script = command[place].rpartition("/")[2]
+    return {"train.sbatch": ["fit"], "sweep.sbatch": ["sweep"]}.get(script, []) + command[place + 1 :]
