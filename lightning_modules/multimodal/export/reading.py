@@ -32,17 +32,14 @@ def read_parts(module: ModuleInParts, folder: Path) -> None:
         ValueError: the export is of another model.
         FileNotFoundError: a file is missing.
     """
-    from safetensors.torch import load_file, load_model
+    from safetensors.torch import load_model
 
     settings = json.loads((folder / MODALITY / "settings.json").read_text(encoding="utf-8"))
     found, expected = settings["encoder"]["class"], type(module.encoder).__name__
     if found != expected:
         raise ValueError(f"{folder}: found an export with {found}, expected {expected}; give an export of this run")
-    if (folder / _ADAPTERS).is_file():
-        from peft import set_peft_model_state_dict
-
-        result: Any = set_peft_model_state_dict(module.language_model.adapted, load_file(folder / _ADAPTERS))
-        _require_all(folder, [], result.unexpected_keys)
+    if has_adapters(folder):
+        read_adapters(module.language_model, folder)
     elif (folder / "config.json").is_file():
         from transformers import AutoModelForCausalLM
 
@@ -53,6 +50,26 @@ def read_parts(module: ModuleInParts, folder: Path) -> None:
             load_model(network, folder / MODALITY / f"{name}.safetensors")
         except RuntimeError as error:
             raise ValueError(f"{folder}/{MODALITY}/{name}.safetensors does not fit the run: {error}") from error
+
+
+def has_adapters(folder: Path) -> bool:
+    """Return whether an export has adapters to a language model, and not the model."""
+    return (folder / _ADAPTERS).is_file()
+
+
+def read_adapters(model: LanguageModel, folder: Path) -> None:
+    """Read the adapters of an export into a language model that has such adapters.
+
+    Raises:
+        ValueError: the export has others, or the model has none.
+    """
+    from peft import set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    if model.settings.trainable != "lora":
+        raise ValueError(f"{folder}: found adapters, and the run has trained none; give an export of this run")
+    result: Any = set_peft_model_state_dict(model.adapted, load_file(folder / _ADAPTERS))
+    _require_all(folder, [], result.unexpected_keys)
 
 
 def read_image_text(module: ImageModule, folder: Path) -> None:

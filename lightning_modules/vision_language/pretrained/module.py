@@ -1,5 +1,6 @@
 """LightningModule that fine-tunes a pretrained image-text model."""
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from engine.optim.global_loss_mean import LossSum
 from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
+from lightning_modules.multimodal.export.reading import has_adapters, read_adapters
 from lightning_modules.multimodal.flops import chat_amounts
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
@@ -167,3 +169,14 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
             )
         trained = [name for name, part in self.part_settings.items() if part.trainable != "none"]
         return export_image_text(self.language_model, self.data.model_processor, folder, merge, trained)
+
+    @override
+    def load_export(self, folder: Path) -> None:
+        if has_adapters(folder):
+            read_adapters(self.language_model, folder)
+            return
+        path = str(folder)
+        settings = replace(self.language_model_settings, path=path, trainable="none", quantize="none", compile=False)
+        network = load_image_text_model(load_config(path), settings, self.model_precision, parts_train=False)
+        vocabulary = self.language_model.vocabulary
+        self.language_model = ImageTextNetwork(network, settings, {}, vocabulary, self.model_precision)

@@ -46,5 +46,6 @@ def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
         assert blocks["answer"].text == line["answer"] and "blind" in blocks
         assert "answer" in served.answered(demo, question._replace(turns=[Turn("first?", "red")]))
     assert len(demo.examples()) == 2
+    served.check_export(tmp_path, demo, monkeypatch)
     with pytest.raises(UserInputError, match="expected an image"):
         served.answered(demo, question._replace(files={"picture": [UploadedFile("x.png", b"none")]}))

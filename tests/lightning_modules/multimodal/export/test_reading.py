@@ -61,6 +61,10 @@ def test_parts(build, pretrained, tokenizer, tmp_path, settings, merge):
     torch.testing.assert_close(logits(second.language_model.eval()), expected, atol=1e-5, rtol=0)
     for name, network in first.export_networks().items():
         assert torch.equal(network.weight, second.export_networks()[name].weight)
+    if settings == {"trainable": "lora"} and not merge:
+        second.language_model = build(pretrained, trainable="none")
+        with pytest.raises(ValueError, match="found adapters, and the run has trained none"):
+            read_parts(second, tmp_path)
     second.encoder = nn.Conv1d(1, 1, 1)
     with pytest.raises(ValueError, match="found an export with Linear, expected Conv1d"):
         read_parts(second, tmp_path)
