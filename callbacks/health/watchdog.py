@@ -182,7 +182,7 @@ class Watchdog(Callback):
 
     @contextmanager
     def extended_timeout(self, phase: str) -> Iterator[None]:
-        """Allow `start_timeout` for an operation in the middle of training. Use it on all ranks."""
+        """Allow `start_timeout` for an operation, before training named "start-up, ...". Use it on all ranks."""
         before = (self._monitor.phase, self._monitor.max_idle) if self._monitor is not None else ("start-up", math.inf)
         self._enter(phase, self.start_timeout)
         yield
@@ -204,7 +204,7 @@ class Watchdog(Callback):
         if isinstance(exception, (CollectiveError, SystemExit)):
             monitor.leave(timeout=2 * GRACE)  # all ranks end with the same error
             return
-        is_running = monitor.phase not in (PREPARING, "start-up", "sanity check")
+        is_running = not monitor.phase.startswith((PREPARING, "start-up", "sanity check"))
         first = monitor.resolve_first_failure(exception)
         if not is_running and is_user_error(exception):
             exit_code, is_reported = ExitCode.USER_ERROR, first.rank != monitor.rank

@@ -66,7 +66,7 @@ class AutoMicroBatch(Callback):
         plan: BatchPlan | None = data.plan
         while plan is not None:
             data.micro_batch_size = plan.micro_batch_size
-            with extended_timeout(trainer, f"trying micro-batches of {plan.micro_batch_size}"):
+            with extended_timeout(trainer, f"start-up, micro-batches of {plan.micro_batch_size}"):
                 fits, memory = self._try_plan(trainer, module, data)
             if fits:
                 log.info("auto_micro_batch: %d samples fit (peak %s)", plan.micro_batch_size, memory)

@@ -95,7 +95,7 @@ class Threads(Callback):
         reason = not_timed_because(trainer, pl_module)
         if not reason:
             configure_model(trainer)  # Lightning repeats the call after setup; configure_model is idempotent
-            with extended_timeout(trainer, "timing threads"):
+            with extended_timeout(trainer, "start-up, timing threads"):
                 rates = time_threads(trainer, pl_module, share)
             if rates is not None:
                 single, multi = rates

@@ -11,8 +11,12 @@ from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 from commands.cli.arguments import set_distributed_debug
 from commands.launch.accelerate import ignored_options
 from commands.launch.launched_processes import LaunchedProcesses, device_count, match_launched
+from engine.system.cpu_count import available_cpus
 
 log = logging.getLogger("lockstep")
+
+_FEW_PROCESSES, _PROCESSES_PER_CORE = 16, 4
+"""Processes that any machine may start on its CPU, and those for each core."""
 
 _CLASS = f"{DDPStrategy.__module__}.{DDPStrategy.__qualname__}"
 
@@ -33,6 +37,8 @@ def adapt_to_launch(config: Namespace, command: str, launched: LaunchedProcesses
     for warning in ignored_options(os.environ, trainer.precision, on_accelerator):
         log.warning("WARNING: %s", warning)
     trainer.devices, trainer.num_nodes = match_launched(trainer.devices, trainer.num_nodes, launched)
+    if launched is None and not on_accelerator:
+        _require_cores(device_count(trainer.devices) or 1)
     if command == "fit":
         processes = process_count(trainer.devices, trainer.num_nodes, on_accelerator)
         trainer.strategy = with_ddp_settings(trainer.strategy, config.ddp, processes)
@@ -85,6 +91,17 @@ def process_count(devices: str | int | list[int], num_nodes: int, on_accelerator
     if count is None:
         count = torch.accelerator.device_count() if on_accelerator else 1
     return num_nodes * count
+
+
+def _require_cores(processes: int) -> None:
+    """Raise ValueError at a number of processes that would exhaust the memory and the cores of this machine."""
+    cores = available_cpus()
+    most = max(_FEW_PROCESSES, int(_PROCESSES_PER_CORE * cores))
+    if processes > most:
+        raise ValueError(
+            f"trainer.devices {processes} starts {processes} processes on this machine, which has {cores:g} cores and "
+            f"no accelerator; expected at most {most}"
+        )
 
 
 def _arguments(name: str) -> dict[str, Any] | None:

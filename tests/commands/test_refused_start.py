@@ -5,9 +5,11 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback
 
 from commands.cli.main import main
+from engine.health.exit_codes import ExitCode
 from tests.support.families.tiny import TINY_FAMILY
 
 REFUSED = {
+    "processes": ["--trainer.devices", "100000"],  # would exhaust the memory before one of them reports anything
     "options": ["--trainer.limit_train_batches", "0"],
     "checkpoint": ["--ckpt_path", "absent.ckpt"],
     "data": ["--data.init_args.length", "0"],  # found out in the trainer's start, when train.log has begun
@@ -30,6 +32,16 @@ def refuse(*options):
 def test_a_refused_run_leaves_no_folder(lockstep, tmp_path, options, name):
     refuse(*options, *name)
     assert list((tmp_path / "runs").glob("[!.]*")) == []
+
+
+def test_a_setting_that_the_timing_of_threads_finds_wrong_is_refused(lockstep, tmp_path, monkeypatch):
+    """The timing belongs to the start: its ValueError is no failure of the run."""
+    monkeypatch.setattr("callbacks.performance.threads.available_cpus", lambda: 4.0)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with pytest.raises(ValueError, match="give exactly one of data.batch_size") as error:
+        main(["fit", *TINY_FAMILY, "--data.init_args.batch_size", "null", "--run_name", "a"])
+    assert vars(error.value).get("exit_code", ExitCode.USER_ERROR) == ExitCode.USER_ERROR
+    assert not (tmp_path / "runs/a").exists()
 
 
 def test_a_folder_that_was_there_stays(lockstep, tmp_path):
