@@ -24,8 +24,13 @@ MOST_DEPTH = 50
 
 _CHARACTERS = 64
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TAGS = frozenset(yaml.SafeLoader.yaml_constructors)
+_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")) | {
+    "tag:yaml.org,2002:timestamp"  # of a date without quotes, which a setting may take as a text
+}
+_DIGITS = 300
+"""Most digits of an integer; a larger one is beyond the range of a float, and Python refuses those of 4,301."""
 _MERGE = "tag:yaml.org,2002:merge"
+_TEXT = "tag:yaml.org,2002:str"
 _AMBIGUOUS = re.compile(r"[-+]?(0[0-9_]+|[1-9][0-9_]*(:[0-5]?[0-9])+|[0-9][0-9_]*(:[0-5]?[0-9])+\.[0-9_]*)")
 
 
@@ -173,7 +178,7 @@ def _keys(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def _check_values(tree: yaml.Node, name: str) -> None:
-    """Raise if YAML 1.1 reads digits as a number that they are not elsewhere: 010 as 8, 12:30 as 750; or at a tag."""
+    """Raise at a tag, a key that is no text or number, or digits that are another or an endless number in YAML 1.1."""
     pending, seen = [tree], set()
     while pending:
         node = pending.pop()
@@ -187,10 +192,28 @@ def _check_values(tree: yaml.Node, name: str) -> None:
         if isinstance(node, yaml.SequenceNode):
             pending += node.value
         elif isinstance(node, yaml.MappingNode):
+            for key, _ in node.value:
+                _check_key(key, node is tree, name)
             pending += [value for _, value in node.value]
-        elif isinstance(node, yaml.ScalarNode) and not node.style and is_ambiguous(node.value):
-            problem = f"YAML reads {node.value} as octal or of base 60; quote a text or a time, or write it in decimal"
-            raise YamlFileError(name, problem, node.start_mark.line + 1)
+        elif isinstance(node, yaml.ScalarNode) and not node.style and (misread := _misread_number(node)):
+            raise YamlFileError(name, misread, node.start_mark.line + 1)
+
+
+def _check_key(key: yaml.Node, is_outer: bool, name: str) -> None:
+    """Raise if a key is a collection, or a key of the whole file is another value than a text, such as 1 or null."""
+    if isinstance(key, yaml.ScalarNode) and (key.tag in (_TEXT, _MERGE) or key.style or not is_outer):
+        return
+    found = repr(key.value) if isinstance(key, yaml.ScalarNode) else "a list or a mapping"
+    raise YamlFileError(name, f"found {found} as a key, expected the name of a setting", key.start_mark.line + 1)
+
+
+def _misread_number(node: yaml.ScalarNode) -> str | None:
+    """Return why a number is not what its digits are, 010 as 8 and 12:30 as 750, or why Python cannot have it."""
+    if is_ambiguous(node.value):
+        return f"YAML reads {node.value} as octal or of base 60; quote a text or a time, or write it in decimal"
+    if node.tag.endswith(":int") and len(node.value) > _DIGITS:
+        return f"found an integer of {len(node.value):,} digits, expected at most {_DIGITS}; quote a text"
+    return None
 
 
 def _no_yaml(error: yaml.YAMLError, text: str, name: str) -> YamlFileError:

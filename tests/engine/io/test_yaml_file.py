@@ -39,7 +39,11 @@ REFUSED = {
         "x.yaml:1: found the tag python/object/apply:os.getcwd",
     ),
     "an impossible date": ("a: 2024-13-45\n", "x.yaml: no YAML: month"),
-    "an endless number": (f"a: {'1' * 5000}\n", "x.yaml: no YAML: Exceeds the limit"),
+    "an endless number": (f"a:\n- {'1' * 5000}\n", "x.yaml:2: found an integer of 5,000 digits, expected at most 300"),
+    "bytes": ("a: 1\nb: !!binary R0lGOD\n", "x.yaml:2: found the tag binary, expected a plain value"),
+    "a number as a key": ("a: 1\n1: 2\n", "x.yaml:2: found '1' as a key, expected the name of a setting"),
+    "no key": ("a: 1\n~: 2\n", "x.yaml:2: found '~' as a key"),
+    "a list as a key": ("a:\n  b: 1\n  ? [c, d]\n  : 2\n", "x.yaml:3: found a list or a mapping as a key"),
     "an octal number": ("a:\n  b: 0100\n", "x.yaml:2: YAML reads 0100 as octal or of base 60"),
     "a time": ("a: 12:00:00\n", "x.yaml:1: YAML reads 12:00:00 as octal or of base 60"),
 }
@@ -81,6 +85,11 @@ def test_a_path_that_is_no_file_of_text_is_refused(tmp_path):
 @given(_SETTINGS)
 def test_dumped_yaml_is_read_back(content):
     assert parse_yaml(yaml.safe_dump(content), "x") == content
+
+
+def test_a_mapping_of_numbers_and_a_quoted_number_are_keys():
+    """GradientAccumulationScheduler takes {epoch: batches}."""
+    assert parse_yaml('a: {2: 4}\n"3": 1\n', "x") == {"a": {2: 4}, "3": 1}
 
 
 def test_anchors_aliases_and_merges_are_read_as_before():
