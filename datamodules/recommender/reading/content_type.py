@@ -36,7 +36,8 @@ def foreign_content(path: Path) -> str | None:
     first = head.partition(b"\n")[0]
     if b"\x00" in first:
         return "line 1: found a NUL byte, expected text in UTF-8; the file is binary, or UTF-16 without its mark"
-    if b"\n" not in head and b"\r" in head.rstrip(b"\r"):
+    # A quoted field may contain a CR. Where only the first lines end with CR, `first` holds several of them.
+    if b"\r" in first.rstrip(b"\r") and (b"\n" not in head or b'"' not in first):
         return (
             "line 1: found lines that end with CR alone, expected LF or CR LF; convert them: tr '\\r' '\\n' < OLD > NEW"
         )

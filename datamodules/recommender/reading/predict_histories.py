@@ -171,6 +171,10 @@ def _object(text: bytes) -> Mapping[str, Any]:
         found = text.decode().strip()
         found = found if len(found) <= 60 else found[:57] + "..."
         raise ValueError(f"found {found!r} (column {error.colno}: {error.msg}), expected {_EXPECTED}") from error
+    except ValueError as error:
+        if "integer string conversion" not in str(error):
+            raise
+        raise ValueError(f"found an integer of more than 4,300 digits, expected {_EXPECTED}") from error
     if not isinstance(row, Mapping):
         raise ValueError(f"found {preview_json(row)}, expected an object: {_EXPECTED}")
     return row

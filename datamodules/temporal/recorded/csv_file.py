@@ -13,6 +13,8 @@ from datamodules.multimodal.json_records import describe_line, describe_names, d
 from datamodules.temporal.channels import CHANNELS, KEYS
 from datamodules.temporal.recorded.recording import MOST, Recording, check_capacities, covering_capacity
 from datamodules.temporal.series.resampling import resample
+from engine.io.csv_error import describe_csv_error
+from engine.io.last_line import warn_of_open_line
 
 _TIME = "time_ms"
 _EXPECTED = f"a CSV file in UTF-8 with the columns {_TIME} and channels"
@@ -106,8 +108,9 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         except UnicodeDecodeError as error:
             raise ValueError(f"{where}: {describe_undecodable(error)}, expected {_EXPECTED}") from error
         except csv.Error as error:
-            raise ValueError(f"{where}: found {describe_line(line)}, expected cells and commas ({error})") from error
+            raise ValueError(f"{where}: found {describe_line(line)}, {describe_csv_error(error)}") from error
         yield number, [cell.strip() for cell in cells]
+    warn_of_open_line(path)
 
 
 def _columns(where: str, names: Sequence[str]) -> Sequence[str]:

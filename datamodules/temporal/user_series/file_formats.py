@@ -16,6 +16,8 @@ from datamodules.multimodal.json_records import (
     parse_json,
 )
 from datamodules.multimodal.parquet_footer_check import FooterCheck
+from engine.io.csv_error import describe_csv_error
+from engine.io.last_line import warn_of_open_line
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 """File formats, by suffix."""
@@ -88,6 +90,7 @@ def _read_csv(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
     before = csv.field_size_limit(row_bytes)  # of the module; the default is 128 KiB, less than a long series
     try:
         yield from _csv_rows(path, row_bytes)
+        warn_of_open_line(path)
     finally:
         csv.field_size_limit(before)
 
@@ -112,7 +115,7 @@ def _csv_rows(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
                 raise ValueError(f"{where}: found {len(cells)} cells, expected {len(header)}")
             yield where, _from_cells(where, dict(zip(header, cells, strict=True)))
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: found no cells and commas ({error})") from error
+        raise ValueError(f"{path}, line {reader.line_num}: found {describe_csv_error(error)}") from error
 
 
 def _text_lines(path: Path, row_bytes: int) -> Iterator[str]:

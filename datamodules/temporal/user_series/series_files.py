@@ -20,6 +20,8 @@ from datamodules.temporal.series.question import InputSeries, SeriesLimits
 from datamodules.temporal.series.resampling import resample
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from datamodules.temporal.user_series.record_fields import measurements, stamps
+from engine.io.csv_error import describe_csv_error
+from engine.io.last_line import warn_of_open_line
 
 TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s": 1.0, "time_ms": 0.001}
 """Names of a column of stamps, and the seconds of a unit of its numbers; None: a number is no date (20240501)."""
@@ -137,7 +139,7 @@ def _read_table(path: Path, limits: SeriesLimits) -> _Table:
         except UnicodeDecodeError as error:
             raise ValueError(f"{where}: {describe_undecodable(error)}") from error
         except csv.Error as error:
-            raise ValueError(f"{where}: found no cells and commas ({error})") from error
+            raise ValueError(f"{where}: found {describe_csv_error(error)}") from error
         if rows and len(cells) != len(rows[0]):
             raise ValueError(f"{where}: found {len(cells)} cells, expected {len(rows[0])}")
         if len(rows) > _ROWS_A_STEP * limits.steps:
@@ -152,6 +154,7 @@ def _read_table(path: Path, limits: SeriesLimits) -> _Table:
         raise ValueError(
             f"{path}, line {lines[0]}: found the columns {describe_names(rows[0])}, expected names, each once"
         )
+    warn_of_open_line(path)
     return _Table(rows[0], [list(column) for column in zip(*rows[1:], strict=True)], lines)
 
 

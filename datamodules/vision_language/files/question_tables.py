@@ -24,6 +24,8 @@ from datamodules.vision_language.files.question_fields import (
     parse_question,
 )
 from engine.data.errors import BadSampleError
+from engine.io.csv_error import describe_csv_error
+from engine.io.last_line import warn_of_open_line
 
 LONGEST = 64 * 2**20
 """Maximum length of a row in bytes, with its images in base64."""
@@ -153,7 +155,8 @@ class QuestionText(ChatFile):
                         yield at, number, cells
                     at, number = offset, reader.line_num + 1
             except csv.Error as error:
-                raise ValueError(f"{self.path}, line {number}: found no cells ({error})") from error
+                raise ValueError(f"{self.path}, line {number}: found {describe_csv_error(error)}") from error
+        warn_of_open_line(self.path)
         self.identity = f"{checksum:08x}"
 
     def _text(self, data: bytes, number: int) -> str:

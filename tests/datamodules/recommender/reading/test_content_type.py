@@ -51,6 +51,7 @@ def as_histories(path: Path) -> object:
         (TABLE.decode().encode("utf-16"), "the file is text in UTF-16, .*iconv"),
         (TABLE.decode().encode("utf-16-le"), "line 1: found a NUL byte"),
         (TABLE.replace(b"\n", b"\r"), "line 1: found lines that end with CR alone"),
+        (TABLE.replace(b"\n", b"\r", 1), "line 1: found lines that end with CR alone"),
         (b"a" * 70_000, "line 1: "),
         (b"\x00\x01\x02\n", "line 1: found a NUL byte"),
     ],

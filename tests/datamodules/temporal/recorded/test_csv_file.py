@@ -43,8 +43,8 @@ def refused(path, data):
         (GOOD.replace(b"300,3", b",3"), ", line 5, time_ms: found '', expected a number of milliseconds"),
         (GOOD.replace(b".5\n300,", b".5300,"), ", line 4: found 5 cells, expected 3"),
         (GOOD[:-6], ", line 21: found 2 cells, expected 3"),
-        (GOOD.replace(b"\n300,", b'\n"300,'), ", line 5: found '\"300,3,21.5', expected cells and commas"),
-        (GOOD.replace(b"300,3", b'300,"3"3'), ", line 5: found '300,\"3\"3,21.5', expected cells and commas"),
+        (GOOD.replace(b"\n300,", b'\n"300,'), ", line 5: found '\"300,3,21.5', quotes that are not closed"),
+        (GOOD.replace(b"300,3", b'300,"3"3'), ", line 5: found '300,\"3\"3,21.5', text after the quotes of a field"),
         (GOOD.replace(b"300,3", b"300,3\0"), ", line 5: found a NUL byte in '300,3\\x00,21.5'"),
         (GOOD.replace(b"300,3", b"300,\xe9"), ", line 5: found the byte 0xe9, which is not UTF-8, at position 4"),
         (gzip.compress(GOOD, mtime=0), ": found gzip, expected a CSV file"),
@@ -161,3 +161,16 @@ def test_irregular_times_are_resampled_on_request(tmp_path):
     assert np.isnan(found.shares[:, 0]).all()
     with pytest.raises(ValueError, match="node.csv, from line 2, time_ms in seconds: .*expected at most"):
         read_csv(tmp_path / "node.csv", step_ms=1)
+
+
+def test_a_last_line_without_an_end_is_read_with_a_warning(tmp_path, monkeypatch, caplog):
+    """A value that was cut off is often another valid value."""
+    monkeypatch.setattr("engine.io.last_line._warned", set())
+    path = tmp_path / "machine.csv"
+    path.write_bytes(GOOD)
+    whole = read_csv(path).shares
+    assert not caplog.records
+    path.write_bytes(GOOD[:-1])
+    np.testing.assert_array_equal(read_csv(path).shares, whole)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{path}: the last line has no line end")
