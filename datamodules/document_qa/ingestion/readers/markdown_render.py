@@ -19,6 +19,7 @@ _WIDTH, _MARGIN = 8.27, 0.75  # inches; the height follows from the content
 _SIZES = {"heading": 0.22, "text": 0.15, "code": 0.13, "table": 0.14}  # font sizes in inches
 _LEADING, _APART = 1.3, 0.12  # line height in font sizes; inches between blocks
 _CELL = 0.06  # inches between the lines of a table and its text
+_LONGEST_WORD = 1000  # characters that are measured; more are wider than any page, and Pillow refuses a million
 
 
 class Block(NamedTuple):
@@ -128,7 +129,7 @@ def _wrapped(text: str, font: "FreeTypeFont", width: int) -> Iterator[str]:
         if line:
             yield line
         line, used = "", 0.0
-        for part in [word] if _length(font, word) <= width else word:
+        for part in [word] if len(word) < _LONGEST_WORD and _length(font, word) <= width else word:
             if line and used + _length(font, part) > width:
                 yield line
                 line, used = "", 0.0

@@ -164,6 +164,8 @@ def test_pages_of_markdown(markdown, read):
     assert [chunk.kind for page in huge.pages for chunk in page.chunks] == ["text", "figure", "table"]
     assert huge.pages[0].chunks[0].text.count("long") == 50_000
     assert huge.pages[-1].chunks[-1].text.count("1 | 2") == 2000
+    endless = read(markdown("x" * 1_100_000), max_page_pixels=50_000)  # Pillow measures at most a million characters
+    assert [len(chunk.text) for page in endless.pages for chunk in page.chunks] == [1_100_000]
 
 
 @pytest.mark.parametrize(
