@@ -29,7 +29,7 @@ def read_conversations(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     require_file(path)
     extents = index_elements(path)
     if not len(extents.starts):
-        raise ValueError(f"{path}: found an empty list, expected an object with a question in it")
+        raise ValueError(f"{path}: the list is empty, expected an object with a question in it")
     with path.open("rb") as file:
         line = 1
         for start, end in zip(extents.starts.tolist(), extents.ends.tolist(), strict=True):

@@ -361,7 +361,7 @@ def test_a_conversation_goes_on_after_the_models_answers(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "found an empty list, expected an object with a question"),
+        ("[]", "the list is empty, expected an object with a question"),
         ('{"question": "a"}', "expected a list of records"),
         ('[{"question": "a"},\n\n 7]', "line 3: found int, expected an object"),
         ('[{"question": "a"},\n{"question": "b", "b": 1}]', "line 2: found b, expected"),

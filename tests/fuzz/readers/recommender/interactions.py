@@ -51,25 +51,25 @@ class Interactions(Reader):
             raise InvalidInput("it is not UTF-8") from error
         first = text.split("\n", 1)[0].rstrip("\r")
         if path.name == "ratings.dat":
-            return _rows([_MOVIELENS, *_split(text, "::")], _FIXED, integer=True)
+            return rows_of([_MOVIELENS, *split_lines(text, "::")], _FIXED, integer=True)
         if path.name == "u.data":
-            return _rows([_MOVIELENS, *_split(text, "\t")], _FIXED, integer=True)
+            return rows_of([_MOVIELENS, *split_lines(text, "\t")], _FIXED, integer=True)
         if path.name == "ratings.csv":
             if first.split(",") != _MOVIELENS:
                 raise Unknown("a table whose columns the reader chooses by their names")
-            return _rows(_split(text, ","), _FIXED, integer=True)
+            return rows_of(split_lines(text, ","), _FIXED, integer=True)
         if path.suffix == ".inter":
-            return _rows(_split(text, "\t"), _COLUMNS[path.name])
+            return rows_of(split_lines(text, "\t"), _COLUMNS[path.name])
         if path.suffix == ".txt":
             if not re.fullmatch(r"\d+ \d+", first, re.ASCII):
                 raise Unknown("another of the papers' formats, or a table")
-            return _rows([["user", "item"], *_split(text, " ")], _COLUMNS[path.name], integer=True)
+            return rows_of([["user", "item"], *split_lines(text, " ")], _COLUMNS[path.name], integer=True)
         if "\r" in text.replace("\r\n", ""):
             raise Unknown("a carriage return alone ends a line for some programs and not for others")
         separator = max(",\t;|", key=first.count)
         try:
             lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
-            return _rows(lines, _COLUMNS[path.name])
+            return rows_of(lines, _COLUMNS[path.name])
         except csv.Error as error:
             raise InvalidInput(f"the csv module finds {error}") from error
 
@@ -136,12 +136,12 @@ class Parquet(Interactions):
                 "ts": [t + 0.5 for t in times],
             },
         }
-        return [Input(name, _parquet(columns)) for name, columns in tables.items()]
+        return [Input(name, parquet_bytes(columns)) for name, columns in tables.items()]
 
     def mutate(self, random: Random, seed: Input) -> Input:
         if random.random() < 0.5:
             return super().mutate(random, seed)
-        return seed._replace(data=_restructured(random, seed.data))
+        return seed._replace(data=restructured_parquet(random, seed.data))
 
     def reference(self, path: Path) -> Rows:
         import pyarrow
@@ -162,7 +162,7 @@ class Parquet(Interactions):
 READERS = {"csv": Csv, "tsv": Tsv, "ratings": Ratings, "parquet": Parquet}
 
 
-def _split(text: str, separator: str) -> list[list[str]]:
+def split_lines(text: str, separator: str) -> list[list[str]]:
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -171,7 +171,7 @@ def _split(text: str, separator: str) -> list[list[str]]:
     return [line.rstrip("\r").split(separator) for line in lines]
 
 
-def _rows(lines: list[list[str]], columns: Sequence[str], integer: bool = False) -> Rows:
+def rows_of(lines: list[list[str]], columns: Sequence[str], integer: bool = False) -> Rows:
     header = lines[0] if lines else []
     places = _places(header, columns)
     if len(lines) < 2:
@@ -229,7 +229,7 @@ def _seconds(time: Any) -> int:
     return math.floor(time)
 
 
-def _parquet(columns: dict[str, Any]) -> bytes:
+def parquet_bytes(columns: dict[str, Any]) -> bytes:
     import pyarrow
     import pyarrow.parquet
 
@@ -238,7 +238,7 @@ def _parquet(columns: dict[str, Any]) -> bytes:
     return file.getvalue()
 
 
-def _restructured(random: Random, data: bytes) -> bytes:
+def restructured_parquet(random: Random, data: bytes) -> bytes:
     """A whole table in which a column is missing, doubled, renamed, of another type, or has a strange value."""
     import pyarrow
     import pyarrow.parquet
@@ -261,4 +261,4 @@ def _restructured(random: Random, data: bytes) -> bytes:
         columns = {key: values[:0] for key, values in columns.items()}
     else:
         columns[name] = [date(2024, 1, 1)] * size
-    return _parquet(columns)
+    return parquet_bytes(columns)
