@@ -47,6 +47,8 @@ def resolve_checkpoint(ckpt_path: str | None, directory: Path) -> Path | None:
             f"but in {directory} there is {existing}: name one with --ckpt_path FILE" if existing else "nor any other"
         )
         raise FileNotFoundError(f"checkpoint {path} does not exist, {hint}")
+    if not (path.is_file() or path.is_dir()):  # reading a device or a pipe may never end
+        raise CorruptCheckpointError(f"--ckpt_path {path} is no regular file, expected a checkpoint")
     return path
 
 
@@ -71,7 +73,8 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
     if (path / CHECKPOINTS).is_dir():
         kept = [path / CHECKPOINTS / name for name in ("best.ckpt", "last.ckpt")]
         path = next((checkpoint for checkpoint in kept if checkpoint.exists()), kept[0])
-    if not path.exists() or path.is_dir() and path.parent.name != CHECKPOINTS:  # a sharded checkpoint is a directory
+    is_sharded = path.is_dir() and path.parent.name == CHECKPOINTS
+    if not (path.is_file() or is_sharded):
         trained = sorted({file.parent.parent.name for file in runs.glob(f"*/{CHECKPOINTS}/*.ckpt")})
         raise FileNotFoundError(
             f"model.init_args.init_from: {init_from} is no checkpoint, no run with checkpoints and no config; runs "

@@ -95,6 +95,8 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
             and the expected value.
     """
     path = Path(path)
+    if not path.is_file():  # a pipe is read once, and the file is opened twice
+        raise InteractionError(f"{path}: found no regular file, expected {_EXPECTED}")
     if foreign := foreign_content(path):
         raise InteractionError(f"{path}: {foreign}")
     number_of = {str(item): number for number, item in enumerate(item_ids, start=1)}

@@ -94,3 +94,13 @@ def test_only_checkpoints_saved_since_the_start_count(tmp_path, messages):
     new.unlink()
     record_existing_checkpoints(tmp_path)
     assert newest_since_begun(tmp_path) is None
+
+
+def test_a_device_or_a_pipe_is_no_checkpoint(tmp_path):
+    """Reading /dev/zero takes all memory, and reading a pipe waits for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", str(tmp_path / "pipe")):
+        with pytest.raises(ValueError, match="is no regular file, expected a checkpoint"):
+            resolve_checkpoint(path, tmp_path)
+        with pytest.raises(FileNotFoundError, match="is no checkpoint, no run with checkpoints and no config"):
+            earlier_stage(path, tmp_path)

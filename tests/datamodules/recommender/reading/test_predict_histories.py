@@ -1,9 +1,11 @@
 import json
+import os
 
 import numpy as np
 import pytest
 
 from datamodules.recommender.dataset import RankingDataset
+from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.predict_histories import read_histories
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
@@ -124,3 +126,11 @@ def test_a_bad_line_is_named(tmp_path, row, message):
 def test_an_empty_file_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="found no line, expected a JSON object"):
         read_histories(write(tmp_path), ITEM_IDS)
+
+
+def test_a_pipe_or_a_folder_is_no_file_of_histories(tmp_path):
+    """A pipe would be read twice: its first lines would be lost, or the second read would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(InteractionError, match="found no regular file, expected a JSON object such as"):
+            read_histories(path, ["1"])
