@@ -66,14 +66,14 @@ def read_event_columns(layout: Layout, settings: EventFeatures, rows: int) -> Ev
     numbers = np.zeros((rows, len(columns) - split), np.float64)
     names: list[list[str]] = []
     for place, column in enumerate(columns[:split]):
-        codes[:, place], categories = _coded(_cells(layout, column, is_number=False))
+        codes[:, place], categories = _coded(_cells(layout, column, rows, is_number=False))
         names.append(categories)
     for place, column in enumerate(columns[split:]):
-        numbers[:, place] = _numbers(layout, column, _cells(layout, column, is_number=True))
+        numbers[:, place] = _numbers(layout, column, _cells(layout, column, rows, is_number=True))
     return EventColumns(codes, numbers, names)
 
 
-def _cells(layout: Layout, column: str, is_number: bool) -> "pl.Series":
+def _cells(layout: Layout, column: str, rows: int, is_number: bool) -> "pl.Series":
     """Return a column as text or, of numbers in Parquet, as floats; null where a cell is empty."""
     import polars as pl
 
@@ -94,6 +94,11 @@ def _cells(layout: Layout, column: str, is_number: bool) -> "pl.Series":
                 f"{file}: cannot be read as Parquet: {error}; the file is corrupt or cut off, fetch or write it again"
             ) from error
     cells = pl.concat(parts, rechunk=True)
+    if len(cells) != rows:
+        raise InteractionError(
+            f"{layout.path}: column {column!r}: found {len(cells)} rows, expected {rows} as in the other columns; the "
+            "file is corrupt or cut off, fetch or write it again"
+        )
     return cells if is_number else _stripped(cells)
 
 
