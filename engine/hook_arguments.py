@@ -49,6 +49,16 @@ def run_trainer(trainer: Trainer) -> RunTrainer:
     return cast(RunTrainer, trainer)
 
 
+def leave_training(callback: Callback, trainer: Trainer) -> None:
+    """Remove a callback that has nothing to do in a training. Call it in its `on_train_start`.
+
+    Lightning calls the hooks of every other callback in each step.
+    """
+    of_run = run_trainer(trainer)
+    # A new list, because Lightning is iterating over this one.
+    of_run.callbacks = [other for other in of_run.callbacks if other is not callback]
+
+
 def run_module(pl_module: LightningModule) -> "LockstepModule":
     """Return the module of a hook; see `run_trainer`."""
     return cast("LockstepModule", pl_module)

@@ -6,12 +6,12 @@ and reports the installed version when an update changes it. This file imports n
 
 import argparse
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from importlib.metadata import version
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from lightning.fabric.loggers.logger import _DummyExperiment
@@ -45,12 +45,18 @@ def is_last_micro_batch(trainer: Trainer) -> bool:
 
     Lightning also steps at the end of an epoch, so the batch index alone does not determine it.
     """
-    return not trainer.fit_loop.epoch_loop._should_accumulate()
+    return trainer.accumulate_grad_batches == 1 or not trainer.fit_loop.epoch_loop._should_accumulate()
 
 
 def is_log_step(trainer: Trainer) -> bool:
-    """Return whether Lightning writes what is logged in this step; it counts the steps for that privately."""
-    return trainer._logger_connector.should_update_logs
+    """Return whether Lightning writes what is logged in this step of a training; it counts the steps privately.
+
+    The connector's `should_update_logs` is true for the same steps. It compares the trainer's state with the name of
+    each loop first, and callbacks ask six times a step.
+    """
+    interval: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # A connector sets it.
+    step = trainer.fit_loop.epoch_loop._batches_that_stepped + 1
+    return interval > 0 and (step % interval == 0 or trainer.should_stop)
 
 
 def set_log_step(trainer: Trainer, steps: int) -> None:
@@ -89,16 +95,18 @@ def skip_empty_hooks(callbacks: Iterable[Callback]) -> None:
                 setattr(callback, hook, None)
 
 
-class FastHookName(nn.Module):
-    """Module on which Lightning sets the name of the current hook at little cost.
+class FastAttributes(nn.Module):
+    """Module of which some attributes are set at little cost: those that change in every step.
 
-    It does so before and after every hook, about 50 times a step, and a Module's `__setattr__` first checks whether a
-    value is a parameter, a buffer or a module.
+    Lightning sets the name of the current hook before and after every hook, about 50 times a step, and a Module's
+    `__setattr__` first checks whether a value is a parameter, a buffer or a module.
     """
+
+    fast_attributes: ClassVar[Set[str]] = {"_current_fx_name"}
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_current_fx_name":
+        if name in self.fast_attributes:
             self.__dict__[name] = value
         else:
             super().__setattr__(name, value)

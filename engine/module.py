@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Generic, cast
 
 from torch import Tensor
@@ -166,6 +167,9 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         # Undo Lightning's division by the accumulation: GlobalLossMean divides by the number of terms of the step.
         return self._mean.add(self.training_loss(batch)) * self.trainer.accumulate_grad_batches
 
+    # Lightning asks for the signature in every step, and `inspect` would derive it each time.
+    training_step.__signature__ = signature(training_step)  # type: ignore[attr-defined]
+
     @override
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients; after the last micro-batch of a step, turn them into those of the mean.
@@ -191,7 +195,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
 
     @override
     def on_after_backward(self) -> None:
-        if is_last_micro_batch(self.trainer) and self.is_log_step:
+        if self.is_log_step and is_last_micro_batch(self.trainer):
             rate = self._optimizer.param_groups[0]["lr"]
             self.log("train/loss", self.mean_loss, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
             self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)

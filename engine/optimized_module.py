@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import override
 
-from engine.lightning_internals import FastHookName, is_log_step, unscales_gradients
+from engine.lightning_internals import FastAttributes, is_log_step, unscales_gradients
 from engine.optim.grad_norm import clip, grad_norm_per_group, gradient_norm
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName
@@ -20,12 +20,14 @@ from engine.optim.parameter_groups import decay_groups, group_settings, override
 from engine.optim.row_table import RowTable
 
 
-class OptimizedModule(FastHookName, LightningModule):
+class OptimizedModule(FastAttributes, LightningModule):
     """LightningModule that builds its optimizer, logs and clips its gradients, and resumes with the config's rates.
 
     Args:
         settings: options of the optimizer and its schedule.
     """
+
+    fast_attributes = FastAttributes.fast_attributes | {"mean_loss", "_gradient_norm"}
 
     _gradient_norm: Tensor | None
     """Gradient norm of the current step; None until it is computed."""

@@ -9,6 +9,7 @@ from typing_extensions import override
 from engine.determinism.tensor_hash import hash_tensor
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.errors import CollectiveError
+from engine.hook_arguments import leave_training
 from engine.optim.row_table import is_trained
 
 
@@ -32,14 +33,15 @@ class ReplicaConsistencyCheck(Callback):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._last_compared = trainer.global_step
-        self._is_enabled = self.every_n_steps > 0 and isinstance(trainer.strategy.model, DistributedDataParallel)
+        if self.every_n_steps == 0 or not isinstance(trainer.strategy.model, DistributedDataParallel):
+            leave_training(self, trainer)
 
     @override
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         step = trainer.global_step
-        if self._is_enabled and step != self._last_compared and step % self.every_n_steps == 0:
+        if step != self._last_compared and step % self.every_n_steps == 0:
             self._last_compared = step
             compare(trainer, pl_module)
 

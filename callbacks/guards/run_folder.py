@@ -37,7 +37,7 @@ class RunFolderGuard(Callback):
     @override
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         module = run_module(pl_module)
-        if trainer.is_global_zero and is_last_micro_batch(trainer) and module.is_log_step and self._is_gone(trainer):
+        if module.is_log_step and is_last_micro_batch(trainer) and trainer.is_global_zero and self._is_gone(trainer):
             module.counters.add(GONE)
 
     @override
@@ -45,7 +45,7 @@ class RunFolderGuard(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         module = run_module(pl_module)
-        if is_last_micro_batch(trainer) and module.is_log_step and module.counters.total(GONE):
+        if module.is_log_step and is_last_micro_batch(trainer) and module.counters.total(GONE):
             self._end(trainer)
 
     @override

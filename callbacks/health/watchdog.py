@@ -126,8 +126,8 @@ class Watchdog(Callback):
 
     @override
     def on_train_batch_start(self, trainer: Trainer, *args: object, **kwargs: object) -> None:
-        self._started_monitor.step = trainer.global_step
-        if trainer.global_step > self._first_step:
+        step = self._started_monitor.step = trainer.global_step
+        if step > self._first_step:
             self._enter("training", self.timeout)
         else:
             self._enter("first step", self.start_timeout)

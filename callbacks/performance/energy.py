@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from engine.distributed.collectives import all_gather_tensor
-from engine.hook_arguments import run_module, run_trainer
+from engine.hook_arguments import leave_training, run_module
 from engine.lightning_internals import is_last_micro_batch
 from engine.system.energy import EnergyMeter, cpu_counters, gpu_counters
 from engine.telemetry.energy_file import JOULES_PER_KWH, Joules, read_energy, write_energy
@@ -36,9 +36,7 @@ class EnergyMonitor(Callback):
         device = trainer.strategy.root_device
         self._meter = EnergyMeter(cpu_counters() if trainer.local_rank == 0 else [], gpu_counters(device))
         if not all_gather_tensor(torch.tensor(int(self._meter.has_counters), device=device)).any():
-            # A new list, because Lightning is iterating over this one.
-            of_run = run_trainer(trainer)
-            of_run.callbacks = [callback for callback in of_run.callbacks if callback is not self]
+            leave_training(self, trainer)
             return
         self._folder = Path(trainer.default_root_dir)
         self._total = read_energy(self._folder) or Joules()  # of earlier starts

@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from engine.distributed.collectives import all_gather_tensor
-from engine.hook_arguments import run_trainer
+from engine.hook_arguments import leave_training, run_trainer
 from engine.number_check import check_number
 from engine.telemetry.events import event
 
@@ -36,6 +36,8 @@ class Stragglers(Callback):
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.world_size == 1:
+            leave_training(self, trainer)
         self._reset(trainer)
 
     @override
@@ -51,7 +53,7 @@ class Stragglers(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         steps = trainer.global_step - self._steps
-        if trainer.world_size == 1 or steps < self.every_n_steps:
+        if steps < self.every_n_steps:
             return
         waited = (run_trainer(trainer).train_dataloader.waited - self._waited) / steps
         # Time in the backward pass is excluded: there a fast rank waits for a slow one.

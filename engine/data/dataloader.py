@@ -124,7 +124,8 @@ class TimedDataLoader(DataLoader[Any]):
         if self.workers is not None and (self._batches is None or not self.persistent_workers):
             self.workers.prepare_start()
             self._free_memory = free_bytes()
-        batches = self._batches = super().__iter__()
+        in_process = not self.num_workers and not self.pin_memory
+        batches = self._batches = self._load_in_process() if in_process else super().__iter__()
         while True:
             start = time.perf_counter()
             try:
@@ -158,6 +159,11 @@ class TimedDataLoader(DataLoader[Any]):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Ignore the empty state."""
+
+    def _load_in_process(self) -> Iterator[Any]:
+        """Yield the batches as torch's iterator does, which takes longer than a small batch in memory."""
+        for request in self.sampler:
+            yield self.collate_fn(self.dataset[request])
 
     def _next(self, batches: Iterator[Any]) -> Any:
         try:

@@ -5,9 +5,8 @@ no further collective. A rank never acts on an event that only it has seen (a si
 counter, and after the step all ranks read the same total and take the same decision.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 _POLL_SECONDS = 2.0  # target time between two polls
@@ -22,7 +21,7 @@ class StepCounters:
 
     def __init__(self) -> None:
         self._pending: dict[str, float] = {}
-        self._totals: Tensor | None = None
+        self._totals: Tensor | list[float] | None = None  # a list on a CPU, where tensors would be slower
 
     def register(self, name: str) -> None:
         """Create a counter. Every rank must register the same names, in the same order, before training."""
@@ -46,20 +45,20 @@ class StepCounters:
             raise KeyError(f"counter {name!r} is not registered; registered are {sorted(self._pending)}")
         return 0.0 if self._totals is None else float(self._totals[list(self._pending).index(name)])
 
-    def local_vector(self, like: dict[str, Any]) -> Tensor:
-        """Return [counters], this rank's additions since the last step, and reset them.
-
-        Args:
-            like: dtype and device of the result.
-        """
+    def take(self) -> list[float]:
+        """Return this rank's additions to each counter since the last step, and reset them."""
         values = dict(self._pending)
         for name, value in values.items():
             self._pending[name] -= value  # not `= 0`: a signal handler may have added since the copy
-        return torch.tensor(list(values.values()), **like)
+        return list(values.values())
 
     def accumulate(self, sums: Tensor) -> None:
-        """Add [counters], the all-reduced vectors of a step, to the totals."""
-        self._totals = sums if self._totals is None else self._totals + sums
+        """Add [counters], the all-reduced additions of a step, to the totals."""
+        if sums.device.type == "cpu":
+            before: Sequence[float] = [0.0] * len(sums) if self._totals is None else self._totals
+            self._totals = [total + added for total, added in zip(before, sums.tolist(), strict=True)]
+        else:
+            self._totals = sums if self._totals is None else self._totals + sums
 
 
 class PollSchedule:

@@ -7,7 +7,9 @@ number of terms on all ranks and in all micro-batches of the step.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 import torch
@@ -35,23 +37,21 @@ class GlobalLossMean:
 
     Attributes:
         losses: loss sums of the step's micro-batches on this rank, until the next step begins.
+        terms: number of terms of each of these sums.
     """
 
     def __init__(self, expected_count: int) -> None:
         self.reference = 2.0 ** round(math.log2(max(expected_count, 1)))
         self.losses: list[Tensor] = []
-        self._sums: Tensor | None = None  # [2]: total and count of the step so far
+        self.terms: list[Tensor | int] = []
+        self._is_complete = True  # the next micro-batch begins a step
 
     def add(self, loss: LossSum) -> Tensor:
         """Add a micro-batch, and return the scalar to differentiate."""
-        # MPS has no float64.
-        precise = torch.float32 if loss.total.device.type == "mps" else torch.float64
-        count = torch.as_tensor(loss.terms, dtype=precise, device=loss.total.device)
-        sums = torch.stack([loss.total.detach().to(precise), count])
-        if self._sums is None:
-            self.losses = []
+        if self._is_complete:
+            self.losses, self.terms, self._is_complete = [], [], False
         self.losses.append(loss.total.detach())
-        self._sums = sums if self._sums is None else self._sums + sums
+        self.terms.append(loss.terms)
         return loss.total / self.reference
 
     def normalize_gradients(self, parameters: Iterable[nn.Parameter], counters: StepCounters | None = None) -> Tensor:
@@ -66,23 +66,46 @@ class GlobalLossMean:
         Returns:
             scalar float32: mean loss over the global batch.
         """
-        assert self._sums is not None, "normalize_gradients() without a micro-batch"
-        sums, self._sums = self._sums, None
-        if counters is not None:
-            sums = torch.cat([sums, counters.local_vector({"dtype": sums.dtype, "device": sums.device})])
+        assert not self._is_complete, "normalize_gradients() without a micro-batch"
+        self._is_complete = True
+        sums = self._local_sums([] if counters is None else counters.take())
         world_size = 1
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             world_size = torch.distributed.get_world_size()
             torch.distributed.all_reduce(sums)
         if counters is not None:
             counters.accumulate(sums[2:])
-        total, count = sums[:2].unbind()
-        count = count.clamp(min=1)
+        mean, factor = self._mean_and_factor(sums, world_size)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if gradients:
-            factor = (world_size * self.reference / count).to(torch.float32)
-            # On a CPU the factor is known: 1 if the terms are a power of two. A GPU would have to be waited for.
-            if factor.device.type != "cpu" or factor != 1:
-                # A strategy that offloads to the CPU has its gradients there.
-                multiply_all(local_shards(gradients), factor.to(gradients[0].device))
-        return (total / count).to(torch.float32)
+        if gradients and factor is not None:
+            # A strategy that offloads to the CPU has its gradients there.
+            multiply_all(local_shards(gradients), factor.to(gradients[0].device))
+        return mean
+
+    def _mean_and_factor(self, sums: Tensor, world_size: int) -> tuple[Tensor, Tensor | None]:
+        """Return the mean loss and the factor of the gradients, scalars in float32; None for a factor of 1."""
+        if _is_host(sums.device):
+            total, terms = sums[:2].tolist()
+            terms = max(terms, 1.0)
+            scale = world_size * self.reference / terms
+            factor = None if scale == 1 else torch.tensor(scale, dtype=torch.float32)
+            return torch.tensor(total / terms, dtype=torch.float32), factor
+        count = sums[1].clamp(min=1)  # not read: a GPU would have to be waited for
+        factor = (world_size * self.reference / count).to(torch.float32)
+        return (sums[0] / count).to(torch.float32), factor
+
+    def _local_sums(self, counted: Sequence[float]) -> Tensor:
+        """Return [2 + counters]: total and number of the step's loss terms on this rank, and the counters."""
+        device = self.losses[0].device
+        dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
+        if _is_host(device):  # an operation on a tensor takes longer than that on a number, and nothing waits
+            numbers = reduce(add, (loss.item() for loss in self.losses)), reduce(add, map(float, self.terms))
+            return torch.tensor([*numbers, *counted], dtype=dtype)
+        terms = [torch.as_tensor(terms, dtype=dtype, device=device) for terms in self.terms]
+        sums = torch.stack([reduce(add, (loss.to(dtype) for loss in self.losses)), reduce(add, terms)])
+        return torch.cat([sums, torch.tensor(counted, dtype=dtype, device=device)])
+
+
+def _is_host(device: torch.device) -> bool:
+    """Return whether numbers of the device's tensors are read without waiting."""
+    return device.type == "cpu"

@@ -85,6 +85,17 @@ def test_log_steps_follow_the_interval():
     assert found == [False, True, False, True], INSTALLED
 
 
+@pytest.mark.parametrize("interval", [0, 1, 3])
+def test_log_steps_are_those_of_lightning(interval):
+    def ask(run):
+        found = [(internals.is_log_step(run), run._logger_connector.should_update_logs)]
+        run.should_stop = run.global_step == 4
+        return [*found, (internals.is_log_step(run), run._logger_connector.should_update_logs)]
+
+    pairs = sum(answers(ask, log_every_n_steps=interval), [])
+    assert len(pairs) >= 8 and all(ours == theirs for ours, theirs in pairs), INSTALLED
+
+
 def test_log_steps_are_counted_from_the_number_that_is_set():
     def ask(run):
         found = internals.is_log_step(run)
@@ -134,7 +145,7 @@ def test_empty_hooks_of_a_step_are_skipped_and_others_run():
 
 
 def test_the_name_of_the_hook_is_set_as_lightning_sets_it():
-    class Fast(internals.FastHookName, Model):
+    class Fast(internals.FastAttributes, Model):
         def on_train_batch_start(self, batch, batch_idx):
             names.append((self._current_fx_name, "_current_fx_name" in vars(self)))
 

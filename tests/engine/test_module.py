@@ -1,6 +1,7 @@
 """Checks a step of LockstepModule without a training around it."""
 
 import weakref
+from inspect import getfullargspec
 from types import SimpleNamespace
 
 import pytest
@@ -70,6 +71,11 @@ def test_optimizer_states_of_a_checkpoint_are_kept_only_for_a_check_that_follows
     in_memory = weakref.ref(state)
     del checkpoint, state
     assert (in_memory() is None) == restores_after_setup
+
+
+def test_lightning_is_given_the_signature_that_it_asks_for_in_every_step():
+    assert "__signature__" in vars(LockstepModule.training_step)
+    assert getfullargspec(Bare().training_step).args == ["self", "batch", "batch_idx"]
 
 
 @pytest.mark.parametrize("norm", [1e-3, 0.999, 1.0, 1.0000001, 7.0, float("inf"), float("nan")])

@@ -70,8 +70,8 @@ GRADIENTS = (
         "count-of-the-last-micro-batch",
         "With accumulation the sum of a step is divided by the terms of its last micro-batch.",
         "engine/optim/global_loss_mean.py",
-        "self._sums = sums if self._sums is None else self._sums + sums",
-        "self._sums = sums",
+        "map(float, self.terms)",
+        "map(float, self.terms[-1:])",
         ("tests/engine/optim/test_global_loss_mean.py", "tests/distributed/exactness/test_exactness.py"),
     ),
     Bug(

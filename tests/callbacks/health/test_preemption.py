@@ -116,12 +116,13 @@ class Answers:
         loop = SimpleNamespace(_broadcast_sigterm_tensor=print, _should_accumulate=lambda: False)
         self.fit_loop = SimpleNamespace(epoch_loop=loop)
         self.is_global_zero, self.global_step, self.counters = True, 0, StepCounters()
+        self.accumulate_grad_batches = 1
 
     def train(self, callback, steps):
         for _ in range(steps):
             self.clock += self.seconds
             callback.on_before_backward(self, self, None)
-            self.counters.accumulate(self.counters.local_vector({"dtype": torch.float64}))
+            self.counters.accumulate(torch.tensor(self.counters.take(), dtype=torch.float64))
             self.global_step += 1
             before = callback._poll._last
             callback.on_train_batch_end(self, self, None, None, 0)

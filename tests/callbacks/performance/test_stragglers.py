@@ -1,6 +1,9 @@
 """A rank that is slower than the others is named."""
 
+from types import SimpleNamespace
+
 import pytest
+from lightning.pytorch import Callback
 
 from callbacks.performance.stragglers import Stragglers, find_slowest
 from tests.conftest import TINY
@@ -18,6 +21,15 @@ def test_settings_are_checked():
         Stragglers(every_n_steps=0)
     with pytest.raises(ValueError, match="warn_over_median must be more than 1, got 1"):
         Stragglers(warn_over_median=1.0)
+
+
+@pytest.mark.parametrize(("ranks", "stays"), [(1, False), (2, True)])
+def test_one_rank_has_nobody_to_compare_with(ranks, stays):
+    """Lightning calls the hooks of the callbacks that stay in every step."""
+    callback, other, loader = Stragglers(), Callback(), SimpleNamespace(waited=0.0)
+    trainer = SimpleNamespace(world_size=ranks, callbacks=[callback, other], global_step=0, train_dataloader=loader)
+    callback.on_train_start(trainer, None)
+    assert trainer.callbacks == ([callback, other] if stays else [other])
 
 
 def test_nothing_is_logged_with_one_rank(lockstep):

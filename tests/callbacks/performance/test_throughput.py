@@ -58,7 +58,7 @@ class FakeRun:
                 self.callback.on_train_batch_start(self.trainer, self.module, None, 0)
                 if micro == micro_batches - 1:
                     self.trainer.global_step += 1
-                    self.module.counters.accumulate(2 * self.module.counters.local_vector({"dtype": torch.float64}))
+                    self.module.counters.accumulate(2 * torch.tensor(self.module.counters.take(), dtype=torch.float64))
                 self.callback.on_train_batch_end(self.trainer, self.module, None, None, 0)
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 from engine.data.dataloader import BadBatchError, LoadingError, PendingSampler, TimedDataLoader
 from engine.data.errors import BadSampleError
@@ -56,6 +58,15 @@ def test_a_bad_sample_is_an_error_of_the_input(workers):
     with pytest.raises(BadBatchError, match=r"batch 0 of epoch 0 \(samples 0, 1\) failed: .*file 1") as error:
         next(batches)
     assert is_user_error(error.value) and str(error.value).count("\n") == 0
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_are_those_of_torchs_loader(workers):
+    """Without workers it does not use the iterator of torch."""
+    sampler, reference = TrainSampler(50, 8, seed=1), DataLoader(Fragile(-5), None, sampler=TrainSampler(50, 8, seed=1))
+    for _ in range(2):
+        ours, expected = list(loader(sampler, workers=workers)), list(reference)
+        assert len(ours) == 7 and all(map(torch.equal, ours, expected))
 
 
 def test_a_large_batch_is_named_by_its_first_samples():

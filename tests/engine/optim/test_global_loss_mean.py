@@ -5,18 +5,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.distributed.step_counters import StepCounters
 from engine.optim import global_loss_mean
 from engine.optim.global_loss_mean import GlobalLossMean, LossSum
 
 
-def gradients(splits, reference):
+def gradients(splits, reference, counters=None):
     """Return the gradient of the mean of w * x over all x, computed in the given micro-batches."""
     weight = torch.nn.Parameter(torch.tensor(2.0))
     mean = GlobalLossMean(reference)
     for values in splits:
         loss = (weight * torch.tensor(values)).square().sum()
         mean.add(LossSum(loss, len(values))).backward()
-    return mean.normalize_gradients([weight]), weight.grad
+    return mean.normalize_gradients([weight], counters), weight.grad
 
 
 def test_micro_batches_of_different_sizes_weigh_by_their_terms():
@@ -33,6 +34,21 @@ def test_the_reference_changes_no_digit():
     for other_loss, other_gradient in others:
         assert torch.equal(loss, other_loss)
         assert torch.equal(gradient, other_gradient)
+
+
+@pytest.mark.parametrize("splits", [[[0.1, 0.7, 0.3], [0.9], []], [[1.0, 2.0]], [[3e38], [3e38]], [[math.nan]]])
+def test_numbers_of_the_host_have_the_bits_of_tensors(monkeypatch, splits):
+    """A GPU's sums stay in tensors, here those of the CPU."""
+    counters = [StepCounters(), StepCounters()]
+    results = []
+    for counter, is_host in zip(counters, (True, False), strict=True):
+        monkeypatch.setattr(global_loss_mean, "_is_host", lambda device, is_host=is_host: is_host)
+        counter.register("seen")
+        counter.add("seen", 0.1)
+        results.append(gradients(splits, 3, counter))
+    for number, tensor in zip(*results, strict=True):
+        torch.testing.assert_close(number, tensor, rtol=0, atol=0, equal_nan=True)
+    assert counters[0].total("seen") == counters[1].total("seen") == 0.1
 
 
 def test_a_step_without_terms_has_a_zero_gradient():
