@@ -5,8 +5,6 @@ no further collective. A rank never acts on an event that only it has seen (a si
 counter, and after the step all ranks read the same total and take the same decision.
 """
 
-from collections.abc import Sequence
-
 from torch import Tensor
 
 _POLL_SECONDS = 2.0  # target time between two polls
@@ -55,10 +53,10 @@ class StepCounters:
     def accumulate(self, sums: Tensor) -> None:
         """Add [counters], the all-reduced additions of a step, to the totals."""
         if sums.device.type == "cpu":
-            before: Sequence[float] = [0.0] * len(sums) if self._totals is None else self._totals
+            before = self._totals if isinstance(self._totals, list) else [0.0] * len(sums)
             self._totals = [total + added for total, added in zip(before, sums.tolist(), strict=True)]
         else:
-            self._totals = sums if self._totals is None else self._totals + sums
+            self._totals = self._totals + sums if isinstance(self._totals, Tensor) else sums
 
 
 class PollSchedule:
