@@ -168,7 +168,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         return self._mean.add(self.training_loss(batch)) * self.trainer.accumulate_grad_batches
 
     # Lightning asks for the signature in every step, and `inspect` would derive it each time.
-    training_step.__signature__ = signature(training_step)  # type: ignore[attr-defined]
+    training_step.__signature__ = signature(training_step)  # type: ignore[attr-defined]  # PEP 362, for any callable.
 
     @override
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:

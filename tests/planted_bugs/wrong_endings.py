@@ -113,8 +113,8 @@ SIGNALS = (
         "stop-is-swallowed",
         "Where processes look for a stop every few steps, one that was agreed in a step between is lost.",
         "engine/distributed/step_counters.py",
-        "self._totals = sums if self._totals is None else self._totals + sums",
-        "self._totals = sums",
+        "total + added for total, added in",
+        "added for total, added in",
         ("tests/engine/distributed/test_step_counters.py", "tests/callbacks/health/test_preemption.py"),
     ),
     Bug(
