@@ -51,6 +51,8 @@ class Tasks:
         caption_share: share of the samples with a caption; the others are questions.
         question_mix: share of each kind of question, in any unit; a missing kind has no share. Empty: all kinds that
             the world has scenes for, with equal shares.
+        training_mix: the same for the training; empty: `question_mix`. Kinds that are learnt late can be trained more
+            often than they are tested.
         unseen_wordings: share of the test's questions with a template that training never uses; they are measured
             separately.
         image_position: order of the user's text.
@@ -58,6 +60,7 @@ class Tasks:
 
     caption_share: float = 0.3
     question_mix: dict[str, float] = field(default_factory=dict)
+    training_mix: dict[str, float] = field(default_factory=dict)
     unseen_wordings: float = 0.2
     image_position: ImagePosition = "question_first"
 
@@ -65,11 +68,16 @@ class Tasks:
         for name in ("caption_share", "unseen_wordings"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"tasks.{name}: found {getattr(self, name)}, expected a share in [0, 1]")
-        mix = self.question_mix
-        if mix and (set(mix) - set(KINDS) or min(mix.values()) < 0 or sum(mix.values()) <= 0):
-            raise ValueError(
-                f"tasks.question_mix: found {mix}, expected shares of 0 or more of {', '.join(KINDS)}, and one above 0"
-            )
+        for name in ("question_mix", "training_mix"):
+            mix = getattr(self, name)
+            if mix and (set(mix) - set(KINDS) or min(mix.values()) < 0 or sum(mix.values()) <= 0):
+                raise ValueError(
+                    f"tasks.{name}: found {mix}, expected shares of 0 or more of {', '.join(KINDS)}, and one above 0"
+                )
+
+    def mix(self, split: Split) -> dict[str, float]:
+        """Return the shares of the kinds of questions in a split; empty: all kinds with equal shares."""
+        return self.training_mix if split == Split.TRAIN and self.training_mix else self.question_mix
 
 
 @dataclass(frozen=True)
@@ -90,32 +98,34 @@ class SceneTasks:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, share in self.tasks.question_mix.items():
-            kind = KINDS[name]
-            if share and kind.fewest > self.world.max_objects:
-                raise ValueError(
-                    f"tasks.question_mix: {kind.name} needs scenes with {kind.fewest} objects, world.max_objects is "
-                    f"{self.world.max_objects}; raise it, or remove {kind.name} from the mix"
-                )
+        for option in ("question_mix", "training_mix"):
+            for name, share in getattr(self.tasks, option).items():
+                kind = KINDS[name]
+                if share and kind.fewest > self.world.max_objects:
+                    raise ValueError(
+                        f"tasks.{option}: {kind.name} needs scenes with {kind.fewest} objects, world.max_objects is "
+                        f"{self.world.max_objects}; raise it, or remove {kind.name} from the mix"
+                    )
 
     @property
     def kinds(self) -> list[Kind]:
-        """Kinds of questions with a share above 0."""
-        mix = self.tasks.question_mix
-        if mix:
-            return [kind for kind in KINDS.values() if mix.get(kind.name)]
-        return [kind for kind in KINDS.values() if kind.fewest <= self.world.max_objects]
+        """Kinds of questions with a share above 0 in the evaluation."""
+        return [KINDS[name] for name in self.shares[Split.TEST]]
 
     @cached_property
-    def shares(self) -> dict[str, float]:
-        """Share of each kind among the questions."""
-        sizes = {kind.name: self.tasks.question_mix.get(kind.name, 1.0) for kind in self.kinds}
+    def shares(self) -> dict[Split, dict[str, float]]:
+        """Share of each kind among the questions of a split, without kinds that have none."""
+        return {split: self._shares(self.tasks.mix(split)) for split in Split}
+
+    def _shares(self, mix: dict[str, float]) -> dict[str, float]:
+        possible = {name: 1.0 for name, kind in KINDS.items() if kind.fewest <= self.world.max_objects}
+        sizes = {name: mix[name] for name in KINDS if mix.get(name)} or possible
         whole = sum(sizes.values())
         return {name: size / whole for name, size in sizes.items()}
 
     def chance(self) -> float:
-        """Return the accuracy of the best guess without the image, over all questions."""
-        return sum(share * KINDS[name].chance(self.world) for name, share in self.shares.items())
+        """Return the accuracy of the best guess without the image, over all questions of the evaluation."""
+        return sum(share * KINDS[name].chance(self.world) for name, share in self.shares[Split.TEST].items())
 
     def sample(self, split: Split, epoch: int, index: int) -> SceneSample:
         """Return a sample."""
@@ -124,7 +134,7 @@ class SceneTasks:
         if random.random() < self.tasks.caption_share:
             scene = self._scene(random, split, SceneSpec({}, dict), CAPTION, self._objects(random.random()))
             return SceneSample(scene, CAPTION, True, self._with_marker(CAPTION_PROMPT), caption(scene), drawn_by)
-        kind = self._kind(random.random())
+        kind = self._kind(split, random.random())
         answer = choice(random, kind.answers(self.world))
         spec = kind.make_spec(random, self.world, answer)
         scene = self._scene(random, split, spec, f"{kind.name} with the answer {answer}")
@@ -164,10 +174,10 @@ class SceneTasks:
         shares = np.cumsum(np.arange(1.0, self.world.max_objects + 1) ** 3)
         return shares / shares[-1]
 
-    def _kind(self, uniform: float) -> Kind:
+    def _kind(self, split: Split, uniform: float) -> Kind:
         """Return the kind for a uniform number in [0, 1)."""
         until = 0.0
-        for name, share in self.shares.items():
+        for name, share in self.shares[split].items():
             until += share
             if uniform < until:
                 return KINDS[name]

@@ -122,6 +122,15 @@ def test_the_share_of_each_kind_is_the_mix() -> None:
     assert all(abs(kinds[kind] - number) < 120 for kind, number in expected.items())
 
 
+def test_the_training_can_have_a_mix_of_its_own() -> None:
+    mixes = {"question_mix": {"empty": 1.0}, "training_mix": {"empty": 1.0, "where": 3.0}}
+    tasks = SceneTasks(WORLD, Tasks(caption_share=0, **mixes))
+    asked = {split: Counter(tasks.sample(split, 0, index).kind for index in range(400)) for split in Split}
+    assert abs(asked[Split.TRAIN]["where"] - 300) < 40 and asked[Split.TRAIN].keys() == {"empty", "where"}
+    assert asked[Split.VALIDATION] == asked[Split.TEST] == {"empty": 400}
+    assert [kind.name for kind in tasks.kinds] == ["empty"] and tasks.chance() == 0.5
+
+
 @pytest.mark.slow
 def test_no_scene_is_in_two_splits() -> None:
     seen: dict[Split, set[Scene]] = {}
@@ -274,11 +283,13 @@ def test_worlds_that_cannot_be_are_refused_by_name(settings: dict[str, int], nam
 def test_tasks_that_cannot_be_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"tasks\.question_mix: found .*colour_at, shape_at"):
         Tasks(question_mix={"color_at": 1.0})
+    with pytest.raises(ValueError, match=r"tasks\.training_mix: found .*colour_at, shape_at"):
+        Tasks(training_mix={"where": 0.0})
     with pytest.raises(ValueError, match=r"tasks\.caption_share"):
         Tasks(caption_share=1.2)
     with pytest.raises(ValueError, match="relation needs scenes with 2 objects, world.max_objects is 1"):
         SceneTasks(World(max_objects=1), Tasks(question_mix={"relation": 1.0}))
-    assert "relation" not in SceneTasks(World(max_objects=1), Tasks()).shares
+    assert all("relation" not in shares for shares in SceneTasks(World(max_objects=1), Tasks()).shares.values())
 
 
 def test_a_world_too_small_for_its_splits_says_so() -> None:
