@@ -22,6 +22,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "smolvlm": ("num2words",),
     "documents": _DOCUMENTS,
     "ocr": (*_DOCUMENTS, "rapidocr_onnxruntime"),
+    "ray": (*_DOCUMENTS, "ray"),
     "images": ("sklearn", "matplotlib", "PIL"),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "safetensors"),
     "faiss": ("faiss",),

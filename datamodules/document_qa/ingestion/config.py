@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 from datamodules.document_qa.ingestion.ocr.recognizer import Ocr
 
 OnBroken = Literal["stop", "skip"]
+Engine = Literal["processes", "ray"]
 
 FORMAT = 2
 """Version of chunks and images; increased when the same settings give a different result."""
@@ -26,7 +27,11 @@ class IngestionSettings:
         on_broken: what to do with unreadable documents (encrypted, corrupt, too large): `stop` with an error, or `skip`
             them with a warning until their files change. `prepare` retries those at which a worker process died or
             whose files could not be opened; with `stop` also those at which a reader failed.
-        workers: number of worker processes; null for one per core.
+        engine: what runs the worker processes: `processes` on this machine, or `ray`, also on other machines. Both
+            write the same cache.
+        ray_address: address of a running Ray cluster, `HOST:PORT` or `auto`. With null it is the environment variable
+            RAY_ADDRESS; if that is not set, a Ray is started that listens on localhost only.
+        workers: number of worker processes; null for one per core, with Ray per CPU of the cluster.
     """
 
     dpi: int = 144
@@ -36,6 +41,8 @@ class IngestionSettings:
     ocr: Ocr = "none"
     heading_level: int = 2
     on_broken: OnBroken = "stop"
+    engine: Engine = "processes"
+    ray_address: str | None = None
     workers: int | None = None
 
     def check(self, name: str = "ingestion.") -> None:
@@ -59,6 +66,10 @@ class IngestionSettings:
             raise ValueError(f"{name}heading_level must be 0 to 6, got {self.heading_level}")
         if self.on_broken not in get_args(OnBroken):
             raise ValueError(f"{name}on_broken must be stop or skip, got {self.on_broken!r}")
+        if self.engine not in get_args(Engine):
+            raise ValueError(f"{name}engine must be one of {', '.join(get_args(Engine))}; got {self.engine!r}")
+        if self.ray_address is not None and self.engine != "ray":
+            raise ValueError(f"{name}ray_address needs {name}engine ray, got {self.engine!r}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"{name}workers must be at least 1, or null for one per core; got {self.workers}")
 

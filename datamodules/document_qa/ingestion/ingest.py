@@ -14,6 +14,7 @@ from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import ConversionResult, files_of
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.ocr.programs import require_recognizer
+from datamodules.document_qa.ingestion.ray_tasks import converted_by_ray, require_ray
 from datamodules.document_qa.ingestion.sources import document_kind
 from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, converted
 from engine.data.errors import UnreadableDocumentError
@@ -62,6 +63,8 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
             _report_broken(path, result, settings)
     if new:
         require_recognizer(settings.ocr)
+        if settings.engine == "ray":
+            require_ray()
         make_ignored_folder(cache)
         kept.tidy()
         made = _convert(new, kept, found)
@@ -99,10 +102,11 @@ def ingested(paths: Sequence[Path], cache: Path, settings: IngestionSettings) ->
 def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocument | str | None]) -> int:
     """Convert new documents, add them to `found` and return the number of converted pages."""
     remembered: dict[str, SourceRecord] = {}
+    engine = converted_by_ray if kept.settings.engine == "ray" else converted
     pages, saved_at = 0, time.monotonic()
     try:
         # `closing` ends the workers at once when a broken document raises.
-        with _progress(len(new)) as progress, closing(converted(new, kept.folder, kept.settings)) as results:
+        with _progress(len(new)) as progress, closing(engine(new, kept.folder, kept.settings)) as results:
             for number, (path, result) in enumerate(results, 1):
                 if isinstance(result, ConversionResult):
                     pages += result.pages

@@ -137,16 +137,21 @@ def _work(
         except (EOFError, OSError):  # the parent process is done, or has died
             return
         try:
-            connection.send(do(path, cache))
+            connection.send(attempt(do, path, cache))
         except BrokenPipeError:
             return
-        except OSError as error:  # the cache cannot be written, so no document can be converted
-            lacks_memory = error.errno == errno.ENOMEM
-            connection.send(WorkerFailure(str(error), died=True) if lacks_memory else error)
-        except Exception as error:  # noqa: BLE001  (a corrupt file can make a library raise almost anything)
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            reason = f"{type(error).__name__} at {place.filename}:{place.lineno}: {error}"
-            connection.send(WorkerFailure(reason, died=isinstance(error, MemoryError)))
+
+
+def attempt(do: Conversion, path: Path, cache: Cache) -> ConversionResult | WorkerFailure | OSError:
+    """Convert a document in this process; return an OSError if the cache cannot be written."""
+    try:
+        return do(path, cache)
+    except OSError as error:  # the cache cannot be written, so no document can be converted
+        return WorkerFailure(str(error), died=True) if error.errno == errno.ENOMEM else error
+    except Exception as error:  # noqa: BLE001  (a corrupt file can make a library raise almost anything)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__} at {place.filename}:{place.lineno}: {error}"
+        return WorkerFailure(reason, died=isinstance(error, MemoryError))
 
 
 def _limit_memory(memory: int) -> None:

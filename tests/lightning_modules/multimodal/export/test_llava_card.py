@@ -1,37 +1,18 @@
 """The code on an exported Llava's card answers as `predict` does: the same tokens, the same pixels, the same answer."""
 
 import io
-import json
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.images.tiling import collate_views
-from datamodules.multimodal.text.chat_encoder import ChatEncoder
-from datamodules.multimodal.text.tokenizer import ChatTokenizer
-from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.chat_file import ImageChat
-from datamodules.vision_language.predict_questions import PredictDataset
-from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.image_text import Answering, write
-from lightning_modules.multimodal.export.llava_target import Llava
-from lightning_modules.multimodal.export.model_card import described_image_text
-from lightning_modules.multimodal.export.target import Parts
-from lightning_modules.multimodal.language.config import LanguageModelSettings
-from lightning_modules.multimodal.language.language_model import LanguageModel
-from lightning_modules.multimodal.language.precision import precision_of
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
-from lightning_modules.multimodal.vision.vision_tower import VisionTower
 from tests.support.families.bos_tokenizers import KINDS, WITH_BOS, WITHOUT_BOS
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
-from tests.support.families.image_text_exports import prepared
+from tests.support.families.exported_llava import LAYOUT, export, predicted
 from tests.support.outputs.model_card import run_code
 
-LAYOUT = ImageLayout(size=TOWER["image_size"], tokens=4)
 NUMBERS = np.random.default_rng(0)
 NOISE = Image.fromarray(NUMBERS.integers(0, 256, (24, 18, 4), np.uint8), "RGBA")
 DEEP = Image.fromarray(NUMBERS.integers(0, 65_536, (24, 18)).astype(np.uint16))
@@ -57,38 +38,6 @@ PICTURES = {
     "large": stored(NOISE.convert("RGB").resize((900, 1200)), "JPEG"),
     "animated": stored(NOISE.convert("RGB"), "GIF", save_all=True, append_images=[Image.new("RGB", (18, 24), "red")]),
 }
-
-
-def export(folder, kind, template):
-    """A Llava with random weights and its card."""
-    published = KINDS[kind]()
-    published.chat_template = template
-    tokenizer = ChatTokenizer(published, kind)
-    torch.manual_seed(3)
-    formats = precision_of("32-true", has_bf16=True)
-    tower = VisionTower(VisionTowerSettings(config=TOWER), formats)
-    language = LanguageModel(LanguageModelSettings(config=LANGUAGE_MODEL), tokenizer.vocabulary_size, formats)
-    projector = Projector(ProjectorSettings(layer_norm=False), TOWER["hidden_size"], LANGUAGE_MODEL["hidden_size"])
-    copied = exported_tokenizer(tokenizer, "<image>")
-    parts = Parts(tower, projector, language, LAYOUT, tokenizer.placeholder, copied, prepared(LAYOUT))
-    for part in parts[:3]:
-        part.eval()
-    write(Llava(), parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
-    (folder / "README.md").write_text(described_image_text(Llava(), "A", LAYOUT, {}).usage)
-    return parts, tokenizer
-
-
-@torch.no_grad()
-def predicted(parts, tokenizer, folder):
-    """Tokens, pixels and answer of `predict`, for the card's question about the card's picture."""
-    (folder / "q.jsonl").write_text(json.dumps({"question": "What is shown here?", "image": "picture.png"}) + "\n")
-    item = PredictDataset(folder / "q.jsonl", ImageProcessor(LAYOUT, 10**7)).item(0, 0)
-    tokens = torch.from_numpy(ChatEncoder(tokenizer, "<image>").prompt(item.messages, item.counts).tokens)[None]
-    embeddings = parts.language_model.embed(tokens)
-    images = collate_views([item.modality], LAYOUT)
-    embeddings[tokens == tokenizer.placeholder] = parts.projector(parts.tower(images)).flatten(0, 1)
-    (answer,) = parts.language_model.generate(embeddings, tokens >= 0, 12, [tokenizer.end_of_turn])
-    return tokens, parts.tower._inputs(images.pixels)["pixel_values"], tokenizer.decode(answer)
 
 
 def test_the_card_answers_as_predict_does_on_every_picture(tmp_path, capsys):
