@@ -24,6 +24,7 @@ OTHER_PROGRAMS = {
     "docker": "build-arg cpus gpus rm shm-size user",
     "git": "short",
     "kubectl": "from-env-file",
+    "lmms_eval": "batch_size model model_args tasks",
     "mlflow": "backend-store-uri",
     "pip": "constraint editable",
     "prometheus": "config.file storage.tsdb.path",
@@ -31,6 +32,7 @@ OTHER_PROGRAMS = {
     "original guides, as symptoms": "continue_on_error skip_invalid_loss",
     "sbatch, scancel": "account array cpus-per-task gpus-per-node nodes ntasks-per-node partition signal time tmp",
     "tensorboard": "logdir",
+    "vllm": "limit-mm-per-prompt",
 }
 
 
