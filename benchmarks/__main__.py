@@ -39,6 +39,7 @@ BENCHMARKS = {
     "memory": Benchmark("peak memory of a language model's training step in six settings, beside its prediction", 6),
     "gpu": Benchmark("tokens per second, MFU, memory bandwidth, number formats, torch.compile, launches on a GPU", 8,
                      ("--optional",)),
+    "images": Benchmark("images that a core decodes, samples that loaders of 0, 1, 2, ... workers deliver", 3),
     "packages": Benchmark("SASRec of RecBole and of RecTools beside ours", 7, ("--installed",)),
 }  # fmt: skip
 

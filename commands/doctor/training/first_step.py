@@ -9,6 +9,7 @@ import torch
 from callbacks.performance.auto_micro_batch import free_cached_memory, reports_oom
 from commands.doctor.check import Finding
 from commands.doctor.training.load_config import instantiate_part, is_sharded, single_micro_batch
+from commands.doctor.training.loading_pace import pace_finding, planned_workers
 from commands.doctor.training.probe_step import BeforeTraining, ProbeResult, is_on_gpu, run_probe_step
 from engine.data.batch_plan import BatchPlan
 from engine.system import host_memory
@@ -58,7 +59,13 @@ def first_step(
         findings.append(Finding("data", "ok", f"{result.samples:,} samples to train on"))
     why = "the program warned of it in the first steps"
     findings += [Finding("micro batch", "warn", warning, why, "see docs/") for warning in result.warnings]
-    return Outcome([*findings, _measured(result, batch, ranks_per_node, requested)], batch, result)
+    findings.append(_measured(result, batch, ranks_per_node, requested))
+    if result.loading is not None:
+        on_gpu, setting = result.device.type != "cpu", config.data.init_args.get("num_workers", 0)
+        workers = planned_workers(setting, ranks_per_node, on_gpu, result.in_memory)
+        sizes = result.loading, batch.micro_batch_size, result.seconds
+        findings.append(pace_finding(*sizes, result.device, workers, ranks_per_node))
+    return Outcome(findings, batch, result)
 
 
 def not_probed(reason: str, remedy: str) -> Finding:

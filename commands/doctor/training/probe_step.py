@@ -18,7 +18,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer, seed_everythin
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch import Tensor
 
+from commands.doctor.training.loading_pace import measure_loading
 from commands.doctor.training.memory_limit import limit_host_memory
+from engine.data.dataloader import TimedDataLoader
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
 from engine.optim.offload import OffloadedOptimizer
@@ -47,6 +49,10 @@ class ProbeResult(NamedTuple):
     """Approximate size of a checkpoint in bytes."""
     warnings: list[str]
     """Warnings that the program logged."""
+    loading: float | None
+    """Seconds of a core that loading a sample takes; None if it is not known."""
+    in_memory: bool
+    """Whether `num_workers: auto` loads in the training process."""
 
 
 class BeforeTraining(Exception):
@@ -104,8 +110,13 @@ def run_probe_step(
             len(train_set) if isinstance(train_set, Sized) else None,
             float(model.mean_loss), probe.seconds, peak, trainer.strategy.root_device,
             sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad),
-            _checkpoint_bytes(model, trainer, trainable_only), warned,
+            _checkpoint_bytes(model, trainer, trainable_only), warned, _loading(trainer), data.is_in_memory,
         )  # fmt: skip
+
+
+def _loading(trainer: Trainer) -> float | None:
+    loader = trainer.train_dataloader
+    return measure_loading(loader) if isinstance(loader, TimedDataLoader) else None
 
 
 def build_trainer(settings: Any, probe: Callback | None = None, directory: Path | None = None) -> Trainer:

@@ -1,0 +1,1 @@
+"""Decoding and loading of images, by core."""

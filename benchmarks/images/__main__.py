@@ -1,0 +1,42 @@
+"""Measures how many images a core decodes, and how many samples loaders of 0, 1, 2, ... workers deliver.
+
+  decoders  a JPEG in three sizes, decoded and resized to 224 x 224: Pillow as Lockstep uses it, Pillow at full size,
+            and OpenCV and simplejpeg where they are installed; images per second of a core
+  loaders   JPEGs of 640 x 480: the image classifier at 224 x 224, and the vision-language family with a view of 384 x
+            384, alone and with up to 2 x 2 tiles; samples per second, and those of a core
+
+Sides alternate. CPU time is reliable on a busy machine, too; samples per second only on an idle one.
+"""
+
+from benchmarks.command_line import benchmark_parser
+
+NAMES = ("decoders", "loaders")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, measure, and print the tables."""
+    parser = benchmark_parser("images", __doc__, repeats=5)
+    parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
+    options = parser.parse_args(arguments)
+
+    # Imported here, so that --help and wrong options do not wait for torch.
+    from benchmarks.images import decoders, loaders
+    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+
+    out, around, results = console(), surroundings(options.repeats), []
+    for name in options.only or NAMES:
+        if name == "decoders":
+            found = decoders.measure(options.repeats)
+            out.print(decoders.table(found))
+            results.append({"name": name, **found})
+        else:
+            loaded = loaders.measure(options.repeats)
+            out.print(loaders.table(loaded))
+            results.append({"name": name, **loaded})
+    out.print(closing_line(around), highlight=False)
+    if options.json:
+        write_json(options.json, results, around)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Samples per second of the loaders of image families, by number of workers."""
+
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from benchmarks.images.pictures import jpeg
+from benchmarks.order import in_order
+from datamodules.image_classifier.dataset import ImageDataset
+from datamodules.image_classifier.sources.base import FileImages
+from datamodules.multimodal.batch import ImageLayout, Images
+from datamodules.multimodal.images.decoding import MAX_PIXELS
+from datamodules.vision_language.chat_dataset import ImageProcessor
+from datamodules.vision_language.chat_file import ImageChat
+from engine.data.dataloader import TimedDataLoader
+from engine.data.loader_factory import LoaderFactory
+from engine.data.samplers import MicroBatchRequest, TrainSampler
+from engine.system.cpu_count import available_cpus
+
+_FILES, _SIZE = 512, (640, 480)
+_BATCH = 32
+_VIEW = 384
+_WORKERS = (1, 2, 4, 8, 16)
+"""Numbers of workers beside 0; those above 2 where there are as many cores."""
+
+
+class _ChatImages:
+    """The images of chats as the vision-language family loads them; their texts cost little beside it."""
+
+    def __init__(self, files: list[Path], max_tiles: int) -> None:
+        layout = ImageLayout(_VIEW, 64, max_tiles)
+        self.files, self.processor = files, ImageProcessor(layout, MAX_PIXELS)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, request: MicroBatchRequest) -> Images:
+        chats = (ImageChat(str(row), [], [self.files[row].read_bytes()]) for row in request.indices)
+        return self.processor.collate([self.processor.item(chat).modality for chat in chats])
+
+
+class Sides(NamedTuple):
+    """A data set for each family."""
+
+    classifier: ImageDataset
+    view: _ChatImages
+    tiles: _ChatImages
+
+
+_TITLES = {
+    "classifier": "image classifier, 224 x 224",
+    "view": f"vision-language, a view of {_VIEW} x {_VIEW}",
+    "tiles": f"vision-language, {_VIEW} x {_VIEW} and 2 x 2 tiles",
+}
+
+
+def measure(repeats: int, files: int = _FILES) -> dict[str, Any]:
+    """Return {family: {workers: samples per second, for each turn}}, with those of a core as `core`.
+
+    A turn is an epoch.
+    """
+    numbers = [0, *(number for number in _WORKERS if number <= max(2, available_cpus()))]
+    with tempfile.TemporaryDirectory() as folder:
+        sides = _sides(Path(folder), files)
+        columns = ["core", *map(str, numbers)]
+        found: dict[str, Any] = {name: {column: [] for column in columns} for name in sides._fields}
+        for turn in range(repeats):
+            for name in in_order(sides._fields, turn):
+                for number in in_order(numbers, turn):
+                    wall, core = _rates(getattr(sides, name), number)
+                    found[name][str(number)].append(wall)
+                    if core is not None:
+                        found[name]["core"].append(core)
+    return found
+
+
+def table(found: dict[str, Any]) -> Table:
+    """Return a table of the medians with their ranges."""
+    table = Table(title=f"samples per second, JPEG of {_SIZE[0]} x {_SIZE[1]}", title_justify="left")
+    table.add_column("family")
+    for column in next(iter(found.values())):
+        table.add_column("of a core" if column == "core" else f"{column} workers", justify="right")
+    for name, columns in found.items():
+        cells = (f"{median(turns):,.0f} ({min(turns):,.0f} - {max(turns):,.0f})" for turns in columns.values())
+        table.add_row(_TITLES[name], *cells)
+    return table
+
+
+def _sides(folder: Path, number: int) -> Sides:
+    files = [folder / f"{place}.jpg" for place in range(number)]
+    pictures = [jpeg(*_SIZE, seed) for seed in range(8)]
+    for place, file in enumerate(files):
+        file.write_bytes(pictures[place % len(pictures)])
+    labels = np.zeros(number, np.int64)
+    classifier = ImageDataset(FileImages(files, labels, (3, 224, 224), folder), random=True)
+    return Sides(classifier, _ChatImages(files, 1), _ChatImages(files, 2))
+
+
+def _rates(data: Any, workers: int) -> tuple[float, float | None]:
+    """Return the samples per second of an epoch after its first batch, and without workers those of a core."""
+    batches = iter(_loader(data, workers))
+    next(batches)  # the workers have started
+    began, used = time.perf_counter(), time.process_time()
+    count = sum(1 for _ in batches) * _BATCH
+    wall, core = time.perf_counter() - began, time.process_time() - used
+    return count / wall, None if workers else count / core
+
+
+def _loader(data: Any, workers: int) -> TimedDataLoader:
+    factory = LoaderFactory(
+        rank=0, world_size=1, local_world_size=1, num_workers=workers, worker_start=None, worker_timeout=300,
+        persistent_workers=False, prefetch_factor=2, skip_bad=False, pin_memory=torch.cuda.is_available(),
+    )  # fmt: skip
+    return factory.train_loader(data, TrainSampler(len(data), _BATCH, seed=1))

@@ -1,0 +1,110 @@
+"""Measures how many samples a core loads, and predicts how many loader workers feed the device."""
+
+import math
+import time
+from itertools import islice
+from typing import NamedTuple
+
+import torch
+
+from commands.doctor.check import Finding
+from engine.data.dataloader import TimedDataLoader
+from engine.data.errors import BadSampleError
+from engine.system.cpu_count import available_cpus, workers_for
+
+_SECONDS = 1.0
+"""Seconds after which no further micro-batch is loaded."""
+_MOST = 50
+"""Largest number of micro-batches that are loaded."""
+_HIDDEN = 0.05
+"""Share of a step that loading in the training process may take; `wait` is good below it."""
+_WAITING = 0.2
+"""Share of waiting above which a training logs a warning."""
+
+
+class LoadingPace(NamedTuple):
+    """How many loader workers a training has, and how many its device needs."""
+
+    needed: int
+    workers: int
+    waits: float
+    """Predicted share of the time that the training waits for its loaders."""
+
+
+def measure_loading(loader: TimedDataLoader) -> float | None:
+    """Return the seconds of a core that loading a sample takes; None if it cannot be loaded again.
+
+    The first micro-batches are loaded again, so that their files are in the page cache: waiting for a disk is not
+    counted, as other workers load meanwhile.
+    """
+    samples, began, used = 0, time.monotonic(), time.process_time()
+    try:
+        for request in islice(loader.sampler.sampler, _MOST):
+            loader.dataset[request]
+            samples += len(request.indices)
+            if time.monotonic() - began > _SECONDS:
+                break
+    except BadSampleError:  # the training reports it
+        return None
+    return (time.process_time() - used) / samples if samples else None
+
+
+def pace_of(sample: float, size: int, step: float, workers: int) -> LoadingPace:
+    """Predict the pace of a training.
+
+    Args:
+        sample: seconds of a core to load a sample.
+        size: samples of a micro-batch.
+        step: seconds that the device computes a micro-batch.
+        workers: loader workers of a rank; 0 loads in the training process, between two steps.
+    """
+    load = sample * size
+    needed = 0 if load <= _HIDDEN * step else math.ceil(load / step)
+    waiting = load if workers == 0 else max(0.0, load / workers - step)
+    return LoadingPace(needed, workers, waiting / (step + waiting))
+
+
+def planned_workers(setting: int | str, ranks_per_node: int, on_gpu: bool, in_memory: bool) -> int:
+    """Return the loader workers of a rank: `data.init_args.num_workers`, or what `auto` stands for here."""
+    if isinstance(setting, int):
+        return setting
+    computing = 1 if on_gpu else torch.get_num_threads()
+    return 0 if in_memory else workers_for(available_cpus(), ranks_per_node, computing)
+
+
+def pace_finding(
+    sample: float, size: int, step: float, device: torch.device, workers: int, ranks_per_node: int
+) -> Finding:
+    """Report the pace of the loaders.
+
+    Args:
+        sample: see `pace_of`.
+        size: see `pace_of`.
+        step: see `pace_of`.
+        device: device that computes the step.
+        workers: see `pace_of`.
+        ranks_per_node: ranks that share the cores of a node.
+    """
+    pace = pace_of(sample, size, step, workers)
+    feeds = (
+        f"{_workers(pace.needed)} feed{'s' * (pace.needed == 1)} it" if pace.needed else "the training process feeds it"
+    )
+    found = (
+        f"a sample takes {_milliseconds(sample)} of a core ({1 / max(sample, 1e-9):,.0f} a second), a step of {size} "
+        f"{_milliseconds(step)} on {device}: {feeds}; {_workers(workers)} {'is' if workers == 1 else 'are'} set"
+    )
+    if device.type == "cpu" or pace.waits <= _WAITING:
+        return Finding("loaders", "ok", found)
+    cores, here = ranks_per_node * (pace.needed + 1), available_cpus()
+    remedy = f"--data.init_args.num_workers {pace.needed}" + f"  # needs {cores} cores, of {here:g} here" * (
+        cores > here
+    )
+    return Finding("loaders", "warn", found, f"the device would wait {pace.waits:.0%} of the time for its data", remedy)
+
+
+def _workers(number: int) -> str:
+    return f"{number} worker" + "s" * (number != 1)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"
