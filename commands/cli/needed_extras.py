@@ -33,6 +33,8 @@ def _needs(config: Namespace, command: str) -> Iterator[tuple[str, str]]:
         yield "bits", f"model.init_args.optimizer {optimizer}"
     if (settings.get("language_model") or {}).get("quantize") == "nf4":
         yield "bits", "model.init_args.language_model.quantize nf4"
+    if command == "fit" and (settings.get("language_model") or {}).get("loss_kernel") == "liger":
+        yield "liger", "model.init_args.language_model.loss_kernel liger"
     if command == "export" and model is not None and model.export_extra:
         yield model.export_extra, "export"
     if command == "export" and settings.get("export_index"):

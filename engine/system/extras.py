@@ -31,6 +31,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "bits": ("bitsandbytes",),
+    "liger": ("liger_kernel",),
     "sweep": ("optuna",),
     "demo": ("starlette", "uvicorn", "prompt_toolkit", "PIL"),
 }
@@ -44,6 +45,7 @@ _PACKAGES = {
     "prometheus_client": "prometheus-client",
     "pynvml": "nvidia-ml-py",
     "mlflow": "mlflow-skinny",
+    "liger_kernel": "liger-kernel",
 }
 """{module: package}, if the names differ."""
 

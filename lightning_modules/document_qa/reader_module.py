@@ -87,6 +87,11 @@ class DocumentReader(MultimodalModule[DocumentData]):
         self.contrast_weight = contrast_weight
         self.evidence_questions, self.predict_evidence = evidence_questions, predict_evidence
         criteria = {"label_smoothing": losses.label_smoothing(smoothing), "focal": losses.focal(focal_gamma)}
+        if language_model.loss_kernel == "liger" and loss in criteria:
+            raise ValueError(
+                f"model.init_args.language_model.loss_kernel is liger, which has no loss {loss}. Set it to torch, or "
+                "model.init_args.loss to answer or contrastive_options"
+            )
         self.criterion: Criterion = criteria.get(loss, cross_entropy)
 
     @cached_property

@@ -74,6 +74,11 @@ class PageRetriever(MultimodalModule[RetrievalData]):
         for name, value in (("size", size), ("encode_at_once", encode_at_once)):
             if value is not None and value < 1:
                 raise ValueError(f"model.init_args.{name} must be at least 1, got {value}")
+        if language_model.loss_kernel == "liger":
+            raise ValueError(
+                "model.init_args.language_model.loss_kernel is liger, a cross-entropy of tokens, but a retriever "
+                "predicts no tokens. Set it to torch"
+            )
         self.size, self.symmetric, self.encode_at_once = size, symmetric, encode_at_once
         self.optional_weights += ("head.", "temperature.")
 

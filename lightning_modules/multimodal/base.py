@@ -145,7 +145,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         features = self.modality.flops(self.feature_networks, examples)
         if features is None or self._language_model_flops is None:
             return None
-        apart = self.language_model_settings.attention == "flash_attention_2"
+        apart = self.language_model_settings.attention in ("flash_attention_2", "flex_attention")
         return features + self._language_model_flops.of(examples.rows, apart)
 
     # -- checkpoints and exports -------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from lightning_modules.multimodal.checkpoints.base_model_id import base_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
 from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
@@ -97,6 +98,9 @@ class LanguageModule(LockstepModule[DataT]):
     def configure_model(self) -> None:
         if hasattr(self, "language_model"):  # Lightning calls this hook for each of fit, validate and test
             return
+        if self.trainer.state.fn == "fit":
+            device, trained = self.trainer.strategy.root_device, self.model_precision.trained
+            require_gpu_kernels(self.language_model_settings, device, self.sharded, trained)
         self.build()
         if self.init_from is not None and self.trainer.state.fn == "fit" and self.trainer.ckpt_path is None:
             self._load_stage(Path(self.init_from))

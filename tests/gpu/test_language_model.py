@@ -1,4 +1,4 @@
-"""Compiled layers and kernels of attention beside the plain layers: loss, states and gradients of packed chats."""
+"""Compiled layers and kernels beside the plain layers: loss and gradients of packed chats."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,12 +27,22 @@ def test_compiled_layers_are_the_same(device, workplace, record_property):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attention", ["sdpa", pytest.param("flash_attention_2", marks=pytest.mark.no_cpu_form)])
-def test_attention_of_packed_chats_equals_the_plain_one(device, workplace, record_property, attention):
-    """Beside eager attention in float32 on the CPU: a chat attends to no other one."""
-    if attention == "flash_attention_2":
-        pytest.importorskip("flash_attn")
-    check(workplace.call(errors_of_attention, device, attention), "bf16-mixed", record_property)
+@pytest.mark.parametrize(
+    "setting, value, package",
+    [
+        ("attention", "sdpa", None),
+        pytest.param("attention", "flash_attention_2", "flash_attn", marks=pytest.mark.no_cpu_form),
+        # On a CPU, tests of language/kernels compute its values.
+        pytest.param("attention", "flex_attention", None, marks=pytest.mark.no_cpu_form),
+        # On a CPU, they interpret it.
+        pytest.param("loss_kernel", "liger", "liger_kernel", marks=pytest.mark.no_cpu_form),
+    ],
+)
+def test_kernels_of_packed_chats_equal_the_plain_ones(device, workplace, record_property, setting, value, package):
+    """Beside eager attention and torch's loss in float32 on the CPU: a chat attends to no other one."""
+    if package is not None:
+        pytest.importorskip(package)
+    check(workplace.call(errors_of_kernel, device, setting, value), "bf16-mixed", record_property)
 
 
 def check(errors: list[tuple[float, float]], precision: str, record_property: Callable[[str, Any], None]) -> None:
@@ -52,9 +62,9 @@ def errors_of_compiled(device: str) -> dict[str, list[tuple[float, float]]]:
     }
 
 
-def errors_of_attention(device: str, attention: str) -> list[tuple[float, float]]:
-    """Return the errors beside eager attention in float32 on the CPU."""
-    return _errors(_model(device, "bf16-mixed", attention=attention), _model("cpu", "32-true", attention="eager"))
+def errors_of_kernel(device: str, setting: str, value: str) -> list[tuple[float, float]]:
+    """Return the errors beside eager attention and torch's loss in float32 on the CPU."""
+    return _errors(_model(device, "bf16-mixed", **{setting: value}), _model("cpu", "32-true", attention="eager"))
 
 
 def _model(device: str, precision: str, **settings: Any) -> LanguageModel:
@@ -62,7 +72,8 @@ def _model(device: str, precision: str, **settings: Any) -> LanguageModel:
     # Heads of 32, as kernels of flash attention need a multiple of 8.
     sizes = {**CONFIGS["qwen2"], "hidden_size": 128, "intermediate_size": 128}
     chosen = LanguageModelSettings(config=sizes, **settings)
-    return LanguageModel(chosen, VOCABULARY, precision_of(precision, has_bf16=True)).to(device)
+    model = LanguageModel(chosen, VOCABULARY, precision_of(precision, has_bf16=True), torch.device(device))
+    return model.to(device)
 
 
 def _errors(ours: LanguageModel, reference: LanguageModel) -> list[tuple[float, float]]:

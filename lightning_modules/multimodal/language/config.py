@@ -7,7 +7,8 @@ from engine.number_check import check_number
 from lightning_modules.multimodal.language.quantization import Quantization
 
 Trainable = Literal["none", "lora", "full", "last_n_layers"]
-AttentionKind = Literal["sdpa", "eager", "flash_attention_2"]
+AttentionKind = Literal["sdpa", "eager", "flash_attention_2", "flex_attention"]
+LossKernel = Literal["torch", "liger"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ class LanguageModelSettings:
         quantize: format of the frozen weights of the decoder's linear layers: `nf4` (4 bits, QLoRA) or `int8`. Needs
             trainable `lora` or `none`. `none` keeps the format of `trainer.precision`.
         double_quantize: quantize the scales of `nf4`, too: 4.13 bits a weight instead of 4.5.
-        attention: implementation of attention; all three keep packed chats apart.
+        attention: implementation of attention; all keep packed chats apart. `flex_attention` skips the blocks of a row
+            in which no chat attends to itself; it trains on CUDA only, and compiles at the first step.
+        loss_kernel: implementation of the output layer with cross-entropy: `torch`, or `liger` on CUDA, which never has
+            the logits of all tokens in memory (pip install liger-kernel).
         activation_checkpointing: keep only the states between layers, and recompute the others in the backward pass:
             less memory, about a third more time.
         compile: compile the decoder layers with torch.compile, once for any length. It takes a minute at the start;
@@ -68,6 +72,7 @@ class LanguageModelSettings:
     quantize: Quantization | Literal["none"] = "none"
     double_quantize: bool = True
     attention: AttentionKind = "sdpa"
+    loss_kernel: LossKernel = "torch"
     activation_checkpointing: bool = False
     compile: bool = False
 
@@ -99,6 +104,11 @@ class LanguageModelSettings:
                 f"language_model.quantize is {self.quantize}, but trainable is {self.trainable}: weights in few bits "
                 "cannot train. Set language_model.trainable to lora, which trains adapters beside them, or quantize to "
                 "none"
+            )
+        if self.attention == "flex_attention" and self.compile:
+            raise ValueError(
+                "language_model.attention is flex_attention, which is compiled by itself, but compile is true, for "
+                "whole layers. Set language_model.compile to false, or attention to sdpa"
             )
         check_number("language_model.lora.rank", self.lora.rank, at_least=1)
         check_number("language_model.lora.alpha", self.lora.alpha, above=0)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,9 @@ from datamodules.multimodal.batch import IGNORE
 from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters, whole_model
 from lightning_modules.multimodal.language.compile import compile_layers, uncompiled
 from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.kernels.checks import require_plain_output
+from lightning_modules.multimodal.language.kernels.flex_attention import cached_attention, evaluates_with_sdpa
+from lightning_modules.multimodal.language.kernels.liger import liger_cross_entropy
 from lightning_modules.multimodal.language.loading import load_language_model
 from lightning_modules.multimodal.language.logit_processing import final_scores
 from lightning_modules.multimodal.language.precision import Precision
@@ -43,7 +47,8 @@ class LanguageModel(nn.Module):
         settings: settings of the model.
         vocabulary: number of the tokenizer's tokens. The model may have more, which are never generated.
         precision: number formats of weights and computations.
-        device: where weights are quantized, by default on the CPU. The result does not depend on it.
+        device: where the model computes, by default the CPU. Weights are quantized there; the result does not depend
+            on it.
         network: the model, if it is loaded already; it has all tokens of the tokenizer.
     """
 
@@ -60,11 +65,14 @@ class LanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         settings.check()
+        if evaluates_with_sdpa(settings, device):
+            settings = replace(settings, attention="sdpa")
         self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
         self.widened = 0
         if network is None:
             network, self.widened = load_language_model(settings, vocabulary, precision)
         self.network = freeze_and_add_adapters(network, settings, precision, device)
+        require_plain_output(self.causal_lm, settings)
         if settings.compile:
             compile_layers(self.causal_lm.get_decoder().layers)
 
@@ -113,7 +121,10 @@ class LanguageModel(nn.Module):
 
     def loss(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> tuple[Tensor, Tensor]:
         """Return the sum of the loss terms of the supervised tokens, and their number; see `terms`."""
-        return self.terms(states, labels, criterion).sum(), (labels[:, 1:] != IGNORE).sum()
+        count = (labels[:, 1:] != IGNORE).sum()
+        if self._fuses(states, criterion):
+            return self._fused(*_supervised(states, labels), "sum"), count
+        return self.terms(states, labels, criterion).sum(), count
 
     def terms(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> Tensor:
         """Return the loss terms [N] float32 of the supervised tokens, row by row.
@@ -123,10 +134,9 @@ class LanguageModel(nn.Module):
             labels: [R, L], not shifted, IGNORE at unsupervised tokens and at the first token of each chat.
             criterion: computes terms [n] from logits [n, V] and tokens [n].
         """
-        targets = labels[:, 1:]
-        supervised = targets != IGNORE
-        # Logits of all positions would be the peak of memory, and only those of supervised tokens are needed.
-        return self.supervised_terms(states[:, :-1][supervised], targets[supervised], criterion)
+        fuses = self._fuses(states, criterion)
+        states, targets = _supervised(states, labels)
+        return self._fused(states, targets, "none") if fuses else self.supervised_terms(states, targets, criterion)
 
     def supervised_terms(self, states: Tensor, targets: Tensor, criterion: Criterion = cross_entropy) -> Tensor:
         """Return the loss terms [N] float32 of states [N, C] and the tokens [N] that follow them."""
@@ -164,7 +174,8 @@ class LanguageModel(nn.Module):
         training = self.training
         self.eval()  # with activation checkpointing, transformers drops the cache in training mode
         try:
-            with torch.no_grad(), self._autocast(device), uncompiled(self.settings.compile):
+            attention, plain = cached_attention(self.causal_lm, self.settings), uncompiled(self.settings.compile)
+            with torch.no_grad(), self._autocast(device), attention, plain:
                 yield
         finally:
             self.train(training)
@@ -177,6 +188,14 @@ class LanguageModel(nn.Module):
         """Return the logits [N, V] of states [N, C]."""
         return final_scores(self.causal_lm.get_output_embeddings()(states), self.causal_lm.config.get_text_config())
 
+    def _fuses(self, states: Tensor, criterion: Criterion) -> bool:
+        chosen = self.settings.loss_kernel == "liger" and criterion is cross_entropy
+        return chosen and states.is_cuda and torch.is_grad_enabled()
+
+    def _fused(self, states: Tensor, targets: Tensor, reduction: Literal["none", "sum"]) -> Tensor:
+        with self._autocast(states.device):
+            return liger_cross_entropy(self.causal_lm.get_output_embeddings(), states, targets, reduction)
+
     def _terms(self, states: Tensor, targets: Tensor, criterion: Criterion) -> Tensor:
         with self._autocast(states.device):
             logits = self.logits(states)
@@ -186,3 +205,13 @@ class LanguageModel(nn.Module):
     def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
         dtype = self.precision.autocast
         return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
+
+
+def _supervised(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the states [N, C] that predict supervised tokens, and these tokens [N]; see `LanguageModel.terms`.
+
+    Logits of all positions would be the peak of memory, and only those of supervised tokens are needed.
+    """
+    targets = labels[:, 1:]
+    supervised = targets != IGNORE
+    return states[:, :-1][supervised], targets[supervised]

@@ -102,12 +102,24 @@ def _require_attention(config: "PretrainedConfig", chosen: AttentionKind) -> Non
     network = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
     if network is None:  # transformers names the models that it knows
         return
-    flags: dict[AttentionKind, str] = {"sdpa": "_supports_sdpa", "flash_attention_2": "_supports_flash_attn"}
+    flags: dict[AttentionKind, str] = {
+        "sdpa": "_supports_sdpa",
+        "flash_attention_2": "_supports_flash_attn",
+        "flex_attention": "_supports_flex_attn",
+    }
     supported = ["eager", *(kind for kind, flag in flags.items() if getattr(network, flag, False))]
+    if "sdpa" not in supported and "flex_attention" in supported:  # without CUDA, and to generate, sdpa replaces it
+        supported.remove("flex_attention")
     if chosen not in supported:
         raise ValueError(
             f"language_model.attention is {chosen}, but transformers computes a {config.model_type} with "
             f"{' or '.join(supported)} only. Set language_model.attention {supported[0]}"
+        )
+    dropout = getattr(config, "attention_dropout", None)
+    if chosen == "flex_attention" and dropout:
+        raise ValueError(
+            f"language_model.attention is flex_attention, which has no dropout, but the model's attention_dropout is "
+            f"{dropout}. Set language_model.attention sdpa"
         )
 
 

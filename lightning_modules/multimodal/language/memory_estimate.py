@@ -194,7 +194,15 @@ class _StepLoss(nn.Module):
             each.register_hook(on_gradient)
         # `terms` selects the supervised tokens, which depends on values.
         states, targets = (each.flatten(0, 1).clone() for each in (states[:, :-1], tokens[:, 1:]))
+        if model.settings.loss_kernel == "liger":  # it has the logits of a chunk at a time, here of the first
+            chunk = _liger_chunk(len(states), model.hidden_size, model.causal_lm.config.get_text_config().vocab_size)
+            states, targets = states[:chunk], targets[:chunk]
         return model.supervised_terms(states, targets).mean()
+
+
+def _liger_chunk(tokens: int, width: int, vocabulary: int) -> int:
+    """Return the number of tokens whose logits Liger has at a time: they take about as much as all states."""
+    return min(tokens, 1 << (math.ceil(tokens / math.ceil(vocabulary / width)) - 1).bit_length())
 
 
 def _give_storages(model: nn.Module) -> None:

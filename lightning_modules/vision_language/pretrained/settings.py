@@ -29,6 +29,11 @@ def tuned(language_model: LanguageModelSettings, path: str) -> LanguageModelSett
             f"model.init_args.language_model.{key} is set, but model.init_args.path {path} has its own language model; "
             "remove it, or use VisionLanguageModel to assemble a model from parts"
         )
+    if language_model.attention == "flex_attention":
+        raise ValueError(
+            "model.init_args.language_model.attention is flex_attention, which a pretrained image-text model does not "
+            "support, as its vision tower would get it too. Set it to sdpa or flash_attention_2"
+        )
     settings = replace(language_model, path=path)
     settings.check()
     return settings

@@ -32,12 +32,14 @@ CONFIGS = {
 """{config: the extra that it needs}"""
 
 WANDB, MLFLOW = (str(REPOSITORY / f"configs/overlays/{name}.yaml") for name in ("wandb", "mlflow"))
+TIMELINES = str(REPOSITORY / "configs/temporal/quickstart.yaml")
 DIGITS = str(REPOSITORY / "configs/image_classifier/digits.yaml")
 OPTIONS = {
     "wandb": ["fit", *TINY, "--config", WANDB],
     "mlflow": ["fit", *TINY, "--config", MLFLOW],
     "monitoring": ["fit", *TINY, "--prometheus.port", "8900"],
     "bits": ["fit", *TINY, "--model.init_args.optimizer", "adamw_8bit"],
+    "liger": ["fit", "--config", TIMELINES, "--model.init_args.language_model.loss_kernel", "liger"],
     "onnx": ["export", *TINY, "--output", "out"],
     "demo": ["demo", *TINY],
     "faiss": ["export", *TINY, "--output", "out", "--model.init_args.export_index", "Flat"],

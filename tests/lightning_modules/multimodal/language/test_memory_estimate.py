@@ -114,3 +114,10 @@ def test_optimizer_states():
     assert whole >= 8 * VOCABULARY * WIDE["hidden_size"]  # the state of embeddings stays in 32 bits
     together = estimate(tokens=2, trainable="full", work={"foreach": True})
     assert together.activations == pytest.approx(together.gradients, rel=0.05)  # a copy of the second moment
+
+
+def test_liger_has_the_logits_of_a_chunk_alone():
+    options = {"trainable": "lora", "config": SEVEN_BILLION, "vocabulary": 151_936}
+    whole, chunks = (estimate(2048, loss_kernel=kernel, **options) for kernel in ("torch", "liger"))
+    assert whole.activations - chunks.activations > 2048 * 151_936 * (2 + 4)  # logits in both formats
+    assert whole[:3] == chunks[:3]

@@ -1,0 +1,1 @@
+"""Kernels that train on CUDA alone, without a GPU."""
