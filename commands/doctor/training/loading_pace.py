@@ -9,7 +9,7 @@ import torch
 
 from commands.doctor.check import Finding
 from engine.data.dataloader import TimedDataLoader
-from engine.data.errors import BadSampleError
+from engine.data.stream import StreamBatch
 from engine.system.cpu_count import available_cpus, workers_for
 
 _SECONDS = 1.0
@@ -40,11 +40,13 @@ def measure_loading(loader: TimedDataLoader) -> float | None:
     samples, began, used = 0, time.monotonic(), time.process_time()
     try:
         for request in islice(loader.sampler.sampler, _MOST):
-            loader.dataset[request]
+            batch = loader.dataset[request].batch
+            if isinstance(batch, StreamBatch) and not batch.records:  # the epoch has ended
+                break
             samples += len(request.indices)
             if time.monotonic() - began > _SECONDS:
                 break
-    except BadSampleError:  # the training reports it
+    except Exception:  # noqa: BLE001  (a sample may raise anything; the training reports it)
         return None
     return (time.process_time() - used) / samples if samples else None
 
