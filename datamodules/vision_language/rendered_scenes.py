@@ -108,7 +108,8 @@ class RenderedScenes(VisionLanguageDataModule):
 
     def _order_identity(self) -> dict[str, Any]:
         # On a resume within an epoch, the remaining samples must be the same.
-        generator = f"{self.scenes}, fresh_samples={self.fresh_samples}, version {GENERATOR_VERSION}"
+        scenes = str(self.scenes).replace(", training_mix={}", "")  # as before this option, so that older runs resume
+        generator = f"{scenes}, fresh_samples={self.fresh_samples}, version {GENERATOR_VERSION}"
         return {**super()._order_identity(), "scenes": generator}
 
     # -- samples of the evaluated set --------------------------------------------------------------------------------
