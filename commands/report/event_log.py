@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from commands.report.metric_series import UNREADABLE, seconds
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 
 KEPT = 300
 """Largest number of events of a kind on a page, including the first and the newest."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from commands.report.kept_ranks import OtherSettingsError, latest_value
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 from engine.telemetry.graded_answers import FILE, VERSION, GradedAnswer

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.report.metric_series import UNREADABLE
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 

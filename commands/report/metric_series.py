@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Literal
 
 from commands.report.downsample import DownsampledSeries
-from datamodules.multimodal.json_records import each_key_once
+from engine.io.json_records import each_key_once
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors of reading a malformed line."""

@@ -12,7 +12,7 @@ from commands.report.config_diff import Settings, differences, group_name, read_
 from commands.report.event_log import RunEvents, read_events
 from commands.report.metric_series import MetricHistory, read_metrics
 from commands.report.sample_history import read_examples
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 from engine.telemetry.energy_file import read_energy
 
 _POINTS = 1000

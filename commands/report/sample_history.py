@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 
 STEPS = 12
 """Largest number of evaluations: the first, the newest and some between."""

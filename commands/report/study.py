@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 
 SUMMARY = "study.json"
 

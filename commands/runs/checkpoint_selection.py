@@ -5,9 +5,9 @@ import logging
 from pathlib import Path
 
 from commands.runs.run_directory import BEGINNING, checkpoint_names, config_stem, newest_run, replace_text
-from datamodules.multimodal.json_records import describe_value, parse_json
 from engine.checkpointing.discovery import CHECKPOINTS, list_checkpoints, newest_verified, saved_at
 from engine.checkpointing.verification import CorruptCheckpointError, verify
+from engine.io.json_records import describe_value, parse_json
 from engine.system.installation import PROJECT
 
 log = logging.getLogger("lockstep")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from commands.runs.run_directory import newest_config
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 from engine.io.yaml_file import YamlFileError, read_yaml
 
 log = logging.getLogger("lockstep")

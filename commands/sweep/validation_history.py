@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 
 
 class ValidationHistory:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
-from datamodules.multimodal.json_records import describe_line, describe_names, describe_value, iterate_lines, parse_json
+from engine.io.json_records import describe_line, describe_names, describe_value, iterate_lines, parse_json
 
 _EXPECTED = "lines of JSON, an object with a question on each"
 

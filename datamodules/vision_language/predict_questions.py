@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from datamodules.multimodal.chat_dataset import ChatItem
-from datamodules.multimodal.json_records import describe_value
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset
 from datamodules.vision_language.chat_file import MARKER, ImageChat
@@ -22,6 +21,7 @@ from datamodules.vision_language.files.conversations import (
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.grading import OUTCOMES
 from engine.data.errors import BadSampleError
+from engine.io.json_records import describe_value
 
 
 class PredictRow(NamedTuple):

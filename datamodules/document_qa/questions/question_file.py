@@ -9,7 +9,7 @@ from datamodules.document_qa.questions.mmlongbench import is_mmlongbench, read_m
 from datamodules.document_qa.questions.mp_docvqa import is_mp_docvqa, read_mp_docvqa
 from datamodules.document_qa.questions.question_record import format_value, parse_question
 from datamodules.document_qa.types.question import Question
-from datamodules.multimodal.json_records import (
+from engine.io.json_records import (
     check_text_file,
     describe_line,
     describe_undecodable,

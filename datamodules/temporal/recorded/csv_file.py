@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.multimodal.json_records import describe_line, describe_names, describe_undecodable, iterate_lines
 from datamodules.temporal.channels import CHANNELS, KEYS
 from datamodules.temporal.recorded.recording import MOST, Recording, check_capacities, covering_capacity
 from datamodules.temporal.series.resampling import resample
 from engine.io.csv_error import describe_csv_error
+from engine.io.json_records import describe_line, describe_names, describe_undecodable, iterate_lines
 from engine.io.last_line import warn_of_open_line
 
 _TIME = "time_ms"

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.multimodal.json_records import describe_names
 from datamodules.temporal.channels import CHANNELS, KEYS, Scale
 from datamodules.temporal.recorded.reader import read
 from datamodules.temporal.recorded.recording import Recording
@@ -18,6 +17,7 @@ from datamodules.temporal.synthetic.sample_builder import TimelineSample, build_
 from datamodules.temporal.synthetic.samples import Split, Synthesis
 from datamodules.temporal.text.number_format import Notation
 from engine.determinism.stateless_rng import hash_bits
+from engine.io.json_records import describe_names
 
 _STREAM = 0x4EC0  # hash key of this generator
 _TRIES = 200  # windows to draw before a window that does not match the specification is used

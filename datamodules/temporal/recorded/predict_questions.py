@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
-from datamodules.multimodal.json_records import describe_names, describe_value
 from datamodules.multimodal.predict_questions import read_questions
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import Series, SeriesLayout
@@ -18,6 +17,7 @@ from datamodules.temporal.dataset import Curves, collate
 from datamodules.temporal.recorded.csv_file import read_csv
 from datamodules.temporal.recorded.recording import MOST, Recording, check_capacities, covering_capacity
 from datamodules.temporal.text.prompt import PLACEHOLDER, SeriesPosition, insert_series_marker
+from engine.io.json_records import describe_names, describe_value
 
 _FIELDS = {"question", "csv", "values", "capacities"}
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.multimodal.json_records import describe_names
 from datamodules.temporal.channels import CHANNELS
 from datamodules.temporal.recorded.csv_file import read_csv
 from datamodules.temporal.recorded.recording import Recording, covering_capacity
+from engine.io.json_records import describe_names
 
 _POD_MEMORY = 64.0  # GB
 

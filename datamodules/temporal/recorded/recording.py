@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.multimodal.json_records import describe_names, describe_value
 from datamodules.temporal.channels import KEYS, Channel
+from engine.io.json_records import describe_names, describe_value
 
 MOST = 1e9
 """Largest capacity of a channel, in its unit. The written values of a larger one have no integer numbers of levels."""

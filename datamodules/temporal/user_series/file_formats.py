@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from datamodules.multimodal.json_records import (
+from datamodules.multimodal.parquet_footer_check import FooterCheck
+from engine.io.csv_error import describe_csv_error
+from engine.io.json_records import (
     check_text_file,
     describe_line,
     describe_names,
@@ -15,8 +17,6 @@ from datamodules.multimodal.json_records import (
     iterate_lines,
     parse_json,
 )
-from datamodules.multimodal.parquet_footer_check import FooterCheck
-from engine.io.csv_error import describe_csv_error
 from engine.io.last_line import warn_of_open_line
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")

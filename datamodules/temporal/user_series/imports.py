@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from datamodules.multimodal.json_records import describe_value
 from datamodules.temporal.text.prompt import PLACEHOLDER
+from engine.io.json_records import describe_value
 
 _PLACE = "<ts><ts/>"
 _ENCODED = re.compile(r"\[Value Offset: (-?[\d.]{1,40})\|Value Scaling: ([\d.]{1,40})\]\s*$")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.multimodal.json_records import describe_names, describe_value
 from datamodules.temporal.series.normalization import LARGEST
 from datamodules.temporal.series.resampling import LATEST
+from engine.io.json_records import describe_names, describe_value
 
 _TEXT = 100_000
 """Largest length of a text, in characters."""

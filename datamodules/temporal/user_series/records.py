@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from datamodules.multimodal.json_records import describe_value
 from datamodules.temporal.series.answers import chosen_option
 from datamodules.temporal.series.question import InputSeries, SeriesLimits, SeriesQuestion
 from datamodules.temporal.series.resampling import LATEST, resample
@@ -29,6 +28,7 @@ from datamodules.temporal.user_series.record_fields import (
     text,
 )
 from datamodules.temporal.user_series.series_files import SeriesFiles
+from engine.io.json_records import describe_value
 
 FIELDS = ("question", "series", "options", "answer", "kind", "key")
 _SERIES = ("name", "unit", "values", "step", "times")

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.multimodal.json_records import describe_names, describe_undecodable, iterate_lines
 from datamodules.temporal.series.question import InputSeries, SeriesLimits
 from datamodules.temporal.series.resampling import resample
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from datamodules.temporal.user_series.record_fields import measurements, stamps
 from engine.io.csv_error import describe_csv_error
+from engine.io.json_records import describe_names, describe_undecodable, iterate_lines
 from engine.io.last_line import warn_of_open_line
 
 TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s": 1.0, "time_ms": 0.001}

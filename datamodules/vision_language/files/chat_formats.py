@@ -15,10 +15,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from datamodules.multimodal.json_records import parse_json
 from datamodules.multimodal.text.chat_encoder import ROLES, Message
 from datamodules.vision_language.chat_file import MARKER
 from engine.data.errors import BadSampleError
+from engine.io.json_records import parse_json
 
 CHAT_FIELDS = ("messages", "conversations", "texts")
 """Fields of a row that may hold the chat; the first with a value is used."""

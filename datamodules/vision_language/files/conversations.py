@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from datamodules.multimodal.json_records import describe_value
 from datamodules.multimodal.predict_questions import check_object, check_question, read_objects, require_file
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.files.chat_formats import CHAT_FIELDS, parse_content, parse_messages
 from datamodules.vision_language.files.json_index import index_elements, read_record
+from engine.io.json_records import describe_value
 
 _FIELDS = {"question", *CHAT_FIELDS, "image", "images", "id"}
 

@@ -3,8 +3,8 @@
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from datamodules.multimodal.images.image_file import read_image_file
-from datamodules.multimodal.json_records import describe_value
 from engine.data.errors import BadSampleError
+from engine.io.json_records import describe_value
 
 _LONGEST = 300  # characters of a path in a message
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from datamodules.multimodal.json_records import check_text_file, describe_line, describe_names, parse_json
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.files.chat_formats import (
     CHAT_FIELDS,
@@ -17,6 +16,7 @@ from datamodules.vision_language.files.chat_formats import (
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
 from engine.data.errors import BadSampleError
+from engine.io.json_records import check_text_file, describe_line, describe_names, parse_json
 
 _BEGINNING = 2**16  # bytes
 

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.multimodal.json_records import parse_json
+from engine.io.json_records import parse_json
 
 LONGEST = 64 * 2**20
 """Maximum length of a record in bytes. A longer line is invalid, and so is a list with a longer element."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from datamodules.multimodal.json_records import describe_names
 from datamodules.multimodal.parquet_footer_check import FooterCheck
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.files.image_folder import ImageFolder
@@ -29,6 +28,7 @@ from datamodules.vision_language.files.parquet_row_groups import (
 )
 from engine.data.errors import BadSampleError
 from engine.data.samplers import Blocks
+from engine.io.json_records import describe_names
 
 log = logging.getLogger("lockstep")
 

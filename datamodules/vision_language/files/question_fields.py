@@ -15,10 +15,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from datamodules.multimodal.json_records import describe_value
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_file import MARKER, Reference
 from engine.data.errors import BadSampleError
+from engine.io.json_records import describe_value
 
 LETTERS = "ABCDEFGHIJ"
 """Letters of options, and columns with one option each."""

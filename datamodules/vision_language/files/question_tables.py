@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from datamodules.multimodal.json_records import check_text_file, describe_names, describe_undecodable, parse_json
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.files.chat_formats import first_filled, insert_image_markers
 from datamodules.vision_language.files.image_folder import ImageFolder
@@ -25,6 +24,7 @@ from datamodules.vision_language.files.question_fields import (
 )
 from engine.data.errors import BadSampleError
 from engine.io.csv_error import describe_csv_error
+from engine.io.json_records import check_text_file, describe_names, describe_undecodable, parse_json
 from engine.io.last_line import warn_of_open_line
 
 LONGEST = 64 * 2**20

@@ -2,7 +2,6 @@
 
 from typing import BinaryIO
 
-from datamodules.multimodal.json_records import parse_json
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_file import MARKER, ImageChat
 from datamodules.vision_language.files.chat_formats import (
@@ -15,6 +14,7 @@ from datamodules.vision_language.shards.shard import SampleLocation, open_shard
 from datamodules.vision_language.shards.tar_index import shown_name
 from datamodules.vision_language.shards.webdataset_samples import TarSample, image_suffixes, iter_samples, read_contents
 from engine.data.errors import BadSampleError
+from engine.io.json_records import parse_json
 
 CHAT, CAPTION = "json", "txt"
 

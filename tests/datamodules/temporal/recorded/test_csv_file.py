@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from datamodules.multimodal import json_records
 from datamodules.temporal.channels import KEYS
 from datamodules.temporal.recorded import csv_file
 from datamodules.temporal.recorded.csv_file import read_csv
+from engine.io import json_records
 
 HEADER = "time_ms,cpu_cores,gpu_sm\n"
 GOOD = (HEADER + "".join(f"{100 * step},{step % 8},{(7 * step) % 100}.5\n" for step in range(20))).encode()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.multimodal import json_records
-from datamodules.multimodal.json_records import describe_names, describe_value, iterate_lines, parse_json
 from datamodules.multimodal.predict_questions import read_questions
+from engine.io import json_records
+from engine.io.json_records import describe_names, describe_value, iterate_lines, parse_json
 
 DEEPEST = json_records.DEEPEST
 
