@@ -4,6 +4,7 @@ Documents are independent, so tasks of Ray's core are enough. All machines need 
 documents and cache under the same absolute paths (a shared file system).
 """
 
+import logging
 import os
 import signal
 import socket
@@ -63,7 +64,8 @@ def converted_by_ray(
     with _connected(settings, len(paths)) as ray:
         # A task is not repeated: a document at which a process died is tried again by the next `prepare`.
         task = ray.remote(num_cpus=1, max_retries=0, max_calls=_DOCUMENTS)(_attempt)
-        waiting, pending = list(reversed(paths)), {}
+        waiting = list(reversed(paths))
+        pending: dict[Any, Path] = {}
         try:
             while waiting or pending:
                 while waiting and len(pending) < _places(ray, settings):
@@ -123,7 +125,8 @@ def _connected(settings: IngestionSettings, documents: int) -> Iterator[Any]:
             if address == "local":
                 ray.init(
                     "local", num_cpus=min(settings.workers or cores(), documents), include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE, log_to_driver=False, logging_level="ERROR", _temp_dir=folder,
+                    object_store_memory=_OBJECT_STORE, log_to_driver=False, logging_level=logging.ERROR,
+                    _temp_dir=folder,
                 )  # fmt: skip
             else:
                 _join(ray, address)
@@ -140,7 +143,7 @@ def _join(ray: Any, address: str) -> None:
     try:
         if port.isdigit():  # Ray itself would try for minutes
             socket.create_connection((host.strip("[]"), int(port)), _REACHED).close()
-        ray.init(address, logging_level="ERROR")
+        ray.init(address, logging_level=logging.ERROR)
     except (OSError, RuntimeError) as error:
         raise ValueError(
             f"found no Ray cluster at {address} ({error}), the address in data.init_args.ingestion.ray_address or "

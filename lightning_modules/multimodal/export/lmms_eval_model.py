@@ -57,7 +57,8 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = torch.device(device)
         self.processor = AutoProcessor.from_pretrained(pretrained)
-        self.model = AutoModelForImageTextToText.from_pretrained(pretrained, dtype=dtype).to(self.device).eval()
+        model: Any = AutoModelForImageTextToText.from_pretrained(pretrained, dtype=dtype)
+        self.model = model.to(self.device).eval()
 
     @override
     @torch.inference_mode()
