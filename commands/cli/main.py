@@ -74,7 +74,7 @@ class LockstepCLI(SubcommandCLI):
 
     def __init__(self, args: list[str] | None = None, opens_page: bool = True) -> None:
         self._arguments, self._opens_page = sys.argv[1:] if args is None else args, opens_page
-        self._command = next(iter(sys.argv[1:] if args is None else args), None)
+        self._command = next(iter(self._arguments), None)
         register_aliases()
         register_dumper()
         try:

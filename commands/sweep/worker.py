@@ -15,15 +15,15 @@ from commands.sweep.trial_process import TrialProcess, fit_command, training_loc
 from commands.sweep.validation_history import ValidationHistory
 from engine.health.exit_codes import ExitCode
 
-_POLL = 0.5  # seconds between two looks at the metrics and at the signals
+_POLL = 0.5  # polling interval in seconds, for metrics and signals
 _MOST_KILLS = 3
-"""Times in a row that a training is ended by a signal from outside before its trial fails."""
+"""Consecutive kills of a training from outside after which its trial fails."""
 
 _STOPPED = (ExitCode.SIGINT, ExitCode.SIGTERM)
 
 
 class SweepStopped(Exception):
-    """The worker was asked to end; the training has saved its checkpoint.
+    """A stop signal was received; the training has saved its checkpoint.
 
     Args:
         number: number of the signal.

@@ -1,4 +1,4 @@
-"""Answers of a vision-language model: text about a picture, blind beside it, and what of the picture it leans on."""
+"""Answers questions about an image, with a blind baseline and an occlusion map."""
 
 import io
 from collections.abc import Iterator, Sequence

@@ -46,7 +46,7 @@ def _of_language_model(language_model: LanguageModel, merge: bool, name: str) ->
     scores = causal.get_output_embeddings()
     altered = getattr(scores, "bias", None) is not None or not plain_scores(causal.config)
     if type(plain) is not type(causal.get_decoder()) or altered:
-        return [f"language_model: a {kind} has parts that {name} has no place for"]
+        return [f"language_model: a {kind} has layers that {name} does not support"]
     return []
 
 
@@ -60,7 +60,7 @@ def _of_outputs(target: Target, parts: Parts) -> list[str]:
     ):
         difference = float((theirs.float() - ours.float()).abs().max() / ours.float().abs().max())
         if not difference <= allowed:
-            return [f"{part}: inside {target.name} a {kind} computes otherwise (by {difference:.1%})"]
+            return [f"{part}: outputs of a {kind} differ by {difference:.1%} inside {target.name}"]
     return []
 
 

@@ -15,11 +15,9 @@ from lightning_modules.multimodal.export.target import (
     tied_embeddings,
     tower_obstacles,
 )
-from lightning_modules.multimodal.export.vision_weights import SIGLIP, SIGLIP2, tower_config, tower_weights
+from lightning_modules.multimodal.export.vision_weights import SIGLIP, SIGLIP2, SIGLIP_KEYS, tower_config, tower_weights
 
 _POSITIONS = "embeddings.position_embedding.weight"
-_TOWER = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_channels", "patch_size",
-          "hidden_act", "layer_norm_eps", "attention_dropout")  # fmt: skip
 
 
 class Idefics3(Target):
@@ -77,7 +75,7 @@ class Idefics3(Target):
         _add_rows(parts, self.tokens(parts))
         table, edge = _positions(tower_weights(parts.tower)[_POSITIONS])
         full = tower_config(parts.tower)
-        tower = {**{key: full[key] for key in _TOWER}, "image_size": edge * full["patch_size"]}
+        tower = {**{key: full[key] for key in SIGLIP_KEYS}, "image_size": edge * full["patch_size"]}
         config = Idefics3Config(
             vision_config=tower,
             text_config=causal.config.to_dict(),

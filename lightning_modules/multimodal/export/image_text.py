@@ -75,9 +75,10 @@ def export_image_text(module: ImageModule, folder: Path, merge: bool) -> Exporte
     )  # fmt: skip
     target = target_of(layout, module.projector)
     if reasons := obstacles(target, parts, merge):
-        log.info("as parts, not as %s %s of transformers: %s", target.article, target.class_name, "; ".join(reasons))
+        name, why = target.class_name, "; ".join(reasons)
+        log.info("exporting as parts, not as %s %s of transformers: %s", target.article, name, why)
         return None
-    log.info("as %s %s of transformers", target.article, target.class_name)
+    log.info("exporting as %s %s of transformers", target.article, target.class_name)
     without_progress_bars()
     write(target, parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, module.max_new_tokens))
     return described_image_text(target, type(module).__name__, layout, licences(module.pretrained))

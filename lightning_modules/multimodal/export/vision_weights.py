@@ -8,10 +8,12 @@ from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
 SIGLIP, SIGLIP2 = "siglip_vision_model", "siglip2_vision_model"
 
-_COMMON = (
+SIGLIP_KEYS = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_channels", "patch_size",
     "hidden_act", "layer_norm_eps", "attention_dropout",
 )  # fmt: skip
+"""Keys of a SigLIP's config without its image size."""
+
 _PATCHES = "embeddings.patch_embedding.weight"
 
 
@@ -19,7 +21,7 @@ def tower_config(tower: VisionTower) -> dict[str, Any]:
     """Return the config of a tower that reads images: the tower's own, or SigLIP's for a SigLIP 2."""
     config = tower.network.config
     if config.model_type == SIGLIP2:
-        sizes = {key: getattr(config, key) for key in _COMMON}
+        sizes = {key: getattr(config, key) for key in SIGLIP_KEYS}
         return {"model_type": SIGLIP, **sizes, "image_size": tower.shape.image_size, "vision_use_head": False}
     found = config.to_dict()
     for key in ("out_features", "out_indices", "stage_names"):  # they may name layers that were not built

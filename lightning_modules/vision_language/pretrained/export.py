@@ -87,7 +87,7 @@ def export_image_text(
     else:
         _write_whole(network, processor, folder)
     processor.save(folder)
-    log.info("as %s %s of transformers, with its processor", "adapters to a" if adapters else "a", title)
+    log.info("exported as %s %s of transformers, with its processor", "adapters to a" if adapters else "a", title)
     return _described(title, network, processor, adapters)
 
 

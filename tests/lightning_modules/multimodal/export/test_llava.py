@@ -213,8 +213,8 @@ def test_rows_beyond_the_tokenizers_tokens_are_not_generated(build, tokenizer, t
         ({"projector": ProjectorSettings()}, "projector.layer_norm"),
         ({"projector": ProjectorSettings(layer_norm=False, hidden_size=48)}, "projector.hidden_size: 48"),
         ({"projector": ProjectorSettings(layer_norm=False, kind="linear")}, "projector.kind: linear"),
-        ({"language_model": "phi"}, "language_model: a phi has parts that Llava has no place for"),
-        ({"language_model": "cohere"}, "language_model: a cohere has parts that Llava has no place for"),
+        ({"language_model": "phi"}, "language_model: a phi has layers that Llava does not support"),
+        ({"language_model": "cohere"}, "language_model: a cohere has layers that Llava does not support"),
     ],
 )
 def test_an_obstacle_to_the_export_is_named(build, change, messages):
@@ -281,7 +281,7 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
         assert any("not as a Llava" in line and "add --merge" in line for line in messages)
         assert (tmp_path / "parts/adapter_config.json").is_file() and (tmp_path / "parts/modality").is_dir()
     lockstep("export", *options, "--output", "llava", "--merge", name="a")
-    assert "as a LlavaForConditionalGeneration of transformers" in messages
+    assert "exporting as a LlavaForConditionalGeneration of transformers" in messages
     assert sorted(path.name for path in (tmp_path / "llava").iterdir()) == [
         "README.md", "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
         "processor_config.json", "tokenizer.json", "tokenizer_config.json",

@@ -146,7 +146,7 @@ def test_each_patch_has_its_own_position_in_idefics3(edge):
         ("llava_next", {"tower": "dinov2"}, "vision_tower.feature_layer: null"),
         ("llava_next", {"projector": PROJECTORS["idefics3"]}, "projector.kind: pixel_shuffle, LlavaNext has mlp"),
         ("llava_next", {"projector": ProjectorSettings()}, "projector.layer_norm: LlavaNext's"),
-        ("llava_next", {"model_type": "phi"}, "language_model: a phi has parts that LlavaNext has no place for"),
+        ("llava_next", {"model_type": "phi"}, "language_model: a phi has layers that LlavaNext does not support"),
         ("idefics3", {"tower": "clip_vision_model"}, "vision_tower: a clip_vision_model, Idefics3 has SigLIP alone"),
         ("idefics3", {"layer": -1}, "vision_tower.feature_layer: Idefics3 reads the output"),
         ("idefics3", {"projector": PROJECTORS["places"]}, "projector.kind: mlp, Idefics3 has pixel_shuffle alone"),
