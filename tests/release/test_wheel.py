@@ -1,5 +1,6 @@
 """The wheel contains every package, config and page, and the command `lockstep`."""
 
+import configparser
 import json
 import os
 import shutil
@@ -40,9 +41,14 @@ def test_the_wheel_has_every_file_of_the_program(wheel):
     assert {Path(name).suffix for name in packed} == {".py", ".yaml", ".js", ".css", ".html"}
 
 
-def test_the_wheel_has_the_command(wheel):
+def test_the_wheel_has_the_command_and_the_model_of_lmms_eval(wheel):
     (entry,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
-    assert wheel.read(entry).decode().split() == ["[console_scripts]", "lockstep", "=", "train:main"]
+    points = configparser.ConfigParser()
+    points.read_string(wheel.read(entry).decode())
+    assert {section: dict(points[section]) for section in points.sections()} == {
+        "console_scripts": {"lockstep": "train:main"},
+        "lmms_eval.models": {"lockstep": "lightning_modules.multimodal.export.lmms_eval_model:manifest"},
+    }
 
 
 @pytest.mark.slow
