@@ -83,11 +83,11 @@ def test_two_ranks_train_as_one_and_one_resumes(lockstep, team, options, model):
 def test_two_groups_train_resume_and_predict_as_one_process(lockstep, team, options):
     whole, groups = options("sharded")
     alone = lockstep("fit", *whole, name="alone")
-    often = ["--last_checkpoint.every_n_steps", "2"]
+    often = ["--last_checkpoint.every_n_steps", "2", "--last_checkpoint.keep", "3"]
     straight = ended(team("fit", *groups, *often, name="straight", processes=4))
     same(alone, straight)
 
-    early = straight.folder / "checkpoints/last-1.ckpt"
+    early = straight.folder / "checkpoints/last-2.ckpt"  # the epoch ends at step 3
     resumed = ended(team("fit", *groups, "--ckpt_path", str(early), name="resumed", processes=4))
     assert resumed.starts == [2]
     for metric in TRAINED:
