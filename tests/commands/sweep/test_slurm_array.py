@@ -19,14 +19,14 @@ PATIENCE = 400  # seconds for a task, on a machine that others use too
 @pytest.mark.launcher
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(missing() is not None, reason=f"no SLURM: {missing()}")
-def test_two_tasks_of_an_array_share_a_study(tmp_path):
+def test_two_tasks_of_an_array_share_a_study(tmp_path, tmp_path_factory):
     """One of them is stopped during its trial; SLURM starts it again, and no trial is lost or run twice."""
     (tmp_path / "train.py").symlink_to(REPOSITORY / "train.py")
     (tmp_path / "s.yaml").write_text(SWEEP)
     config = str(REPOSITORY / "configs/recommender/quickstart.yaml")
     words = ["--config", config, "--sweep", "s.yaml", "--run_name", "a", *SMALL, "--trainer.max_epochs", "10"]
     study = tmp_path / "runs/a"
-    cluster = Cluster(tmp_path / "slurm")
+    cluster = Cluster(tmp_path_factory.mktemp("slurm") / "cluster")  # names of sockets have at most 107 bytes
     try:
         environment = {
             "PATH": f"{REPOSITORY / '.venv/bin'}:{sys.prefix}/bin:{cluster.environment['PATH']}",
