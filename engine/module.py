@@ -23,7 +23,7 @@ from engine.distributed.step_counters import StepCounters
 from engine.distributed.unsharded_shape import unsharded_numel
 from engine.family_hooks import FamilyHooks
 from engine.interface import DataT
-from engine.lightning_internals import is_attached, is_last_micro_batch
+from engine.lightning_internals.training_loop import is_attached, is_last_micro_batch
 from engine.optim.global_loss_mean import GlobalLossMean
 from engine.optim.lr_schedule import Scaling, Schedule
 from engine.optim.optimizer_checks import check_state, check_strategy

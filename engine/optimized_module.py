@@ -12,7 +12,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import override
 
-from engine.lightning_internals import FastAttributes, is_log_step, unscales_gradients
+from engine.lightning_internals.tensors import unscales_gradients
+from engine.lightning_internals.training_loop import FastAttributes, is_log_step
 from engine.optim.grad_norm import clip, grad_norm_per_group, gradient_norm
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName

@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 
-from engine.lightning_internals import is_last_micro_batch
+from engine.lightning_internals.training_loop import is_last_micro_batch
 
 
 class _Counted(TorchDispatchMode):

@@ -4,7 +4,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from engine.checkpointing.loop_progress import complete_epoch
-from engine.lightning_internals import start_next_epoch
+from engine.lightning_internals.training_loop import start_next_epoch
 
 
 class ResumeAtEpochEnd(Callback):

@@ -3,7 +3,7 @@
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
-from engine.lightning_internals import is_last_micro_batch, request_validation, validation_follows
+from engine.lightning_internals.training_loop import is_last_micro_batch, request_validation, validation_follows
 
 
 class FinalValidation(Callback):

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from callbacks.checkpointing.base import RotatingCheckpoint
 from engine.checkpointing.discovery import list_checkpoints, saved_at
-from engine.lightning_internals import is_last_micro_batch, stops_early, validation_follows
+from engine.lightning_internals.training_loop import is_last_micro_batch, stops_early, validation_follows
 from engine.number_check import check_numbers
 
 

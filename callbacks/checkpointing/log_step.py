@@ -3,7 +3,7 @@
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
-from engine.lightning_internals import set_log_step
+from engine.lightning_internals.training_loop import set_log_step
 
 
 class ResumeLogStep(Callback):

@@ -8,7 +8,7 @@ from typing_extensions import override
 from callbacks.checkpointing.final_validation import is_last_step
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
 from engine.hook_arguments import run_trainer
-from engine.lightning_internals import request_validation, validation_follows
+from engine.lightning_internals.training_loop import request_validation, validation_follows
 
 
 class ResumePendingValidation(Callback):

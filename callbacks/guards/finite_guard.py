@@ -18,7 +18,7 @@ from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.data_rank import data_rank
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
-from engine.lightning_internals import copy_all
+from engine.lightning_internals.tensors import copy_all
 from engine.module import LockstepModule
 from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event

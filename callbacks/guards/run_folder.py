@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
-from engine.lightning_internals import is_last_micro_batch
+from engine.lightning_internals.training_loop import is_last_micro_batch
 
 GONE = "run_folder_gone"
 """Step counter: 1 once rank 0 has found that the folder is gone."""

@@ -20,7 +20,7 @@ from callbacks.health.oom_advice import (
 )
 from engine.distributed.collectives import all_gather_tensor
 from engine.hook_arguments import run_module, run_trainer
-from engine.lightning_internals import is_last_micro_batch
+from engine.lightning_internals.training_loop import is_last_micro_batch
 from engine.system import host_memory
 from engine.system.oom import is_oom_error
 from engine.telemetry.events import event

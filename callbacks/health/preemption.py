@@ -15,7 +15,8 @@ from engine.distributed.step_counters import PollSchedule
 from engine.health.exit_codes import ExitCode
 from engine.health.signals import RunStopped, stop_signals
 from engine.hook_arguments import run_module, run_trainer
-from engine.lightning_internals import disable_signal_handlers, is_last_micro_batch, validation_follows
+from engine.lightning_internals.processes import disable_signal_handlers
+from engine.lightning_internals.training_loop import is_last_micro_batch, validation_follows
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")

@@ -20,7 +20,7 @@ from engine.distributed.errors import CollectiveError, is_full_disk, is_user_err
 from engine.health.exit_codes import ExitCode
 from engine.health.monitor import GRACE, ProcessMonitor
 from engine.hook_arguments import run_trainer
-from engine.lightning_internals import (
+from engine.lightning_internals.processes import (
     after_setup_environment,
     copies_this_process,
     disable_child_observer,

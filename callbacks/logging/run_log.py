@@ -20,7 +20,7 @@ from callbacks.logging.progress_bar import RunProgressBar, TimeLeft
 from callbacks.trackers.base import ExperimentTracker, begin_trackers
 from callbacks.trackers.tensorboard import TensorBoard
 from engine.hook_arguments import run_trainer
-from engine.lightning_internals import unlogged_metrics
+from engine.lightning_internals.training_loop import unlogged_metrics
 from engine.system.installation import commit
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 from engine.telemetry.json_formatter import JsonFormatter

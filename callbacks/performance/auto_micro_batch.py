@@ -17,7 +17,7 @@ from engine.datamodule import LockstepDataModule
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
-from engine.lightning_internals import configure_model
+from engine.lightning_internals.training_loop import configure_model
 from engine.module import LockstepModule
 from engine.optim.row_updates import state_shapes
 from engine.system.oom import is_oom_error

@@ -15,7 +15,7 @@ from callbacks.health.watchdog import extended_timeout
 from callbacks.performance.thread_timing import not_timed_because, time_threads
 from engine.distributed.collectives import all_gather_tensor
 from engine.hook_arguments import run_module
-from engine.lightning_internals import configure_model
+from engine.lightning_internals.training_loop import configure_model
 from engine.module import LockstepModule
 from engine.system.cpu_count import available_cpus
 

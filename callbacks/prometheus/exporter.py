@@ -12,7 +12,7 @@ from typing_extensions import override
 from callbacks.health.watchdog import PREPARING, Watchdog
 from callbacks.prometheus.metrics import RunMetrics
 from engine.distributed.collectives import all_gather_objects
-from engine.lightning_internals import after_setup_environment
+from engine.lightning_internals.processes import after_setup_environment
 from engine.number_check import check_number
 from engine.telemetry.startup_log_buffer import replay_startup_log
 

@@ -18,7 +18,7 @@ from typing_extensions import override
 from callbacks.trackers.background_sender import BackgroundSender
 from callbacks.trackers.base import FINISH_TIMEOUT, ExperimentTracker
 from callbacks.trackers.mlflow_run import fail_fast, open_run
-from engine.lightning_internals import NullExperiment, flatten_config
+from engine.lightning_internals.loggers import NullExperiment, flatten_config
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -10,7 +10,7 @@ from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.loggers import TensorBoardLogger
 from typing_extensions import override
 
-from engine.lightning_internals import NullExperiment, replace_event_file
+from engine.lightning_internals.loggers import NullExperiment, replace_event_file
 from engine.telemetry.append_file import AppendOnlyFile
 from engine.telemetry.events import event
 
@@ -34,7 +34,7 @@ class TensorBoard(TensorBoardLogger):
     run continues without TensorBoard.
     """
 
-    _begun = _failed = False
+    _begun = _is_open = _failed = False
 
     def begin(self) -> None:
         """Allow the event file to be created."""
@@ -46,19 +46,18 @@ class TensorBoard(TensorBoardLogger):
     def experiment(self) -> "SummaryWriter | NullExperiment":
         if not self._begun or self._failed:
             return NullExperiment()
-        if self._experiment is None:
+        if not self._is_open:
             try:
                 _require_room(Path(self.log_dir))
-                opened = super().experiment
-                replace_event_file(opened, lambda path: AppendOnlyFile(Path(path)))
+                replace_event_file(super().experiment, lambda path: AppendOnlyFile(Path(path)))
             except OSError as error:
                 self._failed = True
                 fields = event("tracker_failed", tracker="tensorboard", error=str(error))
                 text = "WARNING: TensorBoard cannot write into %s (%s); the run continues without it"
                 log.warning(text, self.log_dir, error, extra=fields)
                 return NullExperiment()
-            return opened
-        return self._experiment
+            self._is_open = True
+        return super().experiment
 
     @override
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from callbacks.trackers.base import FINISH_TIMEOUT, ExperimentTracker
-from engine.lightning_internals import NullExperiment
+from engine.lightning_internals.loggers import NullExperiment, wandb_arguments
 
 log = logging.getLogger("lockstep")
 
@@ -48,6 +48,8 @@ class WeightsAndBiases(ExperimentTracker, WandbLogger):
 
     PROGRAM, KEY, ENABLED_BY = "W&B", "wandb", "project"
 
+    _is_open = False  # whether W&B has started a run in this process
+
     def __init__(self, settings: WandbSettings, folder: Path, config: Mapping[str, Any]) -> None:
         self.settings, self.folder, self.run_config = settings, folder, config
         # Offline, `wandb sync` merges the starts by their id, and W&B refuses `resume`.
@@ -56,22 +58,24 @@ class WeightsAndBiases(ExperimentTracker, WandbLogger):
             project=settings.project, name=settings.name or folder.name, save_dir=folder, mode=settings.mode,
             entity=settings.entity, **resume,
         )  # fmt: skip
-        del self._wandb_init["anonymous"]  # W&B warns of the argument even if it is None
+        del wandb_arguments(self)["anonymous"]  # W&B warns of the argument even if it is None
 
     def _open_run(self, run_id: str | None) -> str:
         import wandb
 
-        run_id = self._wandb_init["id"] = run_id or uuid.uuid4().hex[:12]
+        arguments = wandb_arguments(self)
+        arguments["id"] = run_id or uuid.uuid4().hex[:12]
         (self.folder / "wandb").mkdir(parents=True, exist_ok=True)  # W&B uses a temporary folder if it does not exist
         # train.log has the console output already. W&B stores none of the program's source.
-        self._wandb_init["settings"] = wandb.Settings(
+        arguments["settings"] = wandb.Settings(
             console="off", silent=True, save_code=False, disable_git=True,
             finish_timeout=FINISH_TIMEOUT, finish_timeout_raises=False,
         )  # fmt: skip
-        run_id = self.experiment.id
+        opened: str = self.experiment.id
+        self._is_open = True
         upload = "uploading" if self.settings.mode == "online" else f"wandb sync {self.folder}/wandb/offline-run-*"
-        log.info("W&B: project %s, run %s; %s", self.settings.project, run_id, upload)
-        return run_id
+        log.info("W&B: project %s, run %s; %s", self.settings.project, opened, upload)
+        return opened
 
     def _log_config(self) -> None:
         self.experiment.config.update(dict(self.run_config), allow_val_change=True)
@@ -99,9 +103,9 @@ class WeightsAndBiases(ExperimentTracker, WandbLogger):
         self._log_metrics({name: wandb.Image(image)}, step)
 
     def _close_run(self, status: str) -> None:
-        if self._experiment is None:
+        if not self._is_open:
             return
         import wandb
 
-        self._experiment.finish(exit_code=0 if status == "success" else 1)
+        super().experiment.finish(exit_code=0 if status == "success" else 1)
         wandb.teardown()  # otherwise W&B's service process stays until this process ends

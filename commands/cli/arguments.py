@@ -35,7 +35,7 @@ from commands.cli.threads import THREADS_TYPE
 from commands.runs.run_directory import newest_config
 from commands.runs.run_names import check_run_name
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
-from engine.lightning_internals import option_names
+from engine.lightning_internals.cli import option_names
 from engine.system.runs_folder import HELP as RUNS_HELP
 from engine.system.runs_folder import OPTION
 

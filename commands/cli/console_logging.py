@@ -10,7 +10,7 @@ from typing import Literal
 
 from typing_extensions import override
 
-from engine.lightning_internals import process_rank
+from engine.lightning_internals.processes import process_rank
 from engine.telemetry.json_formatter import JsonFormatter
 from engine.telemetry.startup_log_buffer import StartupLogBuffer
 

@@ -9,7 +9,7 @@ from torch.distributed import DistNetworkError, DistStoreError
 from commands.launch.launched_processes import exit_code_for_rank
 from engine.distributed.errors import CollectiveError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
-from engine.lightning_internals import process_rank
+from engine.lightning_internals.processes import process_rank
 from engine.system.extras import MissingPackages, explain_import_error
 from engine.system.host_memory import limit, peak_resident
 from engine.system.oom import is_oom_error

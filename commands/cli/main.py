@@ -111,7 +111,7 @@ class LockstepCLI(SubcommandCLI):
             state_threads(config.threads)
         if self.subcommand == "prepare":
             return
-        self._config_text = reusable_text(self._parser(self.subcommand), config)
+        self._config_text = reusable_text(self.subcommand_parser(self.subcommand), config)
         launched = launched_processes(os.environ)
         if not config.run_name and config.trainer.num_nodes > 1 and launched is None:
             raise ValueError("several nodes without torchrun or srun: give the ranks of all nodes the same --run_name")
@@ -147,9 +147,10 @@ class LockstepCLI(SubcommandCLI):
         # `prepare` may run on a machine without an accelerator, so it creates neither trainer nor model.
         config = self.config.prepare.clone()
         config.model = None
-        self.datamodule = self._parser("prepare").instantiate(config).data
+        self.datamodule = self.subcommand_parser("prepare").instantiate(config).data
 
-    def _run_subcommand(self, subcommand: str) -> None:
+    @override
+    def run_subcommand(self, subcommand: str) -> None:
         if subcommand == "prepare":
             self.datamodule.prepare()
         elif subcommand == "export":
@@ -161,7 +162,7 @@ class LockstepCLI(SubcommandCLI):
             self.trainer.chat(self.model, self.datamodule, self.config.chat.ckpt_path)
         else:
             try:
-                super()._run_subcommand(subcommand)
+                super().run_subcommand(subcommand)
             except Exception as error:
                 report_unseen(self.trainer, error)
                 raise
@@ -183,16 +184,16 @@ class LockstepCLI(SubcommandCLI):
     def instantiate_trainer(self, **kwargs: object) -> LockstepTrainer:
         command = self.subcommand
         assert command is not None, "the parser requires one"
-        config = self._get(self.config_init, "trainer")
+        config = self.instantiated("trainer")
         folder = Path(config["default_root_dir"])
-        trackers = {tracker: self._get(self.config_init, tracker.KEY) for tracker in TRACKERS}
+        trackers = {tracker: self.instantiated(tracker.KEY) for tracker in TRACKERS}
         kwargs["logger"] = create_loggers(config.get("logger"), trackers, folder, yaml.safe_load(self._config_text))
         kwargs["profiler"] = create_profiler(folder, config.get("profiler"))
         launched = launched_processes(os.environ)
         if launched is not None and launched.launcher == "the launcher":
             plugins = config.get("plugins") or []
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), EnvVariablesEnvironment()]
-        log_settings = self._get(self.config_init, "log")
+        log_settings = self.instantiated("log")
         if log_settings.console == "json":
             kwargs["enable_progress_bar"] = False  # it draws on the console
         kwargs["callbacks"] = with_progress_bar({**config, **kwargs})
@@ -200,7 +201,7 @@ class LockstepCLI(SubcommandCLI):
         assert isinstance(trainer, LockstepTrainer), "it is the trainer_class"
         trainer.checkpoint_to_load = self.config[command].get("ckpt_path")
         require_batches(trainer, command)
-        trainer.strategy.checkpoint_io = self._get(self.config_init, "checkpoints")
+        trainer.strategy.checkpoint_io = self.instantiated("checkpoints")
         altered = changed_evaluation_keys(command, self._config_text, folder, trainer.checkpoint_to_load)
         keep_config = partial(write_config, self._config_text, folder)
         add_own_callbacks(trainer, keep_config, log_settings, altered, self._threads)

@@ -25,7 +25,7 @@ from callbacks.performance.threads import KnownThreads, Threads
 from callbacks.prometheus.exporter import PrometheusExporter
 from commands.cli.console_logging import LogSettings
 from engine.hook_arguments import run_trainer
-from engine.lightning_internals import skip_empty_hooks
+from engine.lightning_internals.training_loop import skip_empty_hooks
 
 
 def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:

@@ -17,7 +17,8 @@ from torch.autograd.profiler_util import FunctionEventAvg
 from torch.profiler import profile, schedule
 from typing_extensions import override
 
-from engine.lightning_internals import process_rank
+from engine.lightning_internals.loggers import describe_statistics, finish_trace
+from engine.lightning_internals.processes import process_rank
 
 log = logging.getLogger("lockstep")
 
@@ -93,8 +94,8 @@ class TracingProfiler(PyTorchProfiler):
 
     @override
     def summary(self) -> str:
-        self._delete_profilers()  # saves an unfinished trace
-        return self._stats_to_str({step: table(found, len(found)) for step, found in self._operators.items()})
+        finish_trace(self)
+        return describe_statistics(self, {step: table(found, len(found)) for step, found in self._operators.items()})
 
     @override
     def describe(self) -> None:

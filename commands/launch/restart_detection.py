@@ -10,7 +10,7 @@ from lightning.pytorch.strategies import Strategy
 from commands.launch.launched_processes import rendezvous_from_env
 from commands.launch.rank_zero_decision import decide_on_rank_zero
 from commands.launch.rendezvous_store import RendezvousStore
-from engine.lightning_internals import strategy_timeout
+from engine.lightning_internals.processes import strategy_timeout
 
 
 def is_restart(environ: MutableMapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch.nn.parameter import is_lazy
 
-from engine.lightning_internals import is_attached
+from engine.lightning_internals.training_loop import is_attached
 
 _LIGHTNING_KEYS = ("state_dict", "pytorch-lightning_version")
 _FIT_KEYS = ("optimizer_states", "lr_schedulers", "loops", "global_step", "epoch")

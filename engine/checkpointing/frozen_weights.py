@@ -12,7 +12,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from engine.determinism.tensor_hash import hash_tensor
-from engine.lightning_internals import copy_module_versions
+from engine.lightning_internals.tensors import copy_module_versions
 from engine.optim.row_table import is_trained
 
 KEY = "frozen"

@@ -14,7 +14,7 @@ from engine.data.samplers import MicroBatchRequest
 from engine.data.shared_memory import free_bytes, move_to_shared_memory, shortage_message
 from engine.data.stream import StreamBatch, StreamBatches
 from engine.data.worker_process import Workers
-from engine.lightning_internals import worker_processes
+from engine.lightning_internals.processes import worker_processes
 
 _MAX_NAMED = 32  # samples named in a message
 

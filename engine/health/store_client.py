@@ -12,7 +12,7 @@ from datetime import timedelta
 from torch.distributed import PrefixStore, Store, TCPStore
 
 from engine.health.heartbeat import FailureReport, Heartbeat
-from engine.lightning_internals import default_store
+from engine.lightning_internals.processes import default_store
 
 log = logging.getLogger("lockstep")
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.distributed.step_counters import StepCounters
-from engine.lightning_internals import multiply_all
+from engine.lightning_internals.tensors import multiply_all
 from engine.optim.grad_norm import local_shards
 
 

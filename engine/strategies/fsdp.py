@@ -16,9 +16,8 @@ from torch import nn
 from torchmetrics import Metric
 from typing_extensions import override
 
-from engine.distributed.unsharded_shape import UNSHARDED_SHAPE
 from engine.family_hooks import FamilyHooks
-from engine.lightning_internals import set_process_group_backend
+from engine.lightning_internals.processes import set_process_group_backend
 from engine.strategies.sharded_checkpoint import ShardedCheckpointStrategy
 
 if TYPE_CHECKING:
@@ -108,16 +107,14 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
     @override
     def model_to_device(self) -> None:
-        """Do nothing: `_setup_model` moves layer by layer, so a device never holds the whole model."""
+        """Do nothing: `setup_model` moves layer by layer, so a device never holds the whole model."""
 
-    def _setup_model(self, model: nn.Module) -> nn.Module:
+    @override
+    def setup_model(self, model: nn.Module) -> nn.Module:
         from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 
-        if not isinstance(model, FSDPModule):  # a second command of the same program
-            quantized = {name: weight for name, weight in model.named_parameters() if hasattr(weight, UNSHARDED_SHAPE)}
+        if not isinstance(model, FSDPModule):  # else an earlier command of this process has sharded it
             self.shard(model)
-            for name, weight in quantized.items():  # a shard is another parameter
-                setattr(model.get_parameter(name), UNSHARDED_SHAPE, getattr(weight, UNSHARDED_SHAPE))
             for name in _STEPS:
                 register_fsdp_forward_method(model, name)
         if self.cpu_offload:

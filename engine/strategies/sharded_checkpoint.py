@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
+from lightning.pytorch.strategies import Strategy
 from torch.optim import Optimizer
 from typing_extensions import override
 
@@ -25,6 +25,7 @@ from engine.checkpointing.shard_manifest import write_manifest
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, load_lazily, verify, verify_sizes
 from engine.distributed.errors import MismatchError
 from engine.io.atomic_file import flush_folder, remove, temp_path
+from engine.lightning_internals.strategies import ModelSetupStrategy
 from engine.optim.eight_bit_state import as_bitsandbytes, from_bitsandbytes
 from engine.optim.optimizer_checks import check_state
 from engine.optimized_module import OptimizedModule
@@ -32,7 +33,7 @@ from engine.optimized_module import OptimizedModule
 log = logging.getLogger("lockstep")
 
 
-class ShardedCheckpointStrategy(ModelParallelStrategy):
+class ShardedCheckpointStrategy(ModelSetupStrategy):
     """ModelParallelStrategy that writes shards to a new folder, verifies them, and then gives the folder its name.
 
     Attributes:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from typing_extensions import override
 
-from engine.lightning_internals import DispatchMode
+from engine.lightning_internals.tensors import DispatchMode
 
 
 class AllocationCounter(DispatchMode):

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from datamodules.recommender.batch import TrainBatch
 from engine.base_options import TrainingOptions, Unpack
-from engine.lightning_internals import is_attached
+from engine.lightning_internals.training_loop import is_attached
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
 from lightning_modules.recommender.attention_kernel import check_attention_kernel, set_attention_kernel

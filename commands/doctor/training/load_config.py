@@ -29,7 +29,7 @@ class _ParserOnlyCLI(LockstepCLI):
 
     @property
     def fit_parser(self) -> LightningArgumentParser:
-        return self._parser("fit")
+        return self.subcommand_parser("fit")
 
 
 class _ParserBuilt(Exception):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from typing_extensions import override
 
-from engine.lightning_internals import simulated_ranks, without_values
+from engine.lightning_internals.tensors import simulated_ranks, without_values
 from engine.optim.eight_bit import BLOCK
 from engine.optim.eight_bit_state import SMALLEST
 from engine.strategies.fsdp import gathered_formats, shard_layers

@@ -15,7 +15,7 @@ from commands.launch import rendezvous_store
 from commands.launch.launched_processes import rendezvous_from_env
 from commands.launch.rank_zero_decision import decide_on_rank_zero
 from commands.launch.restart_detection import connect_with_prefix, is_restart, restart_prefix
-from engine.lightning_internals import strategy_timeout
+from engine.lightning_internals.processes import strategy_timeout
 
 
 def never():

@@ -45,7 +45,7 @@ def test_metrics_follow_the_device_of_offloaded_weights(monkeypatch):
     strategy.parallel_devices = [torch.device("meta")]
     monkeypatch.setattr("torch.distributed.fsdp.FSDPModule", nn.Module)  # as if sharded already
     module = nn.ModuleDict({"layer": nn.Linear(2, 2), "metrics": nn.ModuleList([SumMetric()])})
-    strategy._setup_model(module)
+    strategy.setup_model(module)
     assert module["metrics"][0].sum_value.is_meta and not module["layer"].weight.is_meta
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from engine.lightning_internals import without_values
+from engine.lightning_internals.tensors import without_values
 from engine.system.allocation_counter import AllocationCounter
 
 KB = 1000  # bytes of 250 numbers in float32

@@ -1,0 +1,117 @@
+"""Contracts of the private names of Lightning's training loop: what each does in the installed version."""
+
+import pytest
+from lightning.pytorch import Callback
+
+from engine.lightning_internals import training_loop as internals
+from tests.engine.lightning_internals.tiny_training import INSTALLED, Model, Recorder, answers, loader, trainer
+
+
+def test_the_last_micro_batch_is_known_also_at_the_end_of_an_epoch():
+    found = answers(internals.is_last_micro_batch, accumulate_grad_batches=2)
+    assert found == [False, True, False, True, True], INSTALLED
+
+
+def test_log_steps_follow_the_interval():
+    found = answers(internals.is_log_step, batches=4, log_every_n_steps=2)
+    assert found == [False, True, False, True], INSTALLED
+
+
+@pytest.mark.parametrize("interval", [0, 1, 3])
+def test_log_steps_are_those_of_lightning(interval):
+    def ask(run):
+        found = [(internals.is_log_step(run), run._logger_connector.should_update_logs)]
+        run.should_stop = run.global_step == 4
+        return [*found, (internals.is_log_step(run), run._logger_connector.should_update_logs)]
+
+    pairs = sum(answers(ask, log_every_n_steps=interval), [])
+    assert len(pairs) >= 8 and all(ours == theirs for ours, theirs in pairs), INSTALLED
+
+
+def test_log_steps_are_counted_from_the_number_that_is_set():
+    def ask(run):
+        found = internals.is_log_step(run)
+        internals.set_log_step(run, 0)  # Lightning adds 1 after this hook
+        return found
+
+    assert answers(ask, batches=4, log_every_n_steps=2) == [False, True, True, True], INSTALLED
+
+
+def test_metrics_of_a_step_are_unlogged_until_its_hooks_have_run():
+    class Logging(Model):
+        def training_step(self, batch, batch_idx):
+            self.log("number", float(batch_idx), on_step=True, on_epoch=False)
+            return super().training_step(batch, batch_idx)
+
+        def on_validation_end(self):
+            after.append(internals.unlogged_metrics(self.trainer))
+
+    recorder, after = Recorder(internals.unlogged_metrics), []
+    trainer([recorder], log_every_n_steps=1, num_sanity_val_steps=0).fit(Logging(), loader(3), loader(1))
+    assert recorder.answers == [{"number": 0.0}, {"number": 1.0}, {"number": 2.0}], INSTALLED
+    assert after == [{}], INSTALLED
+
+
+def test_a_validation_is_known_before_it_begins():
+    found = answers(internals.validation_follows, batches=4, val_check_interval=2)
+    assert found == [False, True, False, True], INSTALLED
+
+
+def test_a_requested_stop_waits_for_the_least_number_of_steps():
+    def stop(run):
+        run.should_stop = True
+        return internals.stops_early(run)
+
+    assert answers(stop, batches=4, min_epochs=0, min_steps=3) == [False, False, True], INSTALLED
+
+
+def test_empty_hooks_of_a_step_are_skipped_and_others_run():
+    class Overriding(Recorder):
+        on_before_backward = Recorder.on_train_batch_end
+
+    empty, overriding = Callback(), Overriding(lambda run: run.global_step)
+    internals.skip_empty_hooks([empty, overriding])
+    trainer([empty, overriding]).fit(Model(), loader(2), loader(1))
+    assert overriding.answers == [0, 1, 1, 2], INSTALLED
+    assert empty.on_train_batch_end is None and empty.on_train_start is not None
+
+
+def test_the_name_of_the_hook_is_set_as_lightning_sets_it():
+    class Fast(internals.FastAttributes, Model):
+        def on_train_batch_start(self, batch, batch_idx):
+            names.append((self._current_fx_name, "_current_fx_name" in vars(self)))
+
+    names, model = [], Fast()
+    trainer().fit(model, loader(1), loader(1))
+    assert names == [("on_train_batch_start", True)] and model._current_fx_name is None, INSTALLED
+    assert [name for name, _ in model.named_parameters()] == ["linear.weight", "linear.bias"]
+
+
+def test_the_next_epoch_starts_with_its_first_batch():
+    run = trainer(max_epochs=-1, max_steps=3)
+    loop = run.fit_loop.epoch_loop
+    run.fit_loop.restarting = True
+    assert loop.restarting and loop.val_loop.restarting, INSTALLED
+    internals.start_next_epoch(run)
+    assert not (loop.restarting or loop.val_loop.restarting), INSTALLED
+    loop.batch_progress.current.ready = 5
+    loop.reset()
+    assert loop.batch_progress.current.ready == 0, INSTALLED
+
+
+def test_a_model_can_be_configured_early():
+    class Early(Callback):
+        def setup(self, trainer, pl_module, stage):
+            internals.configure_model(trainer)
+            seen.append(pl_module.configured)
+
+    seen = []
+    trainer([Early()], max_steps=1).fit(Model(), loader(1), loader(1))
+    assert seen == [1], INSTALLED
+
+
+def test_a_module_without_a_trainer_is_not_attached():
+    model = Model()
+    assert not internals.is_attached(model), INSTALLED
+    trainer(max_steps=1).fit(model, loader(1), loader(1))
+    assert internals.is_attached(model), INSTALLED
