@@ -3,7 +3,7 @@
 import html
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -19,7 +19,8 @@ from commands.answers.interface import MEGABYTE, Demo, Example, Field, UploadedF
 from commands.demo.file_store import FileStore, shortened
 from commands.demo.model_queue import ModelQueue, QueueFullError
 from commands.demo.question_json import parse_question
-from datamodules.multimodal.reports.html_report import PAGES as SHARED_PAGES
+from engine.io.html_page import PAGES as SHARED_PAGES
+from engine.io.html_page import join_files
 
 log = logging.getLogger("lockstep")
 
@@ -91,11 +92,11 @@ class DemoServer:
 
     async def _script(self, request: Request) -> Response:
         return _response(
-            _joined([SHARED_PAGES / "report.js", *(PAGES / f"{name}.js" for name in SCRIPTS)]), "text/javascript"
+            join_files([SHARED_PAGES / "report.js", *(PAGES / f"{name}.js" for name in SCRIPTS)]), "text/javascript"
         )
 
     async def _style(self, request: Request) -> Response:
-        return _response(_joined([SHARED_PAGES / "report.css", PAGES / "demo.css"]), "text/css")
+        return _response(join_files([SHARED_PAGES / "report.css", PAGES / "demo.css"]), "text/css")
 
     async def _search(self, request: Request) -> Response:
         field = self._fields.get(request.query_params.get("field", ""))
@@ -174,10 +175,6 @@ def _lines(items: AsyncIterator[Mapping[str, Any]]) -> StreamingResponse:
             yield json.dumps(item, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson", headers=_HEADERS)
-
-
-def _joined(paths: Sequence[Path]) -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def _response(text: str, kind: str) -> Response:

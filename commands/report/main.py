@@ -12,9 +12,9 @@ from commands.report.page_data import page_content
 from commands.report.paired_comparison import compare_runs
 from commands.report.significance import NOT_COMPARED, Comparison
 from commands.report.study import SUMMARY, StudySummary, read_study
-from datamodules.multimodal.reports.html_report import finite, page_text
 from engine.health.exit_codes import ExitCode
 from engine.io.atomic_file import flush_folder, write_temp
+from engine.io.html_page import html_page, replace_non_finite
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import HELP, OPTION, runs_folder
 
@@ -208,9 +208,9 @@ def write_page(
     name = folders[0].resolve().parent.name if study else ""
     content = {**page_content(folders, page), **of_ranks, "study": study and {**study.for_page(), "name": name}}
     title = name or (content["runs"][0]["name"] if len(folders) == 1 else f"{len(folders)} runs")
-    data = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = json.dumps(replace_non_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     scripts = [PAGES / f"{name}.js" for name in SCRIPTS]
-    text = page_text(f"{title} – run report", data, scripts, [PAGES / "run_report.css"]).encode("utf-8", "replace")
+    text = html_page(f"{title} – run report", data, scripts, [PAGES / "run_report.css"]).encode("utf-8", "replace")
     os.replace(write_temp(page, lambda file: file.write(text), lambda _: None), page)
     flush_folder(page.parent)
 

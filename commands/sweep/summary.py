@@ -12,8 +12,8 @@ from commands.report.study import SUMMARY, StudySummary, TrialSummary
 from commands.sweep.settings import SweepSettings
 from commands.sweep.study import MESSAGE, STEP, SweepStudy, trial_name
 from commands.sweep.trial_process import setting
-from datamodules.multimodal.reports.html_report import finite
 from engine.io.atomic_file import write_temp
+from engine.io.html_page import replace_non_finite
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 
@@ -45,7 +45,7 @@ def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[st
 
 def write_summary(summary: StudySummary, folder: Path) -> None:
     """Write study.json into the folder of a study, whose lock the caller holds."""
-    text = json.dumps(finite(summary.fields()), ensure_ascii=False, indent=1, allow_nan=False)
+    text = json.dumps(replace_non_finite(summary.fields()), ensure_ascii=False, indent=1, allow_nan=False)
     content = (text + "\n").encode("utf-8", "replace")
     os.replace(write_temp(folder / SUMMARY, lambda file: file.write(content), lambda _: None), folder / SUMMARY)
 

@@ -1,1 +1,1 @@
-"""Atomic writes of files and directories, hashes of files. Imports nothing of the project."""
+"""Atomic writes, hashes of files, strict readers of JSON and YAML, HTML pages. Imports nothing of the project."""

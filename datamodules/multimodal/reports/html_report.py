@@ -1,27 +1,17 @@
-"""Writes reports: self-contained HTML files, each with the same content as JSON beside it.
+"""Writes reports: self-contained HTML files (`engine.io.html_page`), each with the same content as JSON beside it."""
 
-The browser renders a page from its embedded JSON. Content is inserted as text, never as markup, and the content
-security policy of the page allows its own scripts only. The answer of a model therefore cannot inject code.
-"""
-
-import base64
-import hashlib
-import html
 import json
-import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from string import Template
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from engine.io.atomic_file import flush_folder, remove, write_temp
+from engine.io.html_page import html_page, replace_non_finite
 
-PAGES = Path(__file__).parents[1] / "pages"
-
-ANSWERS = PAGES / "answers.js"
+ANSWERS = Path(__file__).parents[1] / "pages/answers.js"
 """Script of a prediction report. A family's own script follows it and calls `predictionReport`."""
 
 Grade = Mapping[str, tuple[float, float]]
@@ -94,8 +84,8 @@ def write_report(
     Raises:
         OSError: the disk rejected a file; an existing report is unchanged.
     """
-    data = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    texts = {folder / f"{stem}.json": data + "\n", folder / f"{stem}.html": page_text(title, data, scripts, styles)}
+    data = json.dumps(replace_non_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    texts = {folder / f"{stem}.json": data + "\n", folder / f"{stem}.html": html_page(title, data, scripts, styles)}
     temporary: dict[Path, Path] = {}
     try:
         for path, text in texts.items():
@@ -114,36 +104,3 @@ def write_report(
 
 def _write(content: bytes, file: IO[bytes]) -> None:
     file.write(content)
-
-
-def page_text(title: str, data: str, scripts: Sequence[Path], styles: Sequence[Path]) -> str:
-    """Return a self-contained page. `data` is JSON, which the scripts find in the element `content`."""
-    style = _source([PAGES / "report.css", *styles])
-    script = _source([PAGES / "report.js", *scripts])
-    parts = {
-        "title": html.escape(title),
-        "style": style,
-        "script": script,
-        "style_hash": _hash(style),
-        "script_hash": _hash(script),
-        # Inside <script> the browser only recognises "</script" and "<!--"; JSON decodes \u003c to "<".
-        "data": data.replace("<", "\\u003c"),
-    }
-    return Template(_source([PAGES / "report.html"])).substitute(parts)
-
-
-def _source(paths: Sequence[Path]) -> str:
-    return "".join(path.read_text(encoding="utf-8") for path in paths)
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
-def finite(value: object) -> Any:
-    """Return a copy with None for non-finite numbers, which JSON does not have."""
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -291,7 +291,7 @@ def test_half_a_character_does_not_stop_a_report(tmp_path):
 def test_a_full_disk_leaves_the_older_report(tmp_path, monkeypatch):
     page = write_data_report(tmp_path, [shown()], {"split": "old"})
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    monkeypatch.setattr("datamodules.multimodal.reports.html_report.PAGES", tmp_path / "absent")
+    monkeypatch.setattr("engine.io.html_page.PAGES", tmp_path / "absent")
     with pytest.raises(OSError):
         write_data_report(tmp_path, [shown()], {"split": "new"})
     monkeypatch.undo()
