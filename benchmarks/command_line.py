@@ -51,7 +51,7 @@ def one_table(name: str, description: str | None, repeats: int, parts: str, argu
         arguments: arguments of the command line.
     """
     options = benchmark_parser(name, description, repeats).parse_args(arguments)
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, surroundings, write_json
 
     module, out, around = importlib.import_module(parts), console(), surroundings(options.repeats)
     result = module.measure(options.repeats)

@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     from benchmarks.device.junit import write_junit
     from benchmarks.device.machine import closing_line, surroundings
-    from benchmarks.surroundings import write_json
+    from benchmarks.environment import write_json
 
     setting = Setting(options.device, options.tiny, options.repeats, not options.no_compile, options.peak_tflops)
     around, end = surroundings(setting), time.monotonic() + 60 * options.minutes
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
-    from benchmarks.device.sheets import as_json, text_of_checks, text_of_sheet
+    from benchmarks.device.tables import as_json, text_of_checks, text_of_sheet
 
     start = time.monotonic()
     result: dict[str, Any] = {"name": part, "checks": [], "sheets": [], "problems": []}

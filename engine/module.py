@@ -19,8 +19,8 @@ from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed, seed_torch
 from engine.distributed.data_rank import data_rank
+from engine.distributed.logical_shape import unsharded_numel
 from engine.distributed.step_counters import StepCounters
-from engine.distributed.unsharded_shape import unsharded_numel
 from engine.family_hooks import FamilyHooks
 from engine.interface import DataT
 from engine.lightning_internals.training_loop import is_attached, is_last_micro_batch

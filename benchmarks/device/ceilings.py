@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.device.measures.clock import take_turns
 from benchmarks.device.measures.peaks import peak
 from benchmarks.device.measures.reference import (
     SIXTEEN_BITS,
@@ -16,6 +15,7 @@ from benchmarks.device.measures.reference import (
     products_in,
     relative_error,
 )
+from benchmarks.device.measures.timing import take_turns
 from benchmarks.device.measures.traffic import Copy
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
 

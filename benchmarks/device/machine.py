@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import surroundings as general
+from benchmarks import environment as general
 from benchmarks.device.part import Setting
 
 _PACKAGES = ("lightning", "transformers", "peft", "triton")

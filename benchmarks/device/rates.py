@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from benchmarks.device.measures.clock import memory_of, take_turns
 from benchmarks.device.measures.peaks import peak
 from benchmarks.device.measures.reference import Side
+from benchmarks.device.measures.timing import memory_of, take_turns
 from benchmarks.device.part import Row, Setting
 
 HEADINGS = ("times the first", "TFLOP/s", "MFU", "GB above weights and AdamW")

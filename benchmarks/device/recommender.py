@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.device.histories import REALISTIC, TINY, Sizes, full_batch
-from benchmarks.device.measures.busy import busy
-from benchmarks.device.measures.clock import take_turns
+from benchmarks.device.measures.kernel_activity import busy
 from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats, gradients_of
+from benchmarks.device.measures.timing import take_turns
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
 from benchmarks.device.training_step import CapturedStep, TrainingStep
 from benchmarks.recommender.naive_time_attention import with_naive_attention

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.device.histories import REALISTIC, TINY, full_batch
-from benchmarks.device.measures.clock import Work, memory_of, take_turns
 from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, compared, formats, products_in
+from benchmarks.device.measures.timing import Work, memory_of, take_turns
 from benchmarks.device.measures.traffic import Copy, bytes_of
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables

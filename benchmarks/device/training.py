@@ -17,7 +17,7 @@ from benchmarks.device.measures.peaks import peak
 from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, compared, gradients_of
 from benchmarks.device.part import Check, Row, Setting, Sheet
 from benchmarks.device.rates import WHOLE_ROWS
-from benchmarks.engine.turns import Body, Turn, take_turns
+from benchmarks.engine.interleaving import Body, Turn, take_turns
 from benchmarks.vision_language.models import LARGE, TINY, Layout, Sizes, amounts_of_turns, built
 from benchmarks.vision_language.plain_llava import PlainLlava
 from benchmarks.vision_language.trainings import compile_parts, ours, plain

@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.document_qa import ingestion, manuals
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
     if options.only in (None, "ingestion"):

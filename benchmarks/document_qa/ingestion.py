@@ -14,8 +14,8 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.document_qa.memory import PeakMemory
+from benchmarks.environment import number, spread
 from benchmarks.side import SideProcess, kill_all
-from benchmarks.surroundings import number, spread
 
 _PROJECT = Path(__file__).parents[2]
 _PAGES = 20  # of a document

@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.engine import checkpoint_stall, measurements, scaling
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
     for name in options.only or NAMES:

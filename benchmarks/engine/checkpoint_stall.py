@@ -31,10 +31,10 @@ from lightning.pytorch.plugins import AsyncCheckpointIO
 from rich import box
 from rich.table import Table
 
+from benchmarks.environment import number, spread
 from benchmarks.memory_peak import forget_peak, peak
 from benchmarks.order import in_order
 from benchmarks.side import SideProcess
-from benchmarks.surroundings import number, spread
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.verification import verify
 

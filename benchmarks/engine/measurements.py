@@ -8,9 +8,9 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from benchmarks.engine.interleaving import Body, Turn, take_turns
 from benchmarks.engine.trainings import GUARDS, bare, engine, plain_lightning, with_accelerate
-from benchmarks.engine.turns import Body, Turn, take_turns
-from benchmarks.surroundings import spread
+from benchmarks.environment import spread
 
 Result = dict[str, Any]
 """Measurements of a part, ready for JSON: name, title, and the seconds per step of each side's turns."""

@@ -9,10 +9,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from benchmarks.engine.peers import accelerate_loop, ddp_loop
+from benchmarks.engine.baselines import accelerate_loop, ddp_loop
+from benchmarks.engine.interleaving import Body, Turn, take_turns
 from benchmarks.engine.trainings import recommender, write_interactions
-from benchmarks.engine.turns import Body, Turn, take_turns
-from benchmarks.surroundings import goals_reached, spread
+from benchmarks.environment import goals_reached, spread
 
 _BATCH = 128
 _LIMIT = "two runs of ours (machine's limit)"

@@ -12,8 +12,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.engine.tower import SAMPLES, samples, squared_errors, tower
-from benchmarks.engine.turns import Gate
+from benchmarks.engine.interleaving import Gate
+from benchmarks.engine.mlp import SAMPLES, samples, squared_errors, tower
 from benchmarks.recommender.movielens_like import movielens_like
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -103,7 +103,7 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
 def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS) -> None:
     """Train the tower in the engine."""
     options = [
-        "--model", "benchmarks.engine.tower.Tower", "--data", "benchmarks.engine.tower.TowerData",
+        "--model", "benchmarks.engine.mlp.Tower", "--data", "benchmarks.engine.mlp.TowerData",
         "--data.init_args.batch_size", str(batch_size), "--best_checkpoint.monitor", "none",
     ]  # fmt: skip
     lockstep(gate, options=options, guards=guards)

@@ -27,8 +27,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--rows must be at least 1000")
 
     # Imported here, so that --help and wrong options do not wait for torch.
+    from benchmarks.environment import closing_line, console, surroundings, write_json
     from benchmarks.growth import sizes
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
     for name in options.only or NAMES:

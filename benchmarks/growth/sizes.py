@@ -9,13 +9,13 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from benchmarks.environment import number, spread
 from benchmarks.growth.conversion import conversion_makers
 from benchmarks.growth.ranking import ITEMS as RANKED_ITEMS
 from benchmarks.growth.ranking import ranking
 from benchmarks.growth.steps import item_step, length_step, row_step
 from benchmarks.growth.users import user_makers
 from benchmarks.recommender.measure import Maker, take_turns
-from benchmarks.surroundings import number, spread
 from lightning_modules.recommender.networks.architecture import Attention
 
 LENGTHS = (50, 100, 200, 500, 1000)

@@ -20,8 +20,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
+    from benchmarks.environment import closing_line, console, surroundings, write_json
     from benchmarks.images import decoders, loaders
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
     for name in options.only or NAMES:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from benchmarks.images.pictures import SIZES, jpeg
+from benchmarks.images.jpeg_images import SIZES, jpeg
 from benchmarks.order import in_order
 from datamodules.image_classifier.sources.base import fitted_pixels
 

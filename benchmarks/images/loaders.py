@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.images.pictures import jpeg
+from benchmarks.images.jpeg_images import jpeg
 from benchmarks.order import in_order
 from datamodules.image_classifier.dataset import ImageDataset
 from datamodules.image_classifier.sources.base import FileImages

@@ -17,8 +17,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
+    from benchmarks.environment import closing_line, console, surroundings, write_json
     from benchmarks.memory import sides
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     out, around = console(), surroundings(options.repeats)
     size = sides.Size(options.layers, options.vocabulary, options.tokens)

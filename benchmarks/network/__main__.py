@@ -29,9 +29,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
+    from benchmarks.environment import closing_line, console, surroundings, write_json
     from benchmarks.network import measurements, prediction, tables
     from benchmarks.network.machines import Impossible
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     given = {
         "compute": options.step,

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from benchmarks.network.delayed_cable import carry
+from benchmarks.network.delayed_link import carry
 from benchmarks.network.namespaces import NAMESPACES
 from engine.system.cpu_count import available_cpus
 

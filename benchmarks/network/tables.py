@@ -6,9 +6,9 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from benchmarks.environment import goals_reached, number, spread
 from benchmarks.network.machines import BURST
 from benchmarks.network.step_model import StepModel
-from benchmarks.surroundings import goals_reached, number, spread
 
 TITLES = {
     "bandwidth": "Two machines of one core, by bandwidth",

@@ -9,9 +9,9 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.engine.tower import tower
+from benchmarks.engine.interleaving import Gate, Side
+from benchmarks.engine.mlp import tower
 from benchmarks.engine.trainings import lockstep
-from benchmarks.engine.turns import Gate, Side
 from benchmarks.network.machines import Machines
 from benchmarks.network.namespaces import enter
 from benchmarks.side import SideProcess
@@ -116,7 +116,7 @@ def _train(gate: Gate, *, machines: int, rank: int, options: Options) -> None:
     lockstep(
         gate,
         options=[
-            "--model", "benchmarks.engine.tower.Tower", "--data", "benchmarks.engine.tower.TowerData",
+            "--model", "benchmarks.engine.mlp.Tower", "--data", "benchmarks.engine.mlp.TowerData",
             "--data.init_args.batch_size", str(SAMPLES_A_MACHINE * machines), "--best_checkpoint.monitor", "none",
             "--trainer.num_nodes", str(machines), "--trainer.log_every_n_steps", "100000000",
             "--watchdog.timeout", "3600",  # it waits while others have their turns

@@ -29,11 +29,11 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
+    from benchmarks.environment import closing_line, console, goals_reached, surroundings, write_json
     from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
     from benchmarks.packages.parts import PARTS, Started
     from benchmarks.packages.report import table
     from benchmarks.packages.sides import SIDES
-    from benchmarks.surroundings import closing_line, console, goals_reached, surroundings, write_json
 
     out, around, results = console(), surroundings(options.repeats), []
     environments = (options.environments or ENVIRONMENTS).absolute()

@@ -6,7 +6,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from benchmarks.surroundings import number, spread
+from benchmarks.environment import number, spread
 
 _NOTES = {
     "learn": "A row of RecBole has a single target, so a step trains on fewer targets.",

@@ -39,10 +39,10 @@ def main(arguments: list[str] | None = None) -> None:
         return
 
     # Imported here, so that --help and wrong options do not wait for torch.
+    from benchmarks.environment import console, surroundings, write_json
     from benchmarks.recommender.comparisons import COMPARISONS
     from benchmarks.recommender.measure import take_turns
     from benchmarks.recommender.report import summary, table
-    from benchmarks.surroundings import console, surroundings, write_json
 
     names = [comparison.name for comparison in COMPARISONS]
     unknown = set(options.only) - set(names)
@@ -60,8 +60,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _time_to_quality(root: Path, target: float, json: Path | None) -> None:
+    from benchmarks.environment import closing_line, console, surroundings, write_json
     from benchmarks.recommender import time_to_quality
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
 
     out, around = console(), surroundings(repeats=1)
     try:

@@ -6,9 +6,9 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from benchmarks.environment import number, spread
 from benchmarks.recommender.comparisons import Comparison
 from benchmarks.recommender.measure import Measured
-from benchmarks.surroundings import number, spread
 
 _SMALLEST = 4 << 20
 """Bytes. Smaller values are noise of the allocator: they have no ratio and are raised to this value in others."""

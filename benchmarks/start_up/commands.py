@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.table import Table
 
+from benchmarks.environment import goals_reached, spread
 from benchmarks.order import in_order
 from benchmarks.side import ONE_THREAD, run_python
 from benchmarks.start_up.first_step import PREFIX
-from benchmarks.surroundings import goals_reached, spread
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TRAIN = str(_ROOT / "train.py")

@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, surroundings, write_json
     from benchmarks.threads import trainings
 
     out, around = console(), surroundings(options.repeats) | {"threads": "by side"}

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.table import Table
 
+from benchmarks.environment import goals_reached, spread
 from benchmarks.order import in_order
 from benchmarks.side import run_python
-from benchmarks.surroundings import goals_reached, spread
 from benchmarks.threads.rate import PREFIX
 from engine.system.cpu_count import available_cpus
 

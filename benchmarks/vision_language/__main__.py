@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, surroundings, write_json
     from benchmarks.vision_language import packing, parquet, step_parts, trainers
 
     out, around, results = console(), surroundings(options.repeats), []

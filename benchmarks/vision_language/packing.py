@@ -8,8 +8,8 @@ import torch
 from rich import box
 from rich.table import Table
 
-from benchmarks.engine.turns import Body, take_turns
-from benchmarks.surroundings import goals_reached, number, spread
+from benchmarks.engine.interleaving import Body, take_turns
+from benchmarks.environment import goals_reached, number, spread
 from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns, built
 from benchmarks.vision_language.trainings import ours
 

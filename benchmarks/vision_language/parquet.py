@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait.
-    from benchmarks.surroundings import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, surroundings, write_json
     from benchmarks.vision_language.many_rows import write_many_rows
 
     out, around = console(), surroundings(options.repeats)

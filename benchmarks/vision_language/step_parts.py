@@ -11,9 +11,9 @@ from rich import box
 from rich.table import Table
 from typing_extensions import override
 
-from benchmarks.engine.turns import Gate
+from benchmarks.engine.interleaving import Gate
+from benchmarks.environment import spread
 from benchmarks.side import SideProcess
-from benchmarks.surroundings import spread
 from benchmarks.vision_language.models import SMALL, Layout, Sizes
 from benchmarks.vision_language.trainings import ours
 

@@ -7,9 +7,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from benchmarks.engine.turns import Body, take_turns
-from benchmarks.surroundings import goals_reached, number, spread
-from benchmarks.vision_language import peers
+from benchmarks.engine.interleaving import Body, take_turns
+from benchmarks.environment import goals_reached, number, spread
 from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns
 from benchmarks.vision_language.trainings import run
 

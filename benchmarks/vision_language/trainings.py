@@ -9,8 +9,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from torch import nn
 
+from benchmarks.engine.interleaving import Gate
 from benchmarks.engine.trainings import lockstep
-from benchmarks.engine.turns import Gate
 from benchmarks.vision_language.mixture import Mixture
 from benchmarks.vision_language.models import Layout, Precision, Sizes, built, data_settings, model_settings, quiet
 from benchmarks.vision_language.plain_llava import PlainLlava

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from commands.report.kept_answers import KeptAnswers
+from commands.report.saved_answers import KeptAnswers
 
 if TYPE_CHECKING:
     from lightning_modules.recommender.ranks.rank_file import UserRanks

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.report.kept_ranks import STAGES, OtherSettingsError, kept_ranks
+from commands.report.saved_ranks import STAGES, OtherSettingsError, kept_ranks
 
 
 class GroupTable(NamedTuple):

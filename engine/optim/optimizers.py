@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from engine.distributed.unsharded_shape import unsharded_numel
+from engine.distributed.logical_shape import unsharded_numel
 from engine.optim.eight_bit_state import SMALLEST
 from engine.optim.muon import Muon
 from engine.optim.offload import OffloadedOptimizer

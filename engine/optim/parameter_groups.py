@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from engine.distributed.unsharded_shape import unsharded_ndim
+from engine.distributed.logical_shape import unsharded_ndim
 
 
 def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from engine.distributed.unsharded_shape import unsharded_ndim, unsharded_numel
+from engine.distributed.logical_shape import unsharded_ndim, unsharded_numel
 
 
 def parameter_groups(

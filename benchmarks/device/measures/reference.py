@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.device.measures.clock import Work
+from benchmarks.device.measures.timing import Work
 from benchmarks.device.part import Check
 
 Format = Literal["fp32", "tf32", "bf16", "fp16"]

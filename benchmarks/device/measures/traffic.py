@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.device.measures.clock import Work
+from benchmarks.device.measures.timing import Work
 
 _BUFFER = 1 << 30  # far more than the caches hold
 _OVERWRITE = {"copy_", "fill_", "zero_", "random_", "bernoulli_", "uniform_", "normal_", "exponential_"}

@@ -10,7 +10,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from commands.answers.blocks import Block, Note, Picture, Pictures, Text, data_url
-from commands.answers.families.picture_overlay import CELLS, covered, leaning
+from commands.answers.families.occlusion_map import CELLS, covered, leaning
 from commands.answers.interface import Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem

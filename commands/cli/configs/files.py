@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import yaml
 
-from commands.cli.configs.places import find_places
+from commands.cli.configs.setting_locations import find_places
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 
 _CONFIG_OPTIONS = ("--config", "-c")

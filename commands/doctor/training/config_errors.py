@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from commands.cli.configs.parser_message import deduplicate, parse_error
-from commands.cli.configs.places import find_places
+from commands.cli.configs.setting_locations import find_places
 from commands.cli.shipped_configs import closest_configs
 from commands.doctor.check import Finding
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text

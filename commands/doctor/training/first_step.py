@@ -9,7 +9,7 @@ import torch
 from callbacks.performance.auto_micro_batch import free_cached_memory, reports_oom
 from commands.doctor.check import Finding
 from commands.doctor.training.load_config import instantiate_part, is_sharded, single_micro_batch
-from commands.doctor.training.loading_pace import pace_finding, planned_workers
+from commands.doctor.training.loader_throughput import pace_finding, planned_workers
 from commands.doctor.training.probe_step import BeforeTraining, ProbeResult, is_on_gpu, run_probe_step
 from engine.data.batch_plan import BatchPlan
 from engine.system import host_memory

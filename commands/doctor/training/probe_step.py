@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer, seed_everythin
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch import Tensor
 
-from commands.doctor.training.loading_pace import measure_loading
+from commands.doctor.training.loader_throughput import measure_loading
 from commands.doctor.training.memory_limit import limit_host_memory
 from engine.data.dataloader import TimedDataLoader
 from engine.datamodule import LockstepDataModule

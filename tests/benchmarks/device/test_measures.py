@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from benchmarks.device.measures.busy import covered
-from benchmarks.device.measures.clock import take_turns
+from benchmarks.device.measures.kernel_activity import covered
 from benchmarks.device.measures.peaks import peak
 from benchmarks.device.measures.reference import Outcome, Side, compared, relative_error
+from benchmarks.device.measures.timing import take_turns
 from benchmarks.device.measures.traffic import Copy, bytes_of
 from benchmarks.device.part import Check, Setting
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.engine.peers import by_hand, with_accelerate
+from benchmarks.engine.baselines import by_hand, with_accelerate
+from benchmarks.engine.interleaving import Turn
 from benchmarks.engine.scaling import result_of, table
-from benchmarks.engine.turns import Turn
 
 STEPS, BATCH = 3, 8
 PEERS = {"by hand": by_hand, "Accelerate": with_accelerate}

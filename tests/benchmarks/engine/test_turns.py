@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from benchmarks.engine import measurements
-from benchmarks.engine.tower import tower
+from benchmarks.engine.interleaving import Gate, take_turns
+from benchmarks.engine.mlp import tower
 from benchmarks.engine.trainings import GUARDS, bare, engine
-from benchmarks.engine.turns import Gate, take_turns
 
 
 def test_the_tower_is_as_described():

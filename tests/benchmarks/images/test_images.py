@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.images import decoders, loaders
-from benchmarks.images.pictures import SIZES, jpeg
+from benchmarks.images.jpeg_images import SIZES, jpeg
 
 
 def printed(table) -> str:

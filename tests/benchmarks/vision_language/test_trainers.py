@@ -7,10 +7,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.engine.turns import Gate
+from benchmarks.engine.interleaving import Gate
 from benchmarks.vision_language import step_parts, trainers
+from benchmarks.vision_language.baselines import parts
 from benchmarks.vision_language.models import TINY, Layout, built
-from benchmarks.vision_language.peers import parts
 from benchmarks.vision_language.plain_llava import PlainLlava
 from datamodules.multimodal.batch import IGNORE
 from engine.health.signals import stop_signals

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks.engine.turns import Gate
+from benchmarks.engine.interleaving import Gate
 from benchmarks.vision_language import trainings
 from benchmarks.vision_language.models import TINY, Layout, built, model_settings
 from benchmarks.vision_language.plain_llava import PlainLlava

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from commands.answers.families.picture_overlay import CELLS, covered, leaning
+from commands.answers.families.occlusion_map import CELLS, covered, leaning
 from commands.answers.interface import Question, Turn, UploadedFile, UserInputError
 from tests.conftest import REPOSITORY
 from tests.support.demo import page_driver, served

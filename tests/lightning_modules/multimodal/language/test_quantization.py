@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from engine.determinism.tensor_hash import hash_tensor
-from engine.distributed.unsharded_shape import unsharded_numel
+from engine.distributed.logical_shape import unsharded_numel
 from lightning_modules.multimodal.base import require_whole_weights
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings

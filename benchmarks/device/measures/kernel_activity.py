@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.device.measures.clock import Work
+from benchmarks.device.measures.timing import Work
 
 _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands.doctor.training import loading_pace
-from commands.doctor.training.loading_pace import measure_loading, pace_finding, pace_of, planned_workers
+from commands.doctor.training.loader_throughput import measure_loading, pace_finding, pace_of, planned_workers
 from engine.data.dataloader import PendingSampler, SkipBadSamples, TimedDataLoader
 from engine.data.errors import BadSampleError
 from engine.data.samplers import TrainSampler

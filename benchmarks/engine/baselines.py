@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.engine.turns import Gate
+from benchmarks.engine.interleaving import Gate
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.datamodule import InteractionSequences
 from engine.data.samplers import global_batches

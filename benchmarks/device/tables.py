@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchmarks.device.part import Check, Sheet
-from benchmarks.surroundings import number, spread
+from benchmarks.environment import number, spread
 
 
 def text_of_checks(checks: list[Check]) -> str:

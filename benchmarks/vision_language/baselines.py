@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, SequentialSampler
 
-from benchmarks.engine.turns import Gate
+from benchmarks.engine.interleaving import Gate
 from benchmarks.vision_language.models import Layout, Sizes, built, quiet
 from benchmarks.vision_language.plain_llava import PlainChat, PlainChats, PlainLlava
 
