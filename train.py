@@ -18,9 +18,9 @@ def main() -> None:
     without_local_rank(sys.argv[1:], os.environ)  # sets the variable, which Lightning reads when it is imported
     if is_overview(sys.argv[1:]):
         sys.exit(print_overview(sys.argv[1:]))
-    from commands.launch.openmp_spin import bound_waits
+    from commands.launch.openmp_spin import limit_thread_spin
 
-    bound_waits(os.environ)  # OpenMP reads it when torch is imported
+    limit_thread_spin(os.environ)  # OpenMP reads it when torch is imported
     from commands.launch.early_signal_handlers import install_signal_handlers
 
     install_signal_handlers()  # the imports take seconds, in which a signal would kill

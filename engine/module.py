@@ -19,7 +19,7 @@ from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed, seed_torch
 from engine.distributed.data_rank import data_rank
-from engine.distributed.logical_shape import unsharded_numel
+from engine.distributed.logical_shape import logical_numel
 from engine.distributed.step_counters import StepCounters
 from engine.family_hooks import FamilyHooks
 from engine.interface import DataT
@@ -142,7 +142,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
 
     @override
     def on_fit_start(self) -> None:
-        sizes = [(unsharded_numel(parameter), is_trained(parameter)) for parameter in self.parameters()]
+        sizes = [(logical_numel(parameter), is_trained(parameter)) for parameter in self.parameters()]
         total, trained = sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
         # FSDP derives another class from the module's.
         name = next(kind.__name__ for kind in type(self).__mro__ if not issubclass(kind, FSDPModule))

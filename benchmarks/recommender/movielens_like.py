@@ -4,7 +4,7 @@ import numpy as np
 
 from datamodules.recommender.events import EventArrays
 
-_MEDIAN, _MEAN, _SHORTEST, _LONGEST = 96, 165, 18, 2277
+_MEDIAN, _MEAN, _SHORTEST, _MAX_LENGTH = 96, 165, 18, 2277
 """Mean number of events of a user of MovieLens-1M (items with five ratings or more)."""
 
 
@@ -15,7 +15,7 @@ def movielens_like(num_users: int = 6040, num_items: int = 3416, seed: int = 0) 
     """
     random = np.random.default_rng(seed)
     spread = np.sqrt(2 * np.log(_MEAN / _MEDIAN))
-    counts = np.clip(random.lognormal(np.log(_MEDIAN), spread, num_users), _SHORTEST, min(_LONGEST, num_items))
+    counts = np.clip(random.lognormal(np.log(_MEDIAN), spread, num_users), _SHORTEST, min(_MAX_LENGTH, num_items))
     offsets = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])
     items = [random.permutation(num_items)[:count] + 1 for count in np.diff(offsets)]
     # A quarter of the gaps are below a second, and some are months: people rate whole pages at a time.

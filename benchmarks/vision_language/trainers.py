@@ -9,6 +9,7 @@ from rich.table import Table
 
 from benchmarks.engine.interleaving import Body, take_turns
 from benchmarks.environment import goals_reached, number, spread
+from benchmarks.vision_language import baselines
 from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns
 from benchmarks.vision_language.trainings import run
 
@@ -21,9 +22,9 @@ GOALS = {"Lockstep, one chat per row": 1.0, "Lockstep, packed": 1.8}
 def sides_of(sizes: Sizes) -> dict[str, Body]:
     """Return all trainings; ratios are to the first."""
     return {
-        PEER: partial(peers.hugging_face, sizes=sizes),
-        "Accelerate": partial(peers.accelerate, sizes=sizes),
-        "bare torch loop": partial(peers.bare, sizes=sizes),
+        PEER: partial(baselines.hugging_face, sizes=sizes),
+        "Accelerate": partial(baselines.accelerate, sizes=sizes),
+        "bare torch loop": partial(baselines.bare, sizes=sizes),
         "Lockstep, one chat per row": partial(run, sizes=sizes, layout=Layout()),
         "Lockstep, packed": partial(run, sizes=sizes, layout=Layout(packed=True)),
         "Lockstep, packed, activation checkpointing": partial(

@@ -18,14 +18,18 @@ from engine.distributed.data_rank import data_rank
 from engine.hook_arguments import run_module, run_trainer
 from engine.module import LockstepModule
 from engine.telemetry.append_file import AppendOnlyFile
+from engine.telemetry.events import rank_keys
 
 _MAX_REASON = 2_000  # characters of the reason, which may quote the sample
 
-declare_part("left_out", fields({}, {"unusable": COUNT, "too_long": COUNT, "different": list_of(TEXT)}))
+_STATE = "left_out"
+"""Key of the counts in a checkpoint. The names inside are those of version 0.1.0, whose checkpoints still resume."""
+
+declare_part(_STATE, fields({}, {"unusable": COUNT, "too_long": COUNT, "different": list_of(TEXT)}))
 
 
-class BadSamples(Callback):
-    """Logs `train/unusable_samples` (and `val/`, `test/`), enforces `data.max_bad_samples`, writes bad_samples.jsonl.
+class BadSampleLimit(Callback):
+    """Logs `train/bad_samples` (and `val/`, `test/`), enforces `data.max_bad_samples`, writes bad_samples.jsonl.
 
     In training the total over all ranks is known after every step. It is read only in steps that are logged and at the
     end of an epoch, so that other steps do not wait for the device. If it has grown, the ranks gather the new samples
@@ -55,7 +59,7 @@ class BadSamples(Callback):
         module = run_module(pl_module)
         if module.is_log_step:
             data = module.data
-            is_logged = {"unusable": data.skips_bad_samples, "too_long": getattr(data, "too_long", "stop") == "drop"}
+            is_logged = {"bad": data.skips_bad_samples, "too_long": getattr(data, "too_long", "stop") == "drop"}
             for reason, total in self._check_training(trainer, module).items():
                 if is_logged[reason]:
                     name = f"train/{reason}_samples"
@@ -67,9 +71,9 @@ class BadSamples(Callback):
 
     def _check_training(self, trainer: Trainer, pl_module: LockstepModule) -> dict[str, int]:
         totals, data = self._training.totals, pl_module.data
-        if totals["unusable"] > self._num_listed:
-            self._num_listed = totals["unusable"]
-            self._training.record_unusable(self._list_new(trainer, "train"))
+        if totals["bad"] > self._num_listed:
+            self._num_listed = totals["bad"]
+            self._training.record_bad(self._list_new(trainer, "train"))
         if data.skips_bad_samples:
             check_skip_limit(len(self._training.different), data.max_bad_samples, "the training")
         return totals
@@ -116,12 +120,12 @@ class BadSamples(Callback):
         data = pl_module.data
         if not data.skips_bad_samples:
             return
-        unusable = self._evaluation.totals(pl_module.device)["unusable"]
-        if unusable:
+        bad = self._evaluation.totals(pl_module.device)["bad"]
+        if bad:
             self._list_new(trainer, stage)
         if stage != "predict":
-            pl_module.log(f"{stage}/unusable_samples", float(unusable), batch_size=1)
-        check_skip_limit(unusable, data.max_bad_samples, where)
+            pl_module.log(f"{stage}/bad_samples", float(bad), batch_size=1)
+        check_skip_limit(bad, data.max_bad_samples, where)
 
     # -- both --------------------------------------------------------------------------------------------------------
 
@@ -131,7 +135,7 @@ class BadSamples(Callback):
         if not data_rank(trainer).counts:  # another rank reads the same samples
             return []
         self._skip_logger.log(skipped)
-        self._unlisted += [skip for skip in skipped if skip.reason == "unusable"]
+        self._unlisted += [skip for skip in skipped if skip.reason == "bad"]
         return skipped
 
     def _list_new(self, trainer: Trainer, stage: str) -> list[list[SkippedSample]]:
@@ -148,11 +152,11 @@ class BadSamples(Callback):
     @override
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         if trainer.state.fn == "fit":
-            checkpoint["left_out"] = self._training.state_dict()
+            checkpoint[_STATE] = self._training.state_dict()
 
     @override
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._resumed = checkpoint.get("left_out", {})
+        self._resumed = checkpoint.get(_STATE, {})
 
 
 class BadSampleList:
@@ -186,7 +190,7 @@ class BadSampleList:
                     continue
                 listed.add(key)
                 line = dict(zip(("stage", "sample", "what"), key, strict=True))
-                line |= {"epoch": epoch, "step": step, "process": rank}
+                line |= {"epoch": epoch, "step": step, **rank_keys(rank)}
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         file.close()
 

@@ -43,10 +43,10 @@ class ReplicaConsistencyCheck(Callback):
         step = trainer.global_step
         if step != self._last_compared and step % self.every_n_steps == 0:
             self._last_compared = step
-            compare(trainer, pl_module)
+            compare_replicas(trainer, pl_module)
 
 
-def compare(trainer: Trainer, pl_module: LightningModule) -> None:
+def compare_replicas(trainer: Trainer, pl_module: LightningModule) -> None:
     """Compare the trained parameters of all ranks. A collective.
 
     Raises:

@@ -137,7 +137,7 @@ class MemoryMonitor(Callback):
                 "configs/overlays/profile.yaml records memory and operators over time",
                 of_ranks.index(max(of_ranks)), self._growth.logs, self._growth.first / _GIB,
                 max(of_ranks) / _GIB,
-                extra=event("memory_rising", process=of_ranks.index(max(of_ranks)), bytes=max(of_ranks)),
+                extra=event("memory_rising", rank=of_ranks.index(max(of_ranks)), bytes=max(of_ranks)),
             )  # fmt: skip
 
     @staticmethod

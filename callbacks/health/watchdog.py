@@ -229,7 +229,7 @@ class Watchdog(Callback):
             monitor.leave()
 
 
-def report_unseen(trainer: Trainer, exception: BaseException) -> None:
+def report_unhandled(trainer: Trainer, exception: BaseException) -> None:
     """Report an error that ended a command, if the hook for errors has not run.
 
     A second dead DataLoader worker may raise while Lightning calls the hooks for the first one.

@@ -13,14 +13,14 @@ from typing_extensions import override
 from callbacks.logging.metric_sink import MetricSink
 from callbacks.logging.progress_bar import stage_of, summary
 from engine.telemetry.append_file import AppendOnlyFile
-from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
+from engine.telemetry.events import HIDDEN_ON_CONSOLE, event, rank_keys
 from engine.telemetry.json_formatter import to_json_safe
 
 log = logging.getLogger("lockstep")
 
 
 class JsonlLogger(MetricSink):
-    """Lightning logger that appends one JSON object per line: time, run, process, step, epoch and metrics by name.
+    """Lightning logger that appends one JSON object per line: time, run, rank, step, epoch and metrics by name.
 
     ``step`` counts finished optimizer steps, so the first is 1. ``time`` is UTC in ISO 8601. A value that is not finite
     is null, because JSON has neither NaN nor infinity. A record of an evaluation also lists in ``altered`` the settings
@@ -49,7 +49,7 @@ class JsonlLogger(MetricSink):
         record: dict[str, Any] = {
             "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             "run": self.path.parent.name,
-            "process": 0,
+            **rank_keys(0),
             "step": finished_steps,
             "epoch": epoch,
         }

@@ -110,7 +110,7 @@ class ResultsTable(Callback):
 
     def _set(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
         rows = table_rows(stage, metrics)
-        remark = next((found for one in _monitors(trainer) if (found := below_baselines(rows, one))), "")
+        remark = next((found for one in _monitors(trainer) if (found := better_baselines(rows, one))), "")
         for name, values in rows:
             row = "  ".join(f"{metric} {value:.4f}" for metric, value in values.items())
             log.info("%s: %s %s", title, name, row, extra=HIDDEN_ON_CONSOLE)
@@ -134,7 +134,7 @@ def _monitors(trainer: Trainer) -> list[_MonitoringCheckpoint]:
     return [one for one in trainer.checkpoint_callbacks if isinstance(one, _MonitoringCheckpoint) and one.monitor]
 
 
-def below_baselines(rows: list[tuple[str, dict[str, float]]], checkpoint: _MonitoringCheckpoint) -> str:
+def better_baselines(rows: list[tuple[str, dict[str, float]]], checkpoint: _MonitoringCheckpoint) -> str:
     """Return a sentence on the baselines that are better than the model; empty if there are none.
 
     Args:

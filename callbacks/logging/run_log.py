@@ -90,7 +90,7 @@ class RunLog(Callback):
         _remove_startup_buffer()
         if not trainer.is_global_zero:
             return
-        facts = environment(trainer)
+        facts = describe_environment(trainer)
         folder = Path(trainer.default_root_dir)
         (folder / "environment.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         log.info(
@@ -204,7 +204,7 @@ def _remove_startup_buffer() -> None:
         log.removeHandler(handler)
 
 
-def environment(trainer: Trainer) -> dict[str, Any]:
+def describe_environment(trainer: Trainer) -> dict[str, Any]:
     """Return what the results of a run depend on besides its config: precision, device, versions, commit."""
     return {
         "precision": trainer.precision,

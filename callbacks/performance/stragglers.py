@@ -78,7 +78,7 @@ class Stragglers(Callback):
             log.warning(
                 "rank %d is slow: %.1f ms per step, %.1f times the median of other ranks, %s of it waiting for data",
                 slowest, 1000 * seconds[slowest], ratio, shares[slowest],
-                extra=event("straggler", process=slowest, seconds_per_step=seconds[slowest], over_median=ratio),
+                extra=event("straggler", rank=slowest, seconds_per_step=seconds[slowest], over_median=ratio),
             )  # fmt: skip
 
     def _reset(self, trainer: Trainer) -> None:

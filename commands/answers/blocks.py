@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-class Block(Protocol):
+class AnswerBlock(Protocol):
     """A part of an answer. `key` identifies it within the answer."""
 
     @property
@@ -129,7 +129,7 @@ class OfRun(NamedTuple):
     """A part of the answer of one of several runs that are compared."""
 
     run: int  # from 0
-    block: Block
+    block: AnswerBlock
 
     @property
     def key(self) -> str:
@@ -161,7 +161,7 @@ def data_url(image: "Image", least: int = 0) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
-def as_json(block: Block) -> dict[str, Any]:
+def as_json(block: AnswerBlock) -> dict[str, Any]:
     """Return a block as an object with its kind, for `json.dumps`."""
     if isinstance(block, OfRun):
         return {"run": block.run, **as_json(block.block)}

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from typing_extensions import override
 
-from commands.answers.blocks import Block, Failure, Note, OfRun, Slider
+from commands.answers.blocks import AnswerBlock, Failure, Note, OfRun, Slider
 from commands.answers.interface import Choice, Demo, Example, Field, Question, Turn, UploadedFile, UserInputError
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class ComparedDemo(Demo):
             return self._runs[known].demo.search(self._fields[known][field.name], text)
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
         shown = False
         for run, fields in zip(self._runs, self._fields, strict=True):
             if field.name in fields:
@@ -71,7 +71,7 @@ class ComparedDemo(Demo):
                 shown = True
 
     @override
-    def answer(self, question: Question) -> Iterator[Block]:
+    def answer(self, question: Question) -> Iterator[AnswerBlock]:
         failures: dict[int, str] = {}
         has_slider = False
         for number, run in enumerate(self._runs):

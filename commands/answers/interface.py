@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from commands.answers.blocks import Block
+from commands.answers.blocks import AnswerBlock
 
 MEGABYTE = 2**20
 
@@ -159,7 +159,7 @@ class Demo(ABC):
         """Return inputs to try; called once, when the page starts."""
         return ()
 
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
         """Check a file before a question is asked of it; yield progress, and a preview.
 
         Raises:
@@ -176,7 +176,7 @@ class Demo(ABC):
         return {}
 
     @abstractmethod
-    def answer(self, question: Question) -> Iterator[Block]:
+    def answer(self, question: Question) -> Iterator[AnswerBlock]:
         """Yield the answer. A block with the key of an earlier one replaces it.
 
         Raises:

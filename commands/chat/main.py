@@ -12,7 +12,7 @@ from commands.answers.interface import Demo, UserInputError
 from commands.chat.session import ChatCommand, ChatSession, parse_command
 from commands.chat.terminal import print_blocks
 
-_LONGEST_LINE = 4000
+_MAX_LINE_LENGTH = 4000
 
 
 def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console | None = None) -> None:
@@ -44,8 +44,8 @@ def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console |
 def _handled(session: ChatSession, line: str, console: Console) -> bool:
     """Answer a line; return whether the chat continues."""
     command = parse_command(line)
-    if len(line) > _LONGEST_LINE:
-        raise UserInputError(f"found {len(line):,} characters, expected at most {_LONGEST_LINE:,}")
+    if len(line) > _MAX_LINE_LENGTH:
+        raise UserInputError(f"found {len(line):,} characters, expected at most {_MAX_LINE_LENGTH:,}")
     if command is None and session.has_text:
         print_blocks(console, session.ask(line))
     elif command is None or command.name == "ask":

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from commands.answers.blocks import Block, Text, as_json
+from commands.answers.blocks import AnswerBlock, Text, as_json
 from commands.answers.interface import (
     MEGABYTE,
     Choice,
@@ -21,7 +21,7 @@ from commands.answers.interface import (
 _TIME = " @ "
 """Separates a title from its time."""
 
-_MOST_TURNS = 20
+_MAX_TURNS = 20
 
 
 class ChatCommand(NamedTuple):
@@ -76,7 +76,7 @@ class ChatSession:
             ("/quit", "end; Ctrl-D and Ctrl-C do, too"),
         ]
 
-    def set(self, command: ChatCommand) -> Iterator[Block]:
+    def set(self, command: ChatCommand) -> Iterator[AnswerBlock]:
         """Set a field; yield what the family shows of it.
 
         Raises:
@@ -95,7 +95,7 @@ class ChatSession:
         else:
             self._texts[field.name] = command.value
 
-    def ask(self, text: str) -> Iterator[Block]:
+    def ask(self, text: str) -> Iterator[AnswerBlock]:
         """Yield the answer to a question; it becomes a turn of the conversation.
 
         Raises:
@@ -105,8 +105,8 @@ class ChatSession:
         texts |= self._texts
         if self._asked is not None:
             texts[self._asked.name] = text
-        question = Question(texts, self._files, self._picked, self._turns[-_MOST_TURNS:])
-        blocks: dict[str, Block] = {}
+        question = Question(texts, self._files, self._picked, self._turns[-_MAX_TURNS:])
+        blocks: dict[str, AnswerBlock] = {}
         for block in self._demo.answer(question):
             blocks[block.key] = block
             yield block
@@ -135,7 +135,7 @@ class ChatSession:
             raise UserInputError(f"/save {path}: {error.strerror}") from error
         return len(self._answers)
 
-    def _read(self, field: Field, paths: str) -> Iterator[Block]:
+    def _read(self, field: Field, paths: str) -> Iterator[AnswerBlock]:
         """Read the files of a field; several paths are separated by semicolons."""
         found = []
         for path in (Path(part.strip()).expanduser() for part in paths.split(";") if part.strip()):

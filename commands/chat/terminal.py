@@ -7,14 +7,14 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from commands.answers.blocks import Bars, Block, Chart, Note, Pictures, Slider, Table, Text
+from commands.answers.blocks import AnswerBlock, Bars, Chart, Note, Pictures, Slider, Table, Text
 
 _BAR = 24
 
 
-def print_blocks(console: Console, blocks: Iterator[Block]) -> None:
+def print_blocks(console: Console, blocks: Iterator[AnswerBlock]) -> None:
     """Print the blocks of an answer."""
-    later: dict[str, Block] = {}
+    later: dict[str, AnswerBlock] = {}
     printed: dict[str, str] = {}
     current: str | None = None
     for block in blocks:
@@ -38,7 +38,7 @@ def print_blocks(console: Console, blocks: Iterator[Block]) -> None:
         _print_block(console, block)
 
 
-def _print_block(console: Console, block: Block) -> None:
+def _print_block(console: Console, block: AnswerBlock) -> None:
     if isinstance(block, Note):
         console.print(RichText(block.text, "dim"))
         return

@@ -18,7 +18,7 @@ log = logging.getLogger("lockstep")
 
 CLASS_PATHS = {
     "callbacks.auto_micro_batch.AutoMicroBatch": "callbacks.performance.auto_micro_batch.AutoMicroBatch",
-    "callbacks.bad_samples.BadSamples": "callbacks.guards.bad_sample_limit.BadSamples",
+    "callbacks.bad_samples.BadSamples": "callbacks.guards.bad_sample_limit.BadSampleLimit",
     "callbacks.best_checkpoint.BestCheckpoint": "callbacks.checkpointing.best_checkpoint.BestCheckpoint",
     "callbacks.config_over_checkpoint.ConfigOverCheckpoint": (
         "callbacks.checkpointing.early_stopping_resume.EarlyStoppingFromConfig"

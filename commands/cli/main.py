@@ -20,7 +20,7 @@ import yaml
 from jsonargparse import Namespace
 from typing_extensions import override
 
-from callbacks.health.watchdog import report_unseen
+from callbacks.health.watchdog import report_unhandled
 from callbacks.trackers.base import create_loggers
 from callbacks.trackers.registry import TRACKERS
 from commands.answers.compared import ComparedRun
@@ -164,7 +164,7 @@ class LockstepCLI(SubcommandCLI):
             try:
                 super().run_subcommand(subcommand)
             except Exception as error:
-                report_unseen(self.trainer, error)
+                report_unhandled(self.trainer, error)
                 raise
 
     def _demo(self, config: Namespace) -> None:

@@ -11,7 +11,7 @@ from callbacks.checkpointing.epoch_end_resume import ResumeAtEpochEnd
 from callbacks.checkpointing.final_validation import FinalValidation
 from callbacks.checkpointing.log_step import ResumeLogStep
 from callbacks.checkpointing.pending_validation import ResumePendingValidation
-from callbacks.guards.bad_sample_limit import BadSamples
+from callbacks.guards.bad_sample_limit import BadSampleLimit
 from callbacks.guards.run_folder import RunFolderGuard
 from callbacks.health.memory_monitor import MemoryMonitor
 from callbacks.health.watchdog import Watchdog
@@ -56,7 +56,7 @@ def add_own_callbacks(
         callbacks.append(AutoMicroBatch(if_possible=auto == "if_possible"))
     callbacks.append(Threads(threads))  # after AutoMicroBatch, whose micro-batch it times
     callbacks[:0] = [
-        ResumeLogStep(), run_log, RunFolderGuard(), MemoryMonitor(), EnergyMonitor(), BadSamples(),
+        ResumeLogStep(), run_log, RunFolderGuard(), MemoryMonitor(), EnergyMonitor(), BadSampleLimit(),
         PredictionWriter(), EarlyStoppingFromConfig(), FinalValidation(), ResumeAtEpochEnd(),
         ResumePendingValidation(), table,
     ]  # fmt: skip

@@ -6,10 +6,10 @@ from typing import Any
 
 from commands.answers.interface import Field, Picked, Question, Turn, UploadedFile, UserInputError
 
-LONGEST_TEXT = 4000
+MAX_TEXT_LENGTH = 4000
 """Characters of a text or question."""
 
-MOST_TURNS = 20
+MAX_TURNS = 20
 
 _FORM = "expected the JSON object that the page sends"
 
@@ -30,7 +30,7 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
     try:
         content = json.loads(body)
         values, turns = content["values"], content.get("turns", [])
-        if not isinstance(values, dict) or not isinstance(turns, list) or len(turns) > MOST_TURNS:
+        if not isinstance(values, dict) or not isinstance(turns, list) or len(turns) > MAX_TURNS:
             raise TypeError
         texts, files, picked = {}, {}, {}
         for name, value in values.items():
@@ -53,8 +53,8 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
 def _text(value: object, label: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{label}: found {type(value).__name__}")
-    if len(value) > LONGEST_TEXT:
-        raise UserInputError(f"{label}: found {len(value):,} characters, expected at most {LONGEST_TEXT:,}")
+    if len(value) > MAX_TEXT_LENGTH:
+        raise UserInputError(f"{label}: found {len(value):,} characters, expected at most {MAX_TEXT_LENGTH:,}")
     return value
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from commands.answers.blocks import Block, as_json, plain
+from commands.answers.blocks import AnswerBlock, as_json, plain
 from commands.answers.interface import MEGABYTE, Demo, Example, Field, UploadedFile, UserInputError
 from commands.demo.file_store import FileStore, shortened
 from commands.demo.model_queue import ModelQueue, QueueFullError
@@ -28,7 +28,7 @@ PAGES = Path(__file__).with_name("pages")
 SCRIPTS = ("fields", "file_field", "drawing", "camera", "sketch", "blocks", "chart", "page")
 
 _MAX_QUESTION = MEGABYTE
-_LONGEST_SEARCH = 200
+_MAX_SEARCH_LENGTH = 200
 
 _HEADERS = {
     # Nothing from elsewhere: the browser refuses what the page does not bring itself.
@@ -102,7 +102,7 @@ class DemoServer:
         field = self._fields.get(request.query_params.get("field", ""))
         if field is None:
             return JSONResponse({"error": "there is no such field"}, 400, _HEADERS)
-        text = request.query_params.get("text", "")[:_LONGEST_SEARCH]
+        text = request.query_params.get("text", "")[:_MAX_SEARCH_LENGTH]
         found = await self._queue.call(lambda: list(self._demo.search(field, text)))
         return JSONResponse([choice._asdict() for choice in found], headers=_HEADERS)
 
@@ -139,7 +139,7 @@ class DemoServer:
             return _lines(_refused(str(error)))
         return _lines(self._guarded(lambda: self._demo.answer(question)))
 
-    async def _guarded(self, start: Callable[[], Iterator[Block]]) -> AsyncIterator[Mapping[str, Any]]:
+    async def _guarded(self, start: Callable[[], Iterator[AnswerBlock]]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the blocks of an answer; of an error its message."""
         ahead = self._queue.ahead
         if ahead:

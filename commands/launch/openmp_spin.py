@@ -20,7 +20,7 @@ POLICY = "OMP_WAIT_POLICY"
 """Variable for all libraries, which a user may set."""
 
 
-def bound_waits(environ: MutableMapping[str, str]) -> None:
+def limit_thread_spin(environ: MutableMapping[str, str]) -> None:
     """Limit spinning in this process and its children, unless the user has set how threads wait."""
     if not any(environ.get(name) for name in (POLICY, *WAITS)):
         environ.update(WAITS)

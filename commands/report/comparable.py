@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from commands.report.saved_answers import KeptAnswers
+from commands.report.saved_answers import SavedAnswers
 
 if TYPE_CHECKING:
     from lightning_modules.recommender.ranks.rank_file import UserRanks
@@ -42,7 +42,7 @@ def _protocol(name: str) -> str:
     return "the time of the request" if name else "the past alone"
 
 
-def answer_problem(names: Sequence[str], a: KeptAnswers, b: KeptAnswers) -> str:
+def answer_problem(names: Sequence[str], a: SavedAnswers, b: SavedAnswers) -> str:
     """Return why two tests do not have the same questions; empty if they do."""
     if a.metric != b.metric:
         return f"{names[0]} is tested by {a.metric} and {names[1]} by {b.metric}"

@@ -14,9 +14,9 @@ from engine.io.json_records import parse_json
 KEPT = 300
 """Largest number of events of a kind on a page, including the first and the newest."""
 
-_LONGEST = 600
-_LONGEST_FIELD = 200
-_MOST_FIELDS = 8
+_MAX_LENGTH = 600
+_MAX_FIELD_LENGTH = 200
+_MAX_FIELDS = 8
 _START_EVENTS = ("run_started", "run_resumed")
 _END_EVENTS = ("run_ended", "run_failed", "run_preempted")
 _FINAL_EVENTS = (*_END_EVENTS, "process_lost", "out_of_memory")
@@ -45,7 +45,7 @@ class RunEvents:
     """Events of a run in the order of their times."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
-    """`{time, step, at, process, level, event, message, fields}`; time in seconds since 1970, event None for a warning.
+    """`{time, step, at, rank, level, event, message, fields}`; time in seconds since 1970, event None for a warning.
 
     Events of a `test` or another evaluation have `command` in their fields. `at` is the step, or the last step before
     the event if it has none.
@@ -164,16 +164,18 @@ def _parse(line: Mapping[str, Any]) -> dict[str, Any] | None:
         raise ValueError(f"event: expected a name, found {event!r}")
     if fields.get("command") == "fit":
         del fields["command"]
+    if "rank" in fields:
+        fields.pop("process", None)  # repeats it until version 0.3.0
     if event is None and line["level"] not in _LEVELS:
         return None
     return {
         "time": seconds(line["time"]),
         "step": _step(line),
-        "process": int(line.get("process") or 0),
+        "rank": int(line.get("rank", line.get("process")) or 0),  # `process` in version 0.1.0
         "level": line["level"],
         "event": _RENAMED_EVENTS.get(event, event) if event else None,
-        "message": _cut(str(line["message"]), _LONGEST),
-        "fields": {str(name): _cut(_text(value), _LONGEST_FIELD) for name, value in [*fields.items()][:_MOST_FIELDS]},
+        "message": _cut(str(line["message"]), _MAX_LENGTH),
+        "fields": {str(name): _cut(_text(value), _MAX_FIELD_LENGTH) for name, value in [*fields.items()][:_MAX_FIELDS]},
     }
 
 

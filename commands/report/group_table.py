@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.report.saved_ranks import STAGES, OtherSettingsError, kept_ranks
+from commands.report.saved_ranks import STAGES, OtherSettingsError, read_ranks
 
 
 class GroupTable(NamedTuple):
@@ -34,7 +34,7 @@ def group_tables(folder: Path, cutoffs: Sequence[int]) -> tuple[list[GroupTable]
         OSError: a file cannot be read.
     """
     try:
-        found = kept_ranks(folder)
+        found = read_ranks(folder)
     except OtherSettingsError as error:
         return [], f"no metrics by group: {error}"
     stage = next((stage for stage in STAGES if stage in found), None)

@@ -10,14 +10,17 @@ from types import NoneType
 from typing import Literal
 
 from commands.report.downsample import DownsampledSeries
-from engine.io.json_records import each_key_once
+from engine.io.json_records import reject_duplicate_keys
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors of reading a malformed line."""
 
-_NOT_METRICS = {"step", "epoch", "time", "run", "process"}
+_NOT_METRICS = {"step", "epoch", "time", "run", "rank", "process"}
 
-_RENAMED = {"train/slowest_process": "train/slowest_rank"}
+_RENAMED = {
+    "train/slowest_process": "train/slowest_rank",
+    **{f"{stage}/unusable_samples": f"{stage}/bad_samples" for stage in ("train", "val", "test")},
+}
 """{name of a metric in runs of version 0.1.0: name now}."""
 
 
@@ -99,7 +102,7 @@ def _records(path: Path, history: MetricHistory) -> Iterator[tuple[int, float, i
             if not line.strip():
                 continue
             try:
-                record = json.loads(line, object_pairs_hook=each_key_once)  # NaN is a number, as null is
+                record = json.loads(line, object_pairs_hook=reject_duplicate_keys)  # NaN is a number, as null is
                 if record.get("altered"):
                     continue
                 named = [(_RENAMED.get(key, key), value) for key, value in record.items() if _is_metric(key, value)]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from commands.report.comparable import answer_problem, rank_problem
 from commands.report.config_diff import read_settings
-from commands.report.saved_answers import KeptAnswers, kept_answers
-from commands.report.saved_ranks import STAGES, KeptRanks, OtherSettingsError, kept_ranks
+from commands.report.saved_answers import SavedAnswers, read_answers
+from commands.report.saved_ranks import STAGES, OtherSettingsError, SavedRanks, read_ranks
 from commands.report.significance import NOT_COMPARED, Comparison, ScoredRuns, compare_scored
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
@@ -43,8 +43,8 @@ def compare_runs(folders: Sequence[Path], cutoffs: Sequence[int] = (10,)) -> Com
     if len(folders) < 2:
         return NOT_COMPARED
     try:
-        ranks = [kept_ranks(folder) for folder in folders]
-        answers = [kept_answers(folder) for folder in folders]
+        ranks = [read_ranks(folder) for folder in folders]
+        answers = [read_answers(folder) for folder in folders]
     except OtherSettingsError as error:
         return Comparison([f"no paired test: {error}"])
     if any(ranks):
@@ -79,7 +79,7 @@ def _family(folder: Path) -> str:
 # -- recommenders ----------------------------------------------------------------------------------------------------
 
 
-def _compare_ranks(folders: Sequence[Path], found: Sequence[KeptRanks], cutoffs: Sequence[int]) -> Comparison:
+def _compare_ranks(folders: Sequence[Path], found: Sequence[SavedRanks], cutoffs: Sequence[int]) -> Comparison:
     names = _names(folders)
     stage = max(STAGES, key=lambda stage: sum(stage in ranks for ranks in found))
     kept = [ranks.get(stage) for ranks in found]
@@ -100,7 +100,7 @@ def _compare_ranks(folders: Sequence[Path], found: Sequence[KeptRanks], cutoffs:
     return compare_scored(scored, remarks, _differing_users(scored.names, runs))
 
 
-def _files(ranks: KeptRanks) -> str:
+def _files(ranks: SavedRanks) -> str:
     return " and ".join(f"ranks-{stage}.npz" for stage in ranks) or "no ranks"
 
 
@@ -128,7 +128,7 @@ def _differing_users(names: Sequence[str], runs: Sequence["UserRanks"]) -> dict[
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def _compare_answers(folders: Sequence[Path], found: Sequence[KeptAnswers | None]) -> Comparison:
+def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | None]) -> Comparison:
     names, remedy = _names(folders), f"`{PROGRAM} test {{}}` writes {FILE}"
     missing = _missing(folders, found, ["has no answers"] * len(folders), remedy)
     places, runs, remarks = _comparable(names, found, answer_problem, missing)

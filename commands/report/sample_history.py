@@ -15,7 +15,7 @@ _LARGEST = 4 << 20
 """Bytes of base64 of all pictures of a run; further pictures are omitted and counted."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_LONGEST = 4000
+_MAX_LENGTH = 4000
 
 
 def read_examples(folder: Path, largest: int = _LARGEST) -> dict[str, Any]:
@@ -81,11 +81,11 @@ def evenly(items: list[Any], most: int) -> list[Any]:
 
 def _example(item: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of engine.telemetry.sample_previews.SamplePreview, with checked types."""
-    texts = {name: str(item[name])[:_LONGEST] for name in ("name", "question", "expected", "answer")}
+    texts = {name: str(item[name])[:_MAX_LENGTH] for name in ("name", "question", "expected", "answer")}
     blind, right = item.get("blind"), item.get("right")
     return {
         **texts,
-        "blind": str(blind)[:_LONGEST] if blind is not None else None,
+        "blind": str(blind)[:_MAX_LENGTH] if blind is not None else None,
         "right": right if isinstance(right, bool) else None,
         "picture": _png(item.get("picture")),
     }

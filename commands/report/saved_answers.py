@@ -15,14 +15,14 @@ _ROUNDING = 1e-4
 """Difference of a metric that was summed in 32 or 16 bits, with a margin."""
 
 
-class KeptAnswers(NamedTuple):
+class SavedAnswers(NamedTuple):
     """Answers of a test, in ascending order of the samples."""
 
     metric: str  # `test/accuracy`
     answers: Sequence[GradedAnswer]  # with at least one possible point
 
 
-def kept_answers(folder: Path) -> KeptAnswers | None:
+def read_answers(folder: Path) -> SavedAnswers | None:
     """Read the answers of a run; None without a file.
 
     Raises:
@@ -54,7 +54,7 @@ def kept_answers(folder: Path) -> KeptAnswers | None:
             f"{path} has {metric} {own:.4f} and metrics.jsonl {logged:.4f}, because the latest test had other settings "
             f"than the run; `{PROGRAM} test {options_of_run(folder)}` writes the answers again"
         )
-    return KeptAnswers(metric, answers)
+    return SavedAnswers(metric, answers)
 
 
 def _answer(line: dict[str, Any]) -> GradedAnswer:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STAGES = ("test", "val")
 """Evaluations whose ranks are kept, in order of preference."""
 
-KeptRanks = Mapping[str, "UserRanks"]
+SavedRanks = Mapping[str, "UserRanks"]
 """{`test`: ranks of ranks-test.npz}"""
 
 _ROUNDING = 1e-5
@@ -26,7 +26,7 @@ class OtherSettingsError(ValueError):
     """The latest test had other settings than the run, so its ranks are not those of the run's metrics."""
 
 
-def kept_ranks(folder: Path) -> KeptRanks:
+def read_ranks(folder: Path) -> SavedRanks:
     """Read the ranks of a run; empty without a file.
 
     Raises:

@@ -6,7 +6,7 @@ from pathlib import Path
 from engine.io.ignored_folder import make_ignored_folder
 from engine.system.runs_folder import OPTION
 
-_LONGEST_NAME = 200
+_MAX_NAME_BYTES = 200
 """Largest number of bytes of a run name. File systems have 255; trackers and temporary files add to it."""
 
 
@@ -23,8 +23,8 @@ def check_run_name(name: str) -> None:
         problem = "printable characters, no space at its ends"
     elif name.startswith("-"):
         problem = "another first character than -, which begins an option"
-    elif len(os.fsencode(name)) > _LONGEST_NAME:
-        problem = f"at most {_LONGEST_NAME} bytes"
+    elif len(os.fsencode(name)) > _MAX_NAME_BYTES:
+        problem = f"at most {_MAX_NAME_BYTES} bytes"
     if problem:
         found = repr(name) if len(name) < 80 else f"{name[:70]!r} and {len(name) - 70} more characters"
         raise ValueError(f"--run_name: expected {problem}; got {found}")

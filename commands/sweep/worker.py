@@ -16,7 +16,7 @@ from commands.sweep.validation_history import ValidationHistory
 from engine.health.exit_codes import ExitCode
 
 _POLL = 0.5  # polling interval in seconds, for metrics and signals
-_MOST_KILLS = 3
+_MAX_KILLS = 3
 """Consecutive kills of a training from outside after which its trial fails."""
 
 _STOPPED = (ExitCode.SIGINT, ExitCode.SIGTERM)
@@ -114,7 +114,7 @@ class Worker:
             self._stop_if_asked()  # SLURM sends a signal to all processes of a job
             self._report(f"trial {claim.number}: {_death(code)} from outside; it continues from its last checkpoint")
             kills += 1
-            if kills == _MOST_KILLS:
+            if kills == _MAX_KILLS:
                 break
         self._finish(claim, code, is_pruned, history, error)
 

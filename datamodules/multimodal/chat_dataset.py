@@ -13,7 +13,7 @@ from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message, Place
 from datamodules.multimodal.text.packing import one_per_row, pack, pad_rows, prompts
 from engine.data.bad_samples import SkippedSample, load_samples
 from engine.data.errors import BadSampleError
-from engine.data.samplers import PADDING_INDEX, Blocks, MicroBatchRequest
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, ShuffleBlocks
 
 TooLong = Literal["stop", "drop"]
 """Policy for a chat that is longer than `max_length`. A chat is never truncated, which could split an image."""
@@ -121,7 +121,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
     def __len__(self) -> int:
         return len(self.source)
 
-    def blocks(self, epoch: int) -> Blocks | None:
+    def blocks(self, epoch: int) -> ShuffleBlocks | None:
         """Return the blocks of the source, see BatchedDataset."""
         blocks = getattr(self.source, "blocks", None)
         return None if blocks is None else blocks(epoch)

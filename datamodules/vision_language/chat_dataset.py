@@ -11,7 +11,7 @@ from datamodules.multimodal.images.decoding import decode, image_size
 from datamodules.multimodal.images.prepared import count_image_tokens, prepare_images
 from datamodules.multimodal.images.tiling import Fit, Views, collate_views
 from datamodules.vision_language.chat_file import ImageChat
-from engine.data.samplers import Blocks
+from engine.data.samplers import ShuffleBlocks
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -84,7 +84,7 @@ class Chats(Protocol):
         """Read a sample of an epoch."""
         ...
 
-    def blocks(self, epoch: int) -> Blocks | None:
+    def blocks(self, epoch: int) -> ShuffleBlocks | None:
         """Return the blocks of samples that are cheap to read together; None if all samples cost the same."""
         ...
 
@@ -128,6 +128,6 @@ class TrainDataset(ImageChatDataset):
     def item(self, epoch: int, index: int) -> ChatItem:
         return self.processor.item(self.chats.read(epoch, index))
 
-    def blocks(self, epoch: int) -> Blocks | None:
+    def blocks(self, epoch: int) -> ShuffleBlocks | None:
         """Return the blocks of samples that are cheap to read together, see BatchedDataset."""
         return self.chats.blocks(epoch)

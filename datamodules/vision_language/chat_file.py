@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 from datamodules.multimodal.images.tiling import MARKER
 from datamodules.multimodal.text.chat_encoder import Message
-from engine.data.samplers import Blocks
+from engine.data.samplers import ShuffleBlocks
 
 __all__ = ["MARKER", "ChatFile", "ImageChat", "Reference"]
 
@@ -36,7 +36,7 @@ class ImageChat(NamedTuple):
 class ChatFile(Protocol):
     """Samples with random access, from one or several files of the same format."""
 
-    blocks: Blocks | None
+    blocks: ShuffleBlocks | None
     """Rows that are read together (row groups); None if any row costs the same."""
 
     identity: str

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.source_config import SourceSettings
-from engine.data.samplers import Blocks
+from engine.data.samplers import ShuffleBlocks
 from engine.determinism.stateless_rng import hash_permutation
 
 _ORDER = 0x2047D  # hash key of the order of blocks
@@ -104,7 +104,7 @@ class Mixture:
         source, row = self.locate(epoch, index)
         return self.files[source].read(row).with_system(self.settings[source].system)
 
-    def blocks(self, epoch: int) -> Blocks | None:
+    def blocks(self, epoch: int) -> ShuffleBlocks | None:
         """Return the blocks of samples that are cheap to read together; None if all samples cost the same."""
         windows = [file.blocks.window for file in self.files if file.blocks is not None]
         if not windows:
@@ -114,7 +114,7 @@ class Mixture:
         shifted = [source_starts + begin for source_starts, begin in zip(starts, begins, strict=True)]
         # Samples with images take longer than samples of text, so each source is spread evenly over the epoch.
         groups = np.repeat(np.arange(len(sizes)), list(map(len, sizes)))
-        return Blocks(np.concatenate(shifted), np.concatenate(sizes), min(windows), groups)
+        return ShuffleBlocks(np.concatenate(shifted), np.concatenate(sizes), min(windows), groups)
 
     @property
     def identity(self) -> str:

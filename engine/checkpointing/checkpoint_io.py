@@ -227,10 +227,10 @@ def _read(path: Path, device: Any) -> dict[str, Any]:
     if not path.is_dir():
         content: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
         return content
-    from engine.distributed.sharded_state import GROUPS, read_whole
+    from engine.distributed.sharded_state import GROUPS, read_full_checkpoint
 
     content = load_lazily(path)
-    whole = read_whole(path, content.get(GROUPS))
+    whole = read_full_checkpoint(path, content.get(GROUPS))
     if "optimizer_states" in whole:
         whole["optimizer_states"] = [as_bitsandbytes(state) for state in whole["optimizer_states"]]
     return {**content, **whole}

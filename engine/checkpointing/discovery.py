@@ -46,7 +46,7 @@ def newest_verified(folder: Path) -> Path | None:
     Raises:
         CorruptCheckpointError: the run has checkpoints, but none of them verifies.
     """
-    path, skipped = first_usable(list_checkpoints(folder), _find_corruption)
+    path, skipped = first_valid(list_checkpoints(folder), _find_corruption)
     if path is None and skipped:
         raise CorruptCheckpointError(
             f"{folder} has checkpoints, but none of them is intact: {'; '.join(skipped)}. Restore one from a backup, "
@@ -57,7 +57,7 @@ def newest_verified(folder: Path) -> Path | None:
     return path
 
 
-def first_usable(paths: Iterable[Path], find_problem: Callable[[Path], str | None]) -> tuple[Path | None, list[str]]:
+def first_valid(paths: Iterable[Path], find_problem: Callable[[Path], str | None]) -> tuple[Path | None, list[str]]:
     """Return the first path without a problem, and a description of each path skipped before it.
 
     Args:

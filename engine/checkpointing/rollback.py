@@ -8,7 +8,7 @@ from lightning.pytorch import LightningModule, Trainer
 from torch.optim import Optimizer
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
-from engine.checkpointing.discovery import first_usable, list_checkpoints, saved_at
+from engine.checkpointing.discovery import first_valid, list_checkpoints, saved_at
 from engine.distributed.collectives import all_gather_objects
 from engine.distributed.errors import CollectiveError
 from engine.optim.row_table import is_trained
@@ -49,7 +49,7 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
         problems = all_gather_objects(problem)
         return "; ".join(f"rank {rank}: {problem}" for rank, problem in enumerate(problems) if problem) or None
 
-    path, skipped = first_usable(map(Path, paths), find_problem)
+    path, skipped = first_valid(map(Path, paths), find_problem)
     if path is None:
         none = f"{trainer.default_root_dir} has no checkpoint of this start yet"
         why = f"not to {'; '.join(skipped)}" if skipped else none

@@ -41,7 +41,7 @@ def check_policy(policy: OnBadSample, tensor_parallel: int) -> None:
 class SkippedSample(NamedTuple):
     """A sample that was drawn and is in no batch."""
 
-    reason: Literal["unusable", "too_long", "accepted"]  # "accepted": the user accepted it before the run
+    reason: Literal["bad", "too_long", "accepted"]  # "accepted": bad, and the user accepted it before the run
     what: str  # names the sample, with file and row if there are any, and states the defect
     sample: int  # its index
 
@@ -73,7 +73,7 @@ def load_samples(
         except BadSampleError as error:
             if not skip_bad:
                 raise
-            item = SkippedSample("unusable", str(error), index)
+            item = SkippedSample("bad", str(error), index)
         if isinstance(item, SkippedSample):
             skipped.append(item)
         else:
@@ -114,7 +114,7 @@ def _find_bad(
     load: Callable[[MicroBatchRequest], Any], request: MicroBatchRequest, error: BadSampleError
 ) -> list[SkippedSample]:
     if error.sample is not None and error.sample in request.indices:
-        return [SkippedSample("unusable", str(error), error.sample)]
+        return [SkippedSample("bad", str(error), error.sample)]
     # The error does not name its sample: load each sample alone.
     bad = []
     for index in request.indices[request.indices != PADDING_INDEX].tolist():
@@ -122,5 +122,5 @@ def _find_bad(
         try:
             load(request._replace(indices=np.array([index])))
         except BadSampleError as reason:
-            bad.append(SkippedSample("unusable", str(reason), index))
+            bad.append(SkippedSample("bad", str(reason), index))
     return bad

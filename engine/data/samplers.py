@@ -22,7 +22,7 @@ _SAMPLE_ORDER = 1  # separates these random numbers from those that data sets de
 _BLOCK_ORDER = 0xB10C
 
 
-class Blocks(NamedTuple):
+class ShuffleBlocks(NamedTuple):
     """Blocks of samples that are cheap to read together. A block ends where the next block starts."""
 
     starts: NDArray[np.int64]  # [blocks] first sample of each block, ascending from 0
@@ -46,7 +46,7 @@ class MicroBatchRequest(NamedTuple):
 
 
 def global_batches(
-    num_samples: int, batch_size: int, seed: int, epoch: int, blocks: Blocks | None = None
+    num_samples: int, batch_size: int, seed: int, epoch: int, blocks: ShuffleBlocks | None = None
 ) -> list[NDArray[np.int64]]:
     """Return the global batches of an epoch: every sample once, in random order. The last batch may be smaller.
 
@@ -115,7 +115,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         resume: tuple[int, int] = (0, 0),
         same_epoch: bool = False,
         sample_costs: NDArray[np.integer] | None = None,
-        blocks: Callable[[int], Blocks | None] = lambda epoch: None,
+        blocks: Callable[[int], ShuffleBlocks | None] = lambda epoch: None,
         trained: Callable[[], int] | None = None,
     ) -> None:
         if num_samples is not None and num_samples < 1:
@@ -218,7 +218,7 @@ def _snake_order(batch: NDArray[np.int64], shares: int) -> NDArray[np.int64]:
     )
 
 
-def _groups_of(batch: NDArray[np.int64], blocks: Blocks) -> NDArray[np.int64]:
+def _groups_of(batch: NDArray[np.int64], blocks: ShuffleBlocks) -> NDArray[np.int64]:
     """Return [b], the group of each sample."""
     if blocks.groups is None:
         return np.zeros(len(batch), np.int64)

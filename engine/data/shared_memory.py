@@ -19,7 +19,7 @@ PREFETCH_FACTOR = 2
 
 SHARED_MEMORY = Path("/dev/shm")
 
-PATIENCE = 60.0  # seconds that a worker waits for space
+MAX_WAIT = 60.0  # seconds that a worker waits for space
 _POLL_SECONDS = 0.01
 
 _REMEDY = (
@@ -52,21 +52,21 @@ def free_bytes(folder: Path = SHARED_MEMORY) -> int | None:
     return room.f_bavail * room.f_frsize
 
 
-def move_to_shared_memory(batch: object, patience: float = PATIENCE, folder: Path = SHARED_MEMORY) -> int:
+def move_to_shared_memory(batch: object, max_wait: float = MAX_WAIT, folder: Path = SHARED_MEMORY) -> int:
     """Move a batch's tensors to shared memory in a worker, and wait for space if necessary.
 
     torch would move them in a thread of the worker. A failure there loses the batch silently, and the training hangs.
 
     Args:
         batch: nested tensors, changed in place.
-        patience: seconds to wait for space.
+        max_wait: seconds to wait for space.
         folder: folder of the shared memory.
 
     Returns:
         Bytes of the tensors.
 
     Raises:
-        SharedMemoryFull: there was no space within `patience`, or the batch is larger than the whole shared memory.
+        SharedMemoryFull: there was no space within `max_wait`, or the batch is larger than the whole shared memory.
     """
     tensors = [
         tensor
@@ -86,11 +86,11 @@ def move_to_shared_memory(batch: object, patience: float = PATIENCE, folder: Pat
             if "No space left" not in str(error):
                 raise
             cause = error
-        if size > _capacity(folder) or time.monotonic() - start > patience:
+        if size > _capacity(folder) or time.monotonic() - start > max_wait:
             raise SharedMemoryFull(
                 errno.ENOSPC,
-                f"a batch has {in_units(size)}, but {folder} has {in_units(free or 0)} free of "
-                f"{in_units(_capacity(folder))}. {_REMEDY}",
+                f"a batch has {format_bytes(size)}, but {folder} has {format_bytes(free or 0)} free of "
+                f"{format_bytes(_capacity(folder))}. {_REMEDY}",
             ) from cause
         time.sleep(_POLL_SECONDS)
         free = free_bytes(folder)
@@ -128,13 +128,14 @@ def shortage_message(
     if needed <= free:
         return None
     return (
-        f"{folder} had {in_units(free)} free, but up to {in_units(needed)} may be needed ({in_units(batch_bytes)} a "
-        f"batch, {ahead} ahead for each of {workers} workers and one in use, in each of {processes} "
-        f"processes of this machine); when it is full, workers wait, and fail after {PATIENCE:.0f} s. {_REMEDY}"
+        f"{folder} had {format_bytes(free)} free, but up to {format_bytes(needed)} may be needed "
+        f"({format_bytes(batch_bytes)} a batch, {ahead} ahead for each of {workers} workers and one in use, in each of "
+        f"{processes} processes of this machine); when it is full, workers wait, and fail after {MAX_WAIT:.0f} s. "
+        f"{_REMEDY}"
     )
 
 
-def in_units(number: float) -> str:
+def format_bytes(number: float) -> str:
     """Return a number of bytes as text, e.g. `1.5 MiB`."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024 or unit == "GiB":

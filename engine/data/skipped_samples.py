@@ -13,9 +13,12 @@ from engine.distributed.errors import CollectiveError
 from engine.distributed.step_counters import StepCounters
 from engine.telemetry.events import event
 
-REASONS = ("unusable", "too_long")
+REASONS = ("bad", "too_long")
 
-_MAX_LOGGED = 20  # unusable samples that each rank logs as errors
+_STATE_KEYS = {"bad": "unusable", "too_long": "too_long"}
+"""{reason: key in the state of a checkpoint}; checkpoints keep the names of version 0.1.0."""
+
+_MAX_LOGGED = 20  # bad samples that each rank logs as errors
 
 log = logging.getLogger("lockstep")
 
@@ -35,7 +38,7 @@ class SkipCounter:
     for the device.
 
     Attributes:
-        different: digest of each unusable sample that was passed to `record_unusable`.
+        different: digest of each bad sample that was passed to `record_bad`.
     """
 
     def __init__(self, counters: StepCounters) -> None:
@@ -58,19 +61,20 @@ class SkipCounter:
         """Counts of all ranks since the start of the training, also before a resume; equal on all ranks."""
         return {reason: self._resumed[reason] + int(self._counters.total(_counter(reason))) for reason in REASONS}
 
-    def record_unusable(self, samples_by_rank: Iterable[Iterable[SkippedSample]]) -> None:
-        """Record the unusable samples of each rank. Every rank must pass the same."""
+    def record_bad(self, samples_by_rank: Iterable[Iterable[SkippedSample]]) -> None:
+        """Record the bad samples of each rank. Every rank must pass the same."""
         for skip in (skip for skipped in samples_by_rank for skip in skipped):
             what = f"{skip.sample} {skip.what}".encode(errors="backslashreplace")  # of a file name that is not UTF-8
             self.different.add(hashlib.blake2b(what, digest_size=8).hexdigest())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        return {**self.totals, "different": sorted(self.different)}
+        totals = {_STATE_KEYS[reason]: total for reason, total in self.totals.items()}
+        return {**totals, "different": sorted(self.different)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint. Missing keys count as 0."""
-        self._resumed = {reason: state.get(reason, 0) for reason in REASONS}
+        self._resumed = {reason: state.get(key, 0) for reason, key in _STATE_KEYS.items()}
         self.different = set(state.get("different", ()))
 
 
@@ -99,7 +103,7 @@ class SkipLogger:
         self._logged = 0
 
     def log(self, skipped: Iterable[SkippedSample]) -> None:
-        """Log the first unusable samples of this rank as errors, all others for debugging."""
+        """Log the first bad samples of this rank as errors, all others for debugging."""
         for skip in skipped:
             self._log(skip)
 
@@ -112,23 +116,23 @@ class SkipLogger:
         level = logging.ERROR if self._logged <= _MAX_LOGGED else logging.DEBUG
         log.log(level, "skipped: %s", skip.what, extra=event("sample_skipped", sample=skip.sample, reason=skip.reason))
         if self._logged == _MAX_LOGGED:
-            log.error("further unusable samples of this rank are only counted (.../unusable_samples)")
+            log.error("further bad samples of this rank are only counted (.../bad_samples)")
 
 
-def check_skip_limit(unusable: int, limit: int, where: str) -> None:
-    """Check the number of unusable samples.
+def check_skip_limit(bad: int, limit: int, where: str) -> None:
+    """Check the number of bad samples against the limit.
 
     Args:
-        unusable: number of unusable samples of all ranks.
+        bad: number of bad samples of all ranks.
         limit: largest number allowed, `data.max_bad_samples`.
         where: part of the run, for the message, e.g. `the training`.
 
     Raises:
         CollectiveError: the limit is exceeded. All ranks raise it, as the counts are equal.
     """
-    if unusable > limit:
+    if bad > limit:
         raise CollectiveError(
-            f"{unusable} samples of {where} cannot be used, but data.init_args.max_bad_samples is {limit}. They are "
+            f"{bad} samples of {where} cannot be used, but data.init_args.max_bad_samples is {limit}. They are "
             "named above, each by the rank that skipped it, and in bad_samples.jsonl: fix the data, or raise the limit"
         )
 

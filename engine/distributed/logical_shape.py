@@ -1,20 +1,20 @@
-"""Returns the original shapes of quantized weights, which have them as the attribute `unsharded_shape`.
+"""Returns the logical shape of a parameter: of the weight that it stands for, whatever part or form of it is stored.
 
-The codes of a quantized weight have fewer elements than the weight. A sharded weight is a DTensor, whose shape is that
-of the whole.
+The codes of a quantized weight have fewer elements than the weight, whose shape is their attribute `logical_shape`. A
+sharded weight is a DTensor, whose `shape` is that of the whole weight already.
 """
 
 from torch import nn
 
-UNSHARDED_SHAPE = "unsharded_shape"
-"""Attribute of a quantized weight."""
+LOGICAL_SHAPE = "logical_shape"
+"""Attribute of the codes of a quantized weight."""
 
 
-def unsharded_ndim(parameter: nn.Parameter) -> int:
-    """Return the number of dimensions of the whole weight, e.g. 2 for a matrix."""
-    return len(getattr(parameter, UNSHARDED_SHAPE, parameter.shape))
+def logical_ndim(parameter: nn.Parameter) -> int:
+    """Return the number of dimensions of the weight, e.g. 2 for a matrix."""
+    return len(getattr(parameter, LOGICAL_SHAPE, parameter.shape))
 
 
-def unsharded_numel(parameter: nn.Parameter) -> int:
-    """Return the number of elements of the whole weight."""
-    return getattr(parameter, UNSHARDED_SHAPE, parameter.shape).numel()
+def logical_numel(parameter: nn.Parameter) -> int:
+    """Return the number of elements of the weight."""
+    return getattr(parameter, LOGICAL_SHAPE, parameter.shape).numel()

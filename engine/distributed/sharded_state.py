@@ -108,7 +108,7 @@ def saved_state_keys(folder: Path, number: int) -> dict[str, dict[str, tuple[tor
     return states
 
 
-def read_whole(folder: Path, groups: Sequence[Any] | None) -> dict[str, Any]:
+def read_full_checkpoint(folder: Path, groups: Sequence[Any] | None) -> dict[str, Any]:
     """Read a sharded checkpoint in this process alone, as the parts of a checkpoint in a single file.
 
     Args:
@@ -140,7 +140,7 @@ def read_whole(folder: Path, groups: Sequence[Any] | None) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def gather(content: Any, keep: bool) -> Any:
+def gather_full(content: Any, keep: bool) -> Any:
     """Return a nested dict with whole tensors on the CPU in the place of shards. A collective.
 
     Args:
@@ -148,7 +148,7 @@ def gather(content: Any, keep: bool) -> Any:
         keep: whether this rank needs the result; the others get the dict without tensors.
     """
     if isinstance(content, Mapping):
-        return {key: gather(value, keep) for key, value in content.items()}
+        return {key: gather_full(value, keep) for key, value in content.items()}
     if isinstance(content, DTensor):
         content = whole(content)
     if isinstance(content, Tensor):
@@ -157,7 +157,7 @@ def gather(content: Any, keep: bool) -> Any:
 
 
 @torch.no_grad()
-def scatter(
+def load_full(
     checkpoint: Mapping[str, Any], module: nn.Module, optimizers: Sequence[Optimizer], omitted: Collection[str] = ()
 ) -> None:
     """Load a checkpoint of whole tensors into a sharded model; each rank takes its shards.

@@ -23,7 +23,7 @@ from engine.distributed.errors import is_full_disk, is_peer_failure
 from engine.health.child_ranks import ChildRanks
 from engine.health.exit_codes import ExitCode
 from engine.health.heartbeat import FINISHED, FailureReport, Heartbeat, HeartbeatTracker, describe_position
-from engine.health.stack_dump import dump_all_stacks, main_thread_at, open_stack_dumps, write_stack_dump
+from engine.health.stack_dump import dump_all_stacks, main_thread_location, open_stack_dumps, write_stack_dump
 from engine.health.store_client import HeartbeatClient
 from engine.system.host_memory import oom_kill_message, oom_kills
 from engine.telemetry.events import event
@@ -148,7 +148,7 @@ class ProcessMonitor:
     # -- the monitor thread ------------------------------------------------------------------------------------------
 
     def _heartbeat(self, number: int) -> Heartbeat:
-        return Heartbeat(number, self.progress, self.step, self.phase, self.idle, self.max_idle, main_thread_at())
+        return Heartbeat(number, self.progress, self.step, self.phase, self.idle, self.max_idle, main_thread_location())
 
     def _monitor_loop(self) -> None:
         last, progress = time.monotonic(), -1
@@ -192,7 +192,7 @@ class ProcessMonitor:
         if client is None:
             if idle <= self.max_idle:
                 return None
-            where = f"{describe_position(self.step, self.phase)}, in {main_thread_at()}"
+            where = f"{describe_position(self.step, self.phase)}, in {main_thread_location()}"
             return FailureReport(0, f"the process has been stalled for {idle:.0f} s {where}")
         if client.failure is not None:
             return client.failure
@@ -232,7 +232,7 @@ class ProcessMonitor:
                 return
             self._is_reported = True
         if self.world_size == 1 or self.local_rank == int(self.failure.rank == self.rank - self.local_rank):
-            fields = event("process_lost", process=max(self.failure.rank, 0), error=self.failure.text)
+            fields = event("process_lost", rank=max(self.failure.rank, 0), error=self.failure.text)
             log.error(
                 "%s; ending (stacks in %s)%s", self.failure.text, self.folder / "faults", self.oom_note(), extra=fields
             )

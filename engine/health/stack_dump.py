@@ -24,7 +24,7 @@ def dump_all_stacks() -> str:
     )
 
 
-def main_thread_at() -> str:
+def main_thread_location() -> str:
     """Return where the main thread is: innermost project frame > innermost frame.
 
     For example "data.py:12 read > threading.py:320 wait".

@@ -77,7 +77,7 @@ class ContentHashes:
             log.debug("%s cannot be written: %s", path, error)
 
 
-def place_of(path: Path, cache: Path) -> str:
+def path_for_key(path: Path, cache: Path) -> str:
     """Return the path of a source file for the key of a cache.
 
     The path is relative if the file lies in or below the folder of the cache, so that both can be moved together;

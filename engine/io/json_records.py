@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-LONGEST_LINE = 2**24
+MAX_LINE_BYTES = 2**24
 """Largest length of a line of a question file, in bytes."""
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """Largest depth of nested lists and objects."""
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
@@ -31,17 +31,21 @@ def parse_json(data: bytes | str) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
         value = json.loads(
-            text, object_pairs_hook=each_key_once, parse_constant=_constant, parse_float=_float, parse_int=_integer
+            text,
+            object_pairs_hook=reject_duplicate_keys,
+            parse_constant=_constant,
+            parse_float=_float,
+            parse_int=_integer,
         )
     except UnicodeDecodeError as error:
         raise ValueError(describe_undecodable(error)) from error
     except RecursionError as error:
-        raise ValueError(f"{error}; expected at most {DEEPEST} levels of lists and objects") from error
+        raise ValueError(f"{error}; expected at most {MAX_DEPTH} levels of lists and objects") from error
     if _HALF_PAIR.search(text):
         _check_characters(value)
     # Each level has a bracket, so almost no record needs the second look.
-    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
-        raise ValueError(f"found more than {DEEPEST} levels of lists and objects, expected at most {DEEPEST}")
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise ValueError(f"found more than {MAX_DEPTH} levels of lists and objects, expected at most {MAX_DEPTH}")
     return value
 
 
@@ -58,14 +62,14 @@ def iterate_lines(path: Path, expected: str) -> Iterator[tuple[int, bytes]]:
     """
     with path.open("rb") as file:
         number = 0
-        while line := file.readline(LONGEST_LINE + 1):
+        while line := file.readline(MAX_LINE_BYTES + 1):
             if not number:
                 check_text_file(line, path, expected)
                 line = line.removeprefix(b"\xef\xbb\xbf")
-            if len(line) > LONGEST_LINE:
+            if len(line) > MAX_LINE_BYTES:
                 raise ValueError(
-                    f"{path}, line {number + 1}: found more than {LONGEST_LINE:,} bytes without a line end; "
-                    f"expected {expected}, of at most {LONGEST_LINE:,} bytes"
+                    f"{path}, line {number + 1}: found more than {MAX_LINE_BYTES:,} bytes without a line end; "
+                    f"expected {expected}, of at most {MAX_LINE_BYTES:,} bytes"
                 )
             for part in line.splitlines():
                 number += 1
@@ -120,7 +124,7 @@ def describe_line(line: bytes) -> str:
     return repr(text) + ("..." if len(line) > _SHOWN else "")
 
 
-def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of (key, value) pairs, an `object_pairs_hook` of `json.loads`.
 
     Raises:

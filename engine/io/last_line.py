@@ -9,7 +9,7 @@ log = logging.getLogger("lockstep")
 _warned: set[Path] = set()
 
 
-def warn_of_open_line(path: Path) -> None:
+def warn_if_unterminated(path: Path) -> None:
     """Warn if the last line of a file has no line end, once for each folder.
 
     A value that was cut off is often another valid value, such as 160 of 1604. Some programs write no last line end, so

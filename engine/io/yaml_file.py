@@ -13,13 +13,13 @@ from typing import Any
 
 import yaml
 
-MOST_BYTES = 500_000
+MAX_BYTES = 500_000
 """Largest size of a file."""
 
-MOST_PARTS = 10_000
+MAX_PARTS = 10_000
 """Largest number of keys and values of a file, aliases expanded; 64 characters of a value are a part."""
 
-MOST_DEPTH = 50
+MAX_DEPTH = 50
 """Largest number of collections inside each other."""
 
 _CHARACTERS = 64
@@ -85,10 +85,10 @@ def read_text(path: Path) -> str:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise YamlFileError(str(path), "found no regular file; expected a YAML file")
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
         size = f"{max(status.st_size, len(content)):,} bytes"
-        raise YamlFileError(str(path), f"found {size}; a config has at most {MOST_BYTES:,} bytes")
+        raise YamlFileError(str(path), f"found {size}; a config has at most {MAX_BYTES:,} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -148,10 +148,10 @@ def _check_size(text: str, name: str) -> None:
             total += sizes.get(str(event.anchor), 1)
         if isinstance(event, (yaml.CollectionEndEvent, yaml.ScalarEvent)) and anchor:
             sizes[anchor] = total - before
-        if total > MOST_PARTS:
-            raise YamlFileError(name, f"found more than {MOST_PARTS:,} keys and values, aliases expanded", line)
-        if len(collections) > MOST_DEPTH + 1:
-            raise YamlFileError(name, f"found more than {MOST_DEPTH} levels of nested settings", line)
+        if total > MAX_PARTS:
+            raise YamlFileError(name, f"found more than {MAX_PARTS:,} keys and values, aliases expanded", line)
+        if len(collections) > MAX_DEPTH + 1:
+            raise YamlFileError(name, f"found more than {MAX_DEPTH} levels of nested settings", line)
 
 
 def _check_keys(tree: yaml.Node, name: str) -> None:

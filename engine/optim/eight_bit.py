@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from torch.optim import Optimizer
 from typing_extensions import override
 
-from engine.optim.eight_bit_state import SMALLEST
+from engine.optim.eight_bit_state import MIN_QUANTIZED_ELEMENTS
 
 BLOCK = 256
 """Elements of a weight whose state has a common scale."""
@@ -72,7 +72,7 @@ class ShardedEightBitAdamW(Optimizer):
         return loss
 
     def _new_state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
-        in_8_bits = parameter.numel() >= SMALLEST and parameter not in self._full_precision
+        in_8_bits = parameter.numel() >= MIN_QUANTIZED_ELEMENTS and parameter not in self._full_precision
         state = self.state[parameter]
         state["step"] = torch.tensor(0.0)
         for name in _MOMENTS:

@@ -11,7 +11,7 @@ QUANTIZED = "__bnb_optimizer_quant_state__"
 FIRST_MOMENT = "state1"
 """Key of the first moment, in 8 or 32 bits; AdamW's is another."""
 
-SMALLEST = 4096
+MIN_QUANTIZED_ELEMENTS = 4096
 """Elements of the smallest weight whose state bitsandbytes keeps in 8 bits."""
 
 

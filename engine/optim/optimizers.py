@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from engine.distributed.logical_shape import unsharded_numel
-from engine.optim.eight_bit_state import SMALLEST
+from engine.distributed.logical_shape import logical_numel
+from engine.optim.eight_bit_state import MIN_QUANTIZED_ELEMENTS
 from engine.optim.muon import Muon
 from engine.optim.offload import OffloadedOptimizer
 from engine.optim.row_optimizer import RowAdam, RowAdamW
@@ -110,7 +110,7 @@ def _muon(
         )
     log.info(
         "muon: %d matrices with %s of %s trained parameters; AdamW trains the rest", len(matrices),
-        f"{sum(map(unsharded_numel, matrices)):,}", f"{sum(map(unsharded_numel, trained)):,}",
+        f"{sum(map(logical_numel, matrices)):,}", f"{sum(map(logical_numel, trained)):,}",
     )  # fmt: skip
     return Muon(groups, matrices, learning_rate, betas)
 
@@ -142,9 +142,11 @@ def _eight_bit(
         optimizer = ShardedEightBitAdamW(groups, full_precision, learning_rate, betas)
     else:
         optimizer = EightBitAdamW(groups, lr=learning_rate, betas=betas, is_paged=paged)
-    quantized = sum(unsharded_numel(p) for p in trained if p not in full_precision and unsharded_numel(p) >= SMALLEST)
+    quantized = sum(
+        logical_numel(p) for p in trained if p not in full_precision and logical_numel(p) >= MIN_QUANTIZED_ELEMENTS
+    )
     log.info(
         "adamw_8bit: the state of %s of %s trained parameters in 8 bits; embeddings and tensors of fewer than %s "
-        "elements keep 32", f"{quantized:,}", f"{sum(map(unsharded_numel, trained)):,}", f"{SMALLEST:,}",
+        "elements keep 32", f"{quantized:,}", f"{sum(map(logical_numel, trained)):,}", f"{MIN_QUANTIZED_ELEMENTS:,}",
     )  # fmt: skip
     return optimizer

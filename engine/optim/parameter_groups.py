@@ -6,16 +6,16 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from engine.distributed.logical_shape import unsharded_ndim
+from engine.distributed.logical_shape import logical_ndim
 
 
 def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Return the groups of a module's trained parameters: matrices with weight decay, all others without."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    matrices = [parameter for parameter in trained if unsharded_ndim(parameter) >= 2]
+    matrices = [parameter for parameter in trained if logical_ndim(parameter) >= 2]
     groups = [
         {"params": matrices, "weight_decay": weight_decay, "name": "matrices"},
-        {"params": [p for p in trained if unsharded_ndim(p) < 2], "weight_decay": 0.0, "name": "vectors"},
+        {"params": [p for p in trained if logical_ndim(p) < 2], "weight_decay": 0.0, "name": "vectors"},
     ]
     return [group for group in groups if group["params"]]
 

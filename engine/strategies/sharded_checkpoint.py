@@ -45,22 +45,22 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
 
     @override
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        from engine.distributed.sharded_state import gather
+        from engine.distributed.sharded_state import gather_full
 
         assert self.lightning_module is not None
         weights = self.lightning_module.state_dict()
-        return weights if self.state_dict_type == "sharded" else gather(weights, self.is_global_zero)
+        return weights if self.state_dict_type == "sharded" else gather_full(weights, self.is_global_zero)
 
     @override
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         from engine.distributed.optimizer_names import named_optimizer_state, numbered
-        from engine.distributed.sharded_state import gather
+        from engine.distributed.sharded_state import gather_full
 
         assert self.lightning_module is not None
         state = named_optimizer_state(self.lightning_module, getattr(optimizer, "optimizer", optimizer))
         if self.state_dict_type == "sharded":
             return state
-        whole = numbered(gather(state, self.is_global_zero))
+        whole = numbered(gather_full(state, self.is_global_zero))
         return as_bitsandbytes(whole) if self.is_global_zero else whole
 
     @override
@@ -108,7 +108,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
     @override
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         """Load a verified checkpoint of any strategy and number of ranks; all ranks raise if it is corrupt."""
-        from engine.distributed.sharded_state import GROUPS, gather, read_shards, scatter
+        from engine.distributed.sharded_state import GROUPS, gather_full, load_full, read_shards
 
         path, problem = Path(checkpoint_path), ""
         if self.is_global_zero:
@@ -132,11 +132,11 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
                 read_shards(path, module, self.optimizers, content.get(GROUPS), starts)
             else:
                 frozen = content.get(KEY, {})
-                require_frozen(module, frozen, lambda weight: gather(weight, keep=True))
+                require_frozen(module, frozen, lambda weight: gather_full(weight, keep=True))
                 for optimizer, state in zip(self.optimizers, content.get("optimizer_states", []), strict=False):
                     check_optimizer_state(optimizer, state, str(path))
                 states = [from_bitsandbytes(state) for state in content.get("optimizer_states", [])]
-                scatter({**content, "optimizer_states": states}, module, self.optimizers, frozen)
+                load_full({**content, "optimizer_states": states}, module, self.optimizers, frozen)
         except MismatchError as error:
             raise ValueError(
                 f"{path} was written by another model or config: {error}. Use the config that it was trained with, or "

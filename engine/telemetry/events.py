@@ -1,6 +1,6 @@
 """Names the events of a run, which its log, its metrics endpoint and its report share.
 
-A log record of an event names it: ``log.warning("...", extra=event("straggler", process=3))``. The message is for
+A log record of an event names it: ``log.warning("...", extra=event("straggler", rank=3))``. The message is for
 people and may change; the event's name and fields are for programs and are stable.
 """
 
@@ -26,7 +26,7 @@ EVENTS: dict[str, str] = {
     "process_lost": "a rank has died, hangs or does not respond, and the other ranks exit",
     "straggler": "one rank is slower than the others",
     "waiting_for_data": "the ranks wait for their data loaders",
-    "sample_skipped": "a sample that cannot be used is skipped",
+    "sample_skipped": "a bad sample is skipped",
     "memory_rising": "memory use grows from log to log",
     "out_of_memory": "memory is exhausted",
     "tracker_failed": "logging to TensorBoard, W&B or MLflow has failed; the run continues without it",
@@ -58,7 +58,13 @@ def event(name: str, **fields: object) -> dict[str, Any]:
     """
     if name not in EVENTS:
         raise ValueError(f"no event {name!r}; there are {', '.join(EVENTS)}")
-    return {"event": name, "fields": fields}
+    rank = fields.get("rank")
+    return {"event": name, "fields": fields | rank_keys(rank) if isinstance(rank, int) else fields}
+
+
+def rank_keys(rank: int) -> dict[str, int]:
+    """Return the key `rank` of a line of JSON, and `process`, its name in 0.1.0, which is written until 0.3.0."""
+    return {"rank": rank, "process": rank}
 
 
 def event_of(record: LogRecord) -> tuple[str | None, Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from engine.io.atomic_file import flush_folder, write_temp
 VERSION = 1
 FILE = "answers-test.jsonl"
 
-_LONGEST = 500
+_MAX_LENGTH = 500
 """Characters of a text that are kept."""
 
 
@@ -57,5 +57,5 @@ def write_graded_answers(folder: Path, metric: str, answers: Iterable[GradedAnsw
 
 
 def _cut(answer: GradedAnswer) -> GradedAnswer:
-    texts = {name: getattr(answer, name)[:_LONGEST] for name in ("question", "expected", "answer")}
+    texts = {name: getattr(answer, name)[:_MAX_LENGTH] for name in ("question", "expected", "answer")}
     return answer._replace(**texts)

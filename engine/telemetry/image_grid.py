@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LARGEST, SMALLEST = 720, 128
+MAX_EDGE, MIN_EDGE = 720, 128
 """Bounds for the longer edge of an image, in pixels. An image within them keeps its size."""
 
 _GAP = 4  # pixels between the images of a grid
@@ -16,7 +16,7 @@ _GAP = 4  # pixels between the images of a grid
 
 def encode_png_grid(*images: "Image") -> bytes:
     """Encode an image, or several in a square grid, as a PNG file. Sizes follow `resize_for_display`."""
-    image = resize_for_display(images[0], LARGEST) if len(images) == 1 else _grid(images)
+    image = resize_for_display(images[0], MAX_EDGE) if len(images) == 1 else _grid(images)
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()
@@ -35,8 +35,8 @@ def resize_for_display(image: "Image", longest: int) -> "Image":
 
     image = image.convert("RGB")
     longer = max(image.size)
-    if longer * 2 <= min(longest, SMALLEST):
-        factor = min(longest, SMALLEST) // longer
+    if longer * 2 <= min(longest, MIN_EDGE):
+        factor = min(longest, MIN_EDGE) // longer
         return image.resize((image.width * factor, image.height * factor), Resampling.NEAREST)
     if longer <= longest:
         return image
@@ -48,7 +48,7 @@ def _grid(images: Sequence["Image"]) -> "Image":
     from PIL import Image
 
     columns = math.ceil(math.sqrt(len(images)))
-    cell = LARGEST // columns
+    cell = MAX_EDGE // columns
     resized = [resize_for_display(image, cell - _GAP) for image in images]
     width, height = (max(image.size[axis] for image in resized) + _GAP for axis in (0, 1))
     sheet = Image.new("RGB", (width * min(columns, len(resized)), height * math.ceil(len(resized) / columns)), "white")

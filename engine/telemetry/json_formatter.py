@@ -9,21 +9,21 @@ from typing import Any
 
 from typing_extensions import override
 
-from engine.telemetry.events import event_of
+from engine.telemetry.events import event_of, rank_keys
 
 MAX_TEXT_LENGTH = 16_000
 """Characters of a text before it is cut. Log collectors refuse long lines, Loki those of more than 256 KiB."""
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"time", "run", "process", "local_rank", "step", "level", "message", "fields"}``.
+    """``{"time", "run", "rank", "local_rank", "step", "level", "message", "fields"}``.
 
     Every line is strict JSON: text of a user's file (line breaks, quotes, lone surrogates) is escaped, and a number
-    that is not finite becomes null.
+    that is not finite becomes null. Until version 0.3.0 the key `process` repeats `rank`.
 
     Attributes:
         run: name of the run; None until it is known.
-        process: global rank.
+        rank: global rank.
         step: returns the number of finished optimizer steps, or None before training.
         command: `fit`, `validate`, `test` or `predict`, added to the fields of each event; None until it is known.
         local_rank: rank on the machine; None until it is known.
@@ -32,13 +32,13 @@ class JsonFormatter(logging.Formatter):
     def __init__(
         self,
         run: str | None = None,
-        process: int = 0,
+        rank: int = 0,
         step: Callable[[], int | None] = lambda: None,
         command: str | None = None,
         local_rank: int | None = None,
     ) -> None:
         super().__init__()
-        self.run, self.process, self.step, self.command = run, process, step, command
+        self.run, self.rank, self.step, self.command = run, rank, step, command
         self.local_rank = local_rank
 
     @override
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
         line = {
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
             "run": self.run,
-            "process": self.process,
+            **rank_keys(self.rank),
             "local_rank": self.local_rank,
             "step": self.step(),
             "level": record.levelname.lower(),

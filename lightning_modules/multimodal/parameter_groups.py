@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from engine.distributed.logical_shape import unsharded_ndim, unsharded_numel
+from engine.distributed.logical_shape import logical_ndim, logical_numel
 
 
 def parameter_groups(
@@ -34,7 +34,7 @@ def parameter_groups(
         if trained and name not in rates:
             raise ValueError(f"{name} is trainable, but has no learning rate")
         for kind, decay in (("matrices", weight_decay), ("vectors", 0.0)):
-            chosen = [parameter for parameter in trained if (unsharded_ndim(parameter) >= 2) == (kind == "matrices")]
+            chosen = [parameter for parameter in trained if (logical_ndim(parameter) >= 2) == (kind == "matrices")]
             if chosen:
                 group = {"params": chosen, "lr": rates[name], "weight_decay": decay, "name": f"{name}/{kind}"}
                 groups.append(group)
@@ -62,8 +62,8 @@ def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]
     totals = [0, 0]
     for name, parameters in _owned(parts):
         counts = [
-            sum(unsharded_numel(p) for p in parameters),
-            sum(unsharded_numel(p) for p in parameters if p.requires_grad),
+            sum(logical_numel(p) for p in parameters),
+            sum(logical_numel(p) for p in parameters if p.requires_grad),
         ]
         formats = sorted({str(p.dtype).removeprefix("torch.") for p in parameters})
         rate = f"{rates[name]:g}" if name in rates else "-"

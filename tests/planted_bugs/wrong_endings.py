@@ -102,8 +102,8 @@ RESUME = (
         "one-bad-sample-too-few",
         "As many bad samples as are allowed end the run.",
         "engine/data/skipped_samples.py",
-        "if unusable > limit:",
-        "if unusable >= limit:",
+        "if bad > limit:",
+        "if bad >= limit:",
         ("tests/engine/data/test_bad_samples.py", "tests/distributed/faults/test_skipped_samples.py"),
     ),
 )

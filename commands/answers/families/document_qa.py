@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from commands.answers.blocks import Bar, Bars, Block, Note, Picture, Pictures, Table, Text
+from commands.answers.blocks import AnswerBlock, Bar, Bars, Note, Picture, Pictures, Table, Text
 from commands.answers.families.option_field import OPTIONS, read_options
-from commands.answers.families.uploaded_documents import MOST_PAGES, SUFFIXES, UploadedDocuments
+from commands.answers.families.uploaded_documents import MAX_PAGES, SUFFIXES, UploadedDocuments
 from commands.answers.interface import MEGABYTE, Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.datamodule import DocumentDataModule
@@ -33,7 +33,7 @@ from lightning_modules.document_qa.reader_module import DocumentReader
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_MOST_FILES, _EXAMPLES, _OTHER_PAGES = 8, 6, 6
+_MAX_FILES, _EXAMPLES, _OTHER_PAGES = 8, 6, 6
 _SMALL = (240, 240)
 _BOX = (220, 30, 30)
 
@@ -74,8 +74,8 @@ class DocumentDemo(Demo):
         self._documents = UploadedDocuments(getattr(data, "ingestion", IngestionSettings()))
         self.fields = [
             Field(
-                "documents", "file", "Documents", f"PDFs or pictures of pages, at most {_MOST_FILES}, each of at most "
-                f"{MOST_PAGES} pages.", SUFFIXES, most=_MOST_FILES,
+                "documents", "file", "Documents", f"PDFs or pictures of pages, at most {_MAX_FILES}, each of at most "
+                f"{MAX_PAGES} pages.", SUFFIXES, most=_MAX_FILES,
             ),
             Field("question", "text", "Question", "Each document is asked; a page can be named: on page 3."),
             OPTIONS,
@@ -89,7 +89,7 @@ class DocumentDemo(Demo):
         return _examples_of_files(self._data) if isinstance(self._data, DocumentQuestions) else []
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
         document = yield from self._documents.read(file, file.name)
         try:
             empty = [page.number for page in document.pages if not any(chunk.text.strip() for chunk in page.chunks)]
@@ -99,7 +99,7 @@ class DocumentDemo(Demo):
         yield Note(file.name, f"{len(document.pages)} pages{without}")
 
     @override
-    def answer(self, question: Question) -> Iterator[Block]:
+    def answer(self, question: Question) -> Iterator[AnswerBlock]:
         asked, options = question.text("question"), read_options(question.texts.get("options", ""))
         files = question.files.get("documents", ())
         if not files:
@@ -130,7 +130,7 @@ class DocumentDemo(Demo):
         (answer,) = self._answerer.records(self._model.transfer_batch_to_device(batch, self._model.device, 0))
         return _Answered(document, answer, answer_text(parsed, answer.whole))
 
-    def _shown(self, best: _Answered, options: list[str]) -> Iterator[Block]:
+    def _shown(self, best: _Answered, options: list[str]) -> Iterator[AnswerBlock]:
         record, name = best.record, best.document.name
         title = "Not in these documents" if best.abstains else f"From {name}"
         yield Text("answer", title, best.text or "(nothing)", is_answer=True)

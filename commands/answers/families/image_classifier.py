@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
-from commands.answers.blocks import Bar, Bars, Block, Picture, Pictures, data_url
+from commands.answers.blocks import AnswerBlock, Bar, Bars, Picture, Pictures, data_url
 from commands.answers.compared import fingerprint
 from commands.answers.interface import Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.image_classifier.batch import Images
@@ -70,7 +70,7 @@ class ClassifierDemo(Demo):
         return found
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
         pixels = self._pixels(file)
         yield Pictures("given", "", [Picture(_url(pixels), "as the model sees it")])
 
@@ -79,7 +79,7 @@ class ClassifierDemo(Demo):
         return {"classes": fingerprint(self._data.classes)}
 
     @override
-    def answer(self, question: Question) -> Iterator[Block]:
+    def answer(self, question: Question) -> Iterator[AnswerBlock]:
         pixels = self._pixels(question.file("picture"))
         picture = ArrayImages(pixels[None], np.array([-1]), "picture")
         shares = self._in_batches(picture, self._model.scores)[0].softmax(0)

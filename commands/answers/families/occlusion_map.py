@@ -19,7 +19,7 @@ _STRONGEST = 0.65
 """Opacity of the red of the part that matters most."""
 
 
-def covered(image: "Image") -> Iterator["Image"]:
+def occlude(image: "Image") -> Iterator["Image"]:
     """Yield the picture with each of its CELLS x CELLS parts in the mean colour, row by row."""
     mean = tuple(int(value) for value in np.asarray(image).reshape(-1, 3).mean(0))
     for row in range(CELLS):
@@ -29,7 +29,7 @@ def covered(image: "Image") -> Iterator["Image"]:
             yield part
 
 
-def leaning(image: "Image", lost: NDArray[np.floating]) -> "Image":
+def draw_occlusion_map(image: "Image", lost: NDArray[np.floating]) -> "Image":
     """Return the picture with parts in red, the more the larger their value.
 
     Args:

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 from typing_extensions import override
 
-from commands.answers.blocks import Block, Table
+from commands.answers.blocks import AnswerBlock, Table
 from commands.answers.compared import fingerprint
 from commands.answers.families.request_times import request_times
 from commands.answers.interface import SEARCH_RESULTS, Choice, Demo, Example, Field, Picked, Question, UserInputError
@@ -23,7 +23,7 @@ from lightning_modules.recommender.item_scores import ItemScores
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.recommender.networks.architecture import reads_times
 
-_MOST_EVENTS = 50
+_MAX_EVENTS = 50
 """Events that a visitor may pick."""
 
 _SHOWN_EVENTS, _EXPLAINED_EVENTS, _REASONS, _NEAREST, _EXAMPLES = 10, 50, 5, 5, 4
@@ -57,7 +57,7 @@ class RecommenderDemo(Demo):
         self.fields = [
             Field("user", "pick", "User of the data", "Search an id. Leave it empty for a history of your own."),
             Field(
-                "history", "pick", "Events", order, most=_MOST_EVENTS, times=self._reads_times,
+                "history", "pick", "Events", order, most=_MAX_EVENTS, times=self._reads_times,
             ),
         ]  # fmt: skip
         self._reads_request_time = bool(model.architecture["request_time"])
@@ -97,7 +97,7 @@ class RecommenderDemo(Demo):
         return [Choice(str(ids[row]), self._catalog.title(row + 1)) for row in shown]
 
     @override
-    def answer(self, question: Question) -> Iterator[Block]:
+    def answer(self, question: Question) -> Iterator[AnswerBlock]:
         events = self._events(question)
         at = self._request_time(question.texts.get("at", ""), events)
         batch = self._batch([events], at)
@@ -122,7 +122,7 @@ class RecommenderDemo(Demo):
                 "history", "History, newest first", ["item", *(["time"] if self._reads_times else [])], last, note
             )
 
-    def _reasons(self, events: Sequence[_Event], at: int, best: int) -> Iterator[Block]:
+    def _reasons(self, events: Sequence[_Event], at: int, best: int) -> Iterator[AnswerBlock]:
         """Yield how the score of the best item changes without each event, and the items most alike to it."""
         title = self._catalog.title(best)
         number = min(len(events), self._data.max_length, _EXPLAINED_EVENTS)

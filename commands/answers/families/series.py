@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from typing_extensions import override
 
-from commands.answers.blocks import Bar, Bars, Block, Chart, ChartLine, Text
+from commands.answers.blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Text
 from commands.answers.families.option_field import OPTIONS, read_options
 from commands.answers.interface import (
     MEGABYTE,
@@ -39,8 +39,8 @@ from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 from lightning_modules.temporal.module import TimelineReader
 from lightning_modules.temporal.series_evaluation import option_log_likelihoods
 
-_MOST_FILES, _EXAMPLES, _SEARCHED, _SHOWN_POINTS, _SHOWN_SERIES = 4, 6, 60, 600, 6
-_FEWEST_SKETCHED, _MOST_SKETCHED = 24, 120
+_MAX_FILES, _EXAMPLES, _SEARCHED, _SHOWN_POINTS, _SHOWN_SERIES = 4, 6, 60, 600, 6
+_MIN_SKETCHED, _MAX_SKETCHED = 24, 120
 
 
 class SeriesDemo(Demo):
@@ -67,7 +67,7 @@ class SeriesDemo(Demo):
                 columns,
                 (".csv",),
                 max_bytes=2 * MEGABYTE,
-                most=_MOST_FILES,
+                most=_MAX_FILES,
                 sketch=Sketch((SketchedCurve("drawn", 100),), self._sketched_steps()),
             ),
             Field("question", "text", "Question", "In your own words, or as one of these.", choices=known),
@@ -80,7 +80,7 @@ class SeriesDemo(Demo):
     def _sketched_steps(self) -> int:
         """Return the number of steps of a drawn series: that of the longest example, within limits."""
         longest = max((len(series.values) for question in self._shown for series in question.series), default=0)
-        return min(max(longest, _FEWEST_SKETCHED), _MOST_SKETCHED)
+        return min(max(longest, _MIN_SKETCHED), _MAX_SKETCHED)
 
     def _of_each_kind(self) -> list[SeriesQuestion]:
         source = self._data.validation_set.source
@@ -106,11 +106,11 @@ class SeriesDemo(Demo):
         return found
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
         yield from _charts("given", self._parse([file], "?", []).series)
 
     @override
-    def answer(self, question: Question) -> Iterator[Block]:
+    def answer(self, question: Question) -> Iterator[AnswerBlock]:
         asked, options = question.text("question"), read_options(question.texts.get("options", ""))
         files = question.files.get("series", ())
         if not files:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from typing_extensions import override
 
-from commands.answers.blocks import Block, Chart, ChartLine, ChartMark, Text
+from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
 from commands.answers.families.series import SeriesDemo
 from commands.answers.interface import (
     MEGABYTE,
@@ -38,7 +38,7 @@ from engine.data.samplers import MicroBatchRequest
 from lightning_modules.temporal.module import TimelineReader
 
 _EXAMPLES, _SEARCHED, _SHOWN_STEPS = 6, 60, 600
-_MOST_SKETCHED = 240
+_MAX_SKETCHED = 240
 
 
 def choose_demo(model: TimelineReader, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
@@ -74,7 +74,7 @@ class TemporalDemo(Demo):
             SketchedCurve(channel.key, min(channel.capacities), channel.unit.strip()) for channel in CHANNELS
         )
         settings = self._data.synthesis
-        return Sketch(curves, min(settings.max_steps, _MOST_SKETCHED), "time_ms", settings.step_ms)
+        return Sketch(curves, min(settings.max_steps, _MAX_SKETCHED), "time_ms", settings.step_ms)
 
     @override
     def data_identity(self) -> dict[str, str]:
@@ -98,11 +98,11 @@ class TemporalDemo(Demo):
         ]
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
         yield _chart("given", "", self._read(file, "?")[0])
 
     @override
-    def answer(self, question: Question) -> Iterator[Block]:
+    def answer(self, question: Question) -> Iterator[AnswerBlock]:
         asked = question.text("question")
         source, capacities = self._read(question.file("timeline"), asked)
         try:

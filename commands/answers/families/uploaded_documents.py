@@ -28,12 +28,12 @@ log = logging.getLogger("lockstep")
 SUFFIXES = (*PDF_SUFFIXES, *IMAGE_SUFFIXES)
 """Endings of accepted files. Markdown is not among them: it may name any image of this machine."""
 
-MOST_PAGES = 200
+MAX_PAGES = 200
 """Largest number of pages of a document, of which the run's setting may allow fewer."""
 
-_MOST_DOCUMENTS = 32
-_MOST_SECONDS = 180.0
-_MOST_MEMORY = 2 << 30
+_MAX_DOCUMENTS = 32
+_MAX_SECONDS = 180.0
+_MAX_MEMORY = 2 << 30
 """Bytes that the reading of a document may allocate. A scan of 4 million pixels needs less than 256 MiB, also with
 recognised text; the compressed content of a PDF of 1.5 MB can have 1.5 GB."""
 
@@ -52,11 +52,11 @@ class UploadedDocuments:
         ValueError: the package of the optical character recognition is missing.
     """
 
-    def __init__(self, settings: IngestionSettings, seconds: float = _MOST_SECONDS, memory: int = _MOST_MEMORY) -> None:
+    def __init__(self, settings: IngestionSettings, seconds: float = _MAX_SECONDS, memory: int = _MAX_MEMORY) -> None:
         require_recognizer(settings.ocr)
         self._folder = Path(mkdtemp(prefix="lockstep-documents-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)  # also at the end of the program
-        most = min(settings.max_pages, MOST_PAGES)
+        most = min(settings.max_pages, MAX_PAGES)
         self._settings = replace(settings, max_pages=most, workers=1, on_broken="skip")
         self._cache = Cache(self._folder, self._settings)
         self._seconds, self._memory = seconds, memory
@@ -75,7 +75,7 @@ class UploadedDocuments:
         digest = hashlib.sha256(file.content).hexdigest()
         if digest not in self._known:
             self._known[digest] = yield from self._ingest(file, digest, key)
-            if len(self._known) > _MOST_DOCUMENTS:
+            if len(self._known) > _MAX_DOCUMENTS:
                 _, forgotten = self._known.popitem(last=False)
                 remove(forgotten.folder)
         self._known.move_to_end(digest)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from commands.answers.blocks import Block, Note, Picture, Pictures, Text, data_url
-from commands.answers.families.occlusion_map import CELLS, covered, leaning
+from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, data_url
+from commands.answers.families.occlusion_map import CELLS, draw_occlusion_map, occlude
 from commands.answers.interface import Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem
@@ -78,11 +78,11 @@ class VisionLanguageDemo(Demo):
         return Example(question, {"picture": [file], "question": question}, _shown(image))
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[Block]:
+    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
         yield Pictures("given", "", [Picture(_shown(self._decoded(file)), file.name)], large=True)
 
     @override
-    def answer(self, question: Question) -> Iterator[Block]:
+    def answer(self, question: Question) -> Iterator[AnswerBlock]:
         messages = [*self._messages(question)]
         images = [self._decoded(file) for file in question.files.get("picture", ())]
         try:
@@ -141,14 +141,14 @@ class VisionLanguageDemo(Demo):
         return ChatItem(messages, *prepare_images(images, self._data.image_layout, self._data.fit))
 
     def _leaning(self, image: "Image", messages: Sequence[Message], text: str) -> Pictures:
-        scores = self._log_likelihoods([[image], *([part] for part in covered(image))], messages, text)
+        scores = self._log_likelihoods([[image], *([part] for part in occlude(image))], messages, text)
         lost = (scores[0] - scores[1:]).clamp_min(0).view(CELLS, CELLS).cpu().numpy()
         note = (
             f"Red: parts without which the answer is less likely. Its negative log-likelihood is "
             f"{-float(scores[0]):.2f} nats, and up to {lost.max():.2f} more without a part."
         )
         return Pictures(
-            "lean", "What the answer leans on", [Picture(_shown(leaning(image, lost)), "")], note, large=True
+            "lean", "What the answer leans on", [Picture(_shown(draw_occlusion_map(image, lost)), "")], note, large=True
         )
 
     def _log_likelihoods(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message], text: str) -> Tensor:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import yaml
 
-from commands.cli.configs.setting_locations import find_places
+from commands.cli.configs.setting_locations import find_settings
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 
 _CONFIG_OPTIONS = ("--config", "-c")
 _SUFFIXES = (".yaml", ".yml")
-_LONGEST_PATH = 4096
+_MAX_PATH_LENGTH = 4096
 
 
 class ConfigFile(NamedTuple):
@@ -46,7 +46,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
         OSError, YamlFileError: the first error.
     """
     for option, value in option_values(arguments):
-        is_path = "\n" not in value and len(value) < _LONGEST_PATH
+        is_path = "\n" not in value and len(value) < _MAX_PATH_LENGTH
         if is_path and option in _CONFIG_OPTIONS:
             check_config(Path(value))
         elif is_path and value.endswith(_SUFFIXES) and Path(value).exists():
@@ -87,7 +87,7 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | 
             if key == wanted or (len(keys) > 1 and key.startswith(f"{wanted}.")):  # a key of a dictionary
                 return "", f"--{option}"
     for file, tree in [reading] if reading else _last_first(arguments):
-        places = find_places(file, tree, keys) if tree is not None else []
+        places = find_settings(file, tree, keys) if tree is not None else []
         if places and without_init_args(places[0].key) == wanted:
             return f"{file}:{places[0].line}: ", places[0].key
     return "", ".".join(keys)

@@ -5,7 +5,7 @@ import inspect
 import re
 from importlib import import_module
 
-MOST_CHARACTERS = 400
+MAX_CHARACTERS = 400
 """Largest length of a message; the middle of a longer one is cut."""
 
 _KEY = re.compile(
@@ -77,7 +77,7 @@ def deduplicate(message: str) -> str:
     return "; ".join(dict.fromkeys(message.strip().split("; ")))
 
 
-def shorten(text: str, most: int = MOST_CHARACTERS) -> str:
+def shorten(text: str, most: int = MAX_CHARACTERS) -> str:
     """Return a text as one printable line, with its middle cut if it is longer than `most`."""
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 120]} ... {line[-110:]}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import yaml
 
 
-class Place(NamedTuple):
+class SettingLocation(NamedTuple):
     """Place of a setting in a file."""
 
     file: Path
@@ -17,15 +17,15 @@ class Place(NamedTuple):
     entry: tuple[yaml.Node, yaml.Node]
 
 
-def find_places(file: Path, tree: yaml.Node, keys: Sequence[str]) -> list[Place]:
+def find_settings(file: Path, tree: yaml.Node, keys: Sequence[str]) -> list[SettingLocation]:
     """Return the innermost settings that the keys of an error lead to; keys omit `init_args` and list positions."""
-    found: list[Place] = []
+    found: list[SettingLocation] = []
     _descend(file, tree, list(keys), "", found)
     deepest = max((place.key.count(".") for place in found), default=0)
     return [place for place in found if place.key.count(".") == deepest]
 
 
-def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: list[Place]) -> None:
+def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: list[SettingLocation]) -> None:
     if not keys:
         return
     if isinstance(node, yaml.SequenceNode):
@@ -38,7 +38,7 @@ def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: lis
         name = f"{path}.{key.value}" if path else key.value
         words = key.value.split(".") if isinstance(key, yaml.ScalarNode) else []  # a key may be dotted itself
         if words and words == keys[: len(words)]:
-            found.append(Place(file, key.start_mark.line + 1, name, node, entry))
+            found.append(SettingLocation(file, key.start_mark.line + 1, name, node, entry))
             _descend(file, value, keys[len(words) :], name, found)
         elif key.value == "init_args":
             _descend(file, value, keys, name, found)

@@ -7,7 +7,7 @@ from commands.doctor.check import Finding
 from commands.doctor.launch_plan import Plan
 from commands.launch.openmp_spin import POLICY, WAITS
 
-_MOST = {"GOMP_SPINCOUNT": 100_000, "KMP_BLOCKTIME": 10}
+_MAX_SPIN = {"GOMP_SPINCOUNT": 100_000, "KMP_BLOCKTIME": 10}
 """Rounds and milliseconds of spinning that delay other threads when another program needs the core."""
 
 _SIGNIFICANT = 0.5
@@ -34,7 +34,7 @@ def waits(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("threads", "warn", f"{POLICY}={environ[POLICY]}", why, f"unset {POLICY}")
     for name in WAITS:
         value = environ.get(name, "").strip().lower()
-        if value and _amount(value) >= _MOST[name]:
+        if value and _amount(value) >= _MAX_SPIN[name]:
             yield Finding("threads", "warn", f"{name}={environ[name]}", why, f"unset {name}")
 
 

@@ -13,7 +13,7 @@ _PACKAGES = (
     "torch", "lightning", "torchmetrics", "numpy", "jsonargparse", "transformers", "tokenizers", "peft", "safetensors",
     "polars", "pyarrow", "pillow", "bitsandbytes", "nvidia-nccl-cu12", "nvidia-nccl-cu13",
 )  # fmt: skip
-_MOST = 5  # files named in a message
+_MAX_ITEMS = 5  # files named in a message
 
 
 def source_files(project: Path = PROJECT) -> dict[str, str]:
@@ -67,7 +67,7 @@ def code_finding(
         if hashes[other] != hashes[first]:
             names = files[first].keys() | files[other].keys()
             changed = sorted(name for name in names if files[first].get(name) != files[other].get(name))
-            differences.append(f"{other} ({commits[other] or 'no git checkout'}): {shorten(changed, _MOST)}")
+            differences.append(f"{other} ({commits[other] or 'no git checkout'}): {shorten(changed, _MAX_ITEMS)}")
     return Finding(
         "same code", "fail", f"these files are not those of {first} ({commit}): " + "; ".join(differences),
         "ranks that run different code diverge or hang",

@@ -10,13 +10,13 @@ from pathlib import Path
 import yaml
 
 from commands.cli.configs.parser_message import deduplicate, parse_error
-from commands.cli.configs.setting_locations import find_places
+from commands.cli.configs.setting_locations import find_settings
 from commands.cli.shipped_configs import closest_configs
 from commands.doctor.check import Finding
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 from engine.system.installation import PROGRAM
 
-_MOST = 20
+_MAX_ITEMS = 20
 """Largest number of errors reported."""
 
 
@@ -24,7 +24,7 @@ def config_errors(
     files: Sequence[Path],
     parse: Callable[[list[str]], object],
     parse_files: Callable[[list[str]], object],
-    most: int = _MOST,
+    most: int = _MAX_ITEMS,
 ) -> Iterator[Finding]:
     """Yield the errors of configs, each with file and line.
 
@@ -65,7 +65,9 @@ def config_errors(
                 remedy = f"correct the option; {PROGRAM} fit --help lists the settings"
                 yield _finding("command line", message, remedy)
             return
-        places = [place for file in reversed(files) if file in trees for place in find_places(file, trees[file], keys)]
+        places = [
+            place for file in reversed(files) if file in trees for place in find_settings(file, trees[file], keys)
+        ]
         deepest = max((place.key.count(".") for place in places), default=0)
         places = [place for place in places if place.key.count(".") == deepest]
         if not places:  # a required key is missing

@@ -9,7 +9,7 @@ import torch
 from callbacks.performance.auto_micro_batch import free_cached_memory, reports_oom
 from commands.doctor.check import Finding
 from commands.doctor.training.load_config import instantiate_part, is_sharded, single_micro_batch
-from commands.doctor.training.loader_throughput import pace_finding, planned_workers
+from commands.doctor.training.loader_throughput import planned_workers, throughput_finding
 from commands.doctor.training.probe_step import BeforeTraining, ProbeResult, is_on_gpu, run_probe_step
 from engine.data.batch_plan import BatchPlan
 from engine.system import host_memory
@@ -64,7 +64,7 @@ def first_step(
         on_gpu, setting = result.device.type != "cpu", config.data.init_args.get("num_workers", 0)
         workers = planned_workers(setting, ranks_per_node, on_gpu, result.in_memory)
         sizes = result.loading, batch.micro_batch_size, result.seconds
-        findings.append(pace_finding(*sizes, result.device, workers, ranks_per_node))
+        findings.append(throughput_finding(*sizes, result.device, workers, ranks_per_node))
     return Outcome(findings, batch, result)
 
 

@@ -14,7 +14,7 @@ from engine.system.cpu_count import available_cpus, workers_for
 
 _SECONDS = 1.0
 """Seconds after which no further micro-batch is loaded."""
-_MOST = 50
+_MAX_MICRO_BATCHES = 50
 """Largest number of micro-batches that are loaded."""
 _HIDDEN = 0.05
 """Share of a step that loading in the training process may take; `wait` is good below it."""
@@ -22,7 +22,7 @@ _WAITING = 0.2
 """Share of waiting above which a training logs a warning."""
 
 
-class LoadingPace(NamedTuple):
+class LoaderThroughput(NamedTuple):
     """How many loader workers a training has, and how many its device needs."""
 
     needed: int
@@ -31,7 +31,7 @@ class LoadingPace(NamedTuple):
     """Predicted share of the time that the training waits for its loaders."""
 
 
-def measure_loading(loader: TimedDataLoader) -> float | None:
+def time_loading(loader: TimedDataLoader) -> float | None:
     """Return the seconds of a core that loading a sample takes; None if it cannot be loaded again.
 
     The first micro-batches are loaded again, so that their files are in the page cache: waiting for a disk is not
@@ -39,7 +39,7 @@ def measure_loading(loader: TimedDataLoader) -> float | None:
     """
     samples, began, used = 0, time.monotonic(), time.process_time()
     try:
-        for request in islice(loader.sampler.sampler, _MOST):
+        for request in islice(loader.sampler.sampler, _MAX_MICRO_BATCHES):
             batch = loader.dataset[request].batch
             if isinstance(batch, StreamBatch) and not batch.records:  # the epoch has ended
                 break
@@ -51,7 +51,7 @@ def measure_loading(loader: TimedDataLoader) -> float | None:
     return (time.process_time() - used) / samples if samples else None
 
 
-def pace_of(sample: float, size: int, step: float, workers: int) -> LoadingPace:
+def predict_throughput(sample: float, size: int, step: float, workers: int) -> LoaderThroughput:
     """Predict the pace of a training.
 
     Args:
@@ -63,7 +63,7 @@ def pace_of(sample: float, size: int, step: float, workers: int) -> LoadingPace:
     load = sample * size
     needed = 0 if load <= _HIDDEN * step else math.ceil(load / step)
     waiting = load if workers == 0 else max(0.0, load / workers - step)
-    return LoadingPace(needed, workers, waiting / (step + waiting))
+    return LoaderThroughput(needed, workers, waiting / (step + waiting))
 
 
 def planned_workers(setting: int | str, ranks_per_node: int, on_gpu: bool, in_memory: bool) -> int:
@@ -74,20 +74,20 @@ def planned_workers(setting: int | str, ranks_per_node: int, on_gpu: bool, in_me
     return 0 if in_memory else workers_for(available_cpus(), ranks_per_node, computing)
 
 
-def pace_finding(
+def throughput_finding(
     sample: float, size: int, step: float, device: torch.device, workers: int, ranks_per_node: int
 ) -> Finding:
     """Report the pace of the loaders.
 
     Args:
-        sample: see `pace_of`.
-        size: see `pace_of`.
-        step: see `pace_of`.
+        sample: see `predict_throughput`.
+        size: see `predict_throughput`.
+        step: see `predict_throughput`.
         device: device that computes the step.
-        workers: see `pace_of`.
+        workers: see `predict_throughput`.
         ranks_per_node: ranks that share the cores of a node.
     """
-    pace = pace_of(sample, size, step, workers)
+    pace = predict_throughput(sample, size, step, workers)
     feeds = (
         f"{_workers(pace.needed)} feed{'s' * (pace.needed == 1)} it" if pace.needed else "the training process feeds it"
     )

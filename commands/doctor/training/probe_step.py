@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer, seed_everythin
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch import Tensor
 
-from commands.doctor.training.loader_throughput import measure_loading
+from commands.doctor.training.loader_throughput import time_loading
 from commands.doctor.training.memory_limit import limit_host_memory
 from engine.data.dataloader import TimedDataLoader
 from engine.datamodule import LockstepDataModule
@@ -116,7 +116,7 @@ def run_probe_step(
 
 def _loading(trainer: Trainer) -> float | None:
     loader = trainer.train_dataloader
-    return measure_loading(loader) if isinstance(loader, TimedDataLoader) else None
+    return time_loading(loader) if isinstance(loader, TimedDataLoader) else None
 
 
 def build_trainer(settings: Any, probe: Callback | None = None, directory: Path | None = None) -> Trainer:

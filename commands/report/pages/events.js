@@ -29,7 +29,7 @@ function events() {
     const more = Object.entries(one.fields).filter(([, value]) => value !== "null" && value.length < 60).slice(0, 6).map(([name, value]) => `${name} ${value}`).join(" · ");
     return element("tr", {}, element("td", {class: "slim number"}, clock(one.run.began + one.time)), ...(single ? [] : [element("td", {class: "slim"}, one.run.name)]),
       element("td", {class: "number"}, one.step === null ? "–" : grouped(one.step)), element("td", {class: "slim"}, element("span", {class: `state ${kind}`}, eventName(one))),
-      element("td", {class: "number"}, String(one.process)), element("td", {class: "message"}, one.message, ...(more ? [element("small", {class: "faint"}, more)] : [])));
+      element("td", {class: "number"}, String(one.rank)), element("td", {class: "message"}, one.message, ...(more ? [element("small", {class: "faint"}, more)] : [])));
   }
 
   select.addEventListener("input", () => {
@@ -41,7 +41,7 @@ function events() {
     show();
   });
   show();
-  const columns = ["time, UTC", ...(single ? [] : ["run"]), "step", "event", "process", "message"];
+  const columns = ["time, UTC", ...(single ? [] : ["run"]), "step", "event", "rank", "message"];
   return section("events", "Events", element("label", {class: "inline"}, "Shown", select), status, element("div", {class: "scroll"}, element("table", {class: "events"},
-    element("thead", {}, element("tr", {}, ...columns.map((name) => element("th", {scope: "col", class: ["step", "process"].includes(name) ? "number" : null}, name)))), body)), more);
+    element("thead", {}, element("tr", {}, ...columns.map((name) => element("th", {scope: "col", class: ["step", "rank"].includes(name) ? "number" : null}, name)))), body)), more);
 }

@@ -1,6 +1,6 @@
 // Whose page this is: name and state of a run in a few numbers, or a table of several, which is their legend.
 
-const STATES = {run_ended: ["ended", "good"], run_failed: ["failed", "bad"], run_preempted: ["preempted", "held"], process_lost: ["lost a process", "bad"], out_of_memory: ["out of memory", "bad"], open: ["no end recorded", "held"]};
+const STATES = {run_ended: ["ended", "good"], run_failed: ["failed", "bad"], run_preempted: ["preempted", "held"], process_lost: ["lost a rank", "bad"], out_of_memory: ["out of memory", "bad"], open: ["no end recorded", "held"]};
 
 function stateOf(run) {
   const last = run.attempts[run.attempts.length - 1];

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.reading.content_type import BOM, foreign_content
 from datamodules.recommender.reading.errors import InteractionError, preview
-from engine.io.last_line import warn_of_open_line
+from engine.io.last_line import warn_if_unterminated
 
 _MOST_NAMED = 10
 """Unknown ids that a message names."""
@@ -56,7 +56,7 @@ def read_item_list(path: Path, number_of: Mapping[str, int]) -> ItemList:
                 raise InteractionError(f"{path}: line {line}: the text is not UTF-8; convert the file") from error
             if item.strip():
                 ids[item] = None
-    warn_of_open_line(path)
+    warn_if_unterminated(path)
     if not ids:
         raise InteractionError(f"{path}: found no id, expected an item id on each line")
     items = np.array(sorted(number_of[item] for item in ids if item in number_of), np.int64)

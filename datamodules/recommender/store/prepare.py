@@ -24,7 +24,7 @@ from datamodules.recommender.store.interaction_store import VERSION, Interaction
 from datamodules.recommender.store.out_of_core import BYTES_OF_A_ROW, convert_out_of_core
 from datamodules.recommender.store.verification import open_verified, replacement_lock
 from datamodules.recommender.store.writer import write_store
-from engine.io.content_hash import ContentHashes, place_of
+from engine.io.content_hash import ContentHashes, path_for_key
 from engine.io.ignored_folder import ignore_in_git
 from engine.system.extras import require_extras
 
@@ -135,7 +135,7 @@ def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
             "columns": [layout.user, layout.item, layout.time],
             "min_item_interactions": filters.min_item_interactions,
             "min_user_interactions": filters.min_user_interactions,
-            "files": [[place_of(path, folder), content] for path, content in files.items()],
+            "files": [[path_for_key(path, folder), content] for path, content in files.items()],
         }
         # Absent by default, so that stores from before these filters keep their names.
         if filters.k_core:

@@ -14,7 +14,7 @@ from datamodules.temporal.recorded.recording import MOST, Recording, check_capac
 from datamodules.temporal.series.resampling import resample
 from engine.io.csv_error import describe_csv_error
 from engine.io.json_records import describe_line, describe_names, describe_undecodable, iterate_lines
-from engine.io.last_line import warn_of_open_line
+from engine.io.last_line import warn_if_unterminated
 
 _TIME = "time_ms"
 _EXPECTED = f"a CSV file in UTF-8 with the columns {_TIME} and channels"
@@ -110,7 +110,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         except csv.Error as error:
             raise ValueError(f"{where}: found {describe_line(line)}, {describe_csv_error(error)}") from error
         yield number, [cell.strip() for cell in cells]
-    warn_of_open_line(path)
+    warn_if_unterminated(path)
 
 
 def _columns(where: str, names: Sequence[str]) -> Sequence[str]:

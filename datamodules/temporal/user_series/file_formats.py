@@ -17,7 +17,7 @@ from engine.io.json_records import (
     iterate_lines,
     parse_json,
 )
-from engine.io.last_line import warn_of_open_line
+from engine.io.last_line import warn_if_unterminated
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 """File formats, by suffix."""
@@ -90,7 +90,7 @@ def _read_csv(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
     before = csv.field_size_limit(row_bytes)  # of the module; the default is 128 KiB, less than a long series
     try:
         yield from _csv_rows(path, row_bytes)
-        warn_of_open_line(path)
+        warn_if_unterminated(path)
     finally:
         csv.field_size_limit(before)
 

@@ -21,7 +21,7 @@ from datamodules.temporal.text.prompt import PLACEHOLDER
 from datamodules.temporal.user_series.record_fields import measurements, stamps
 from engine.io.csv_error import describe_csv_error
 from engine.io.json_records import describe_names, describe_undecodable, iterate_lines
-from engine.io.last_line import warn_of_open_line
+from engine.io.last_line import warn_if_unterminated
 
 TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s": 1.0, "time_ms": 0.001}
 """Names of a column of stamps, and the seconds of a unit of its numbers; None: a number is no date (20240501)."""
@@ -154,7 +154,7 @@ def _read_table(path: Path, limits: SeriesLimits) -> _Table:
         raise ValueError(
             f"{path}, line {lines[0]}: found the columns {describe_names(rows[0])}, expected names, each once"
         )
-    warn_of_open_line(path)
+    warn_if_unterminated(path)
     return _Table(rows[0], [list(column) for column in zip(*rows[1:], strict=True)], lines)
 
 

@@ -19,7 +19,7 @@ from datamodules.vision_language.files.parquet_row_groups import (
     read_outline,
 )
 from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
-from engine.io.content_hash import ContentHashes, place_of
+from engine.io.content_hash import ContentHashes, path_for_key
 from engine.io.ignored_folder import ignore_in_git
 from engine.system.installation import PROGRAM
 
@@ -122,7 +122,7 @@ def _hashes(root: str | Path) -> ContentHashes:
 def _target_path(source: Path, root: str | Path, columns: Sequence[str], hashes: ContentHashes) -> Path:
     """Return a path named after the source, its content and place, and the columns."""
     folder = rewritten_folder(root)
-    identity = [place_of(source, folder), hashes.of(source), GROUP_SIZE, *columns]
+    identity = [path_for_key(source, folder), hashes.of(source), GROUP_SIZE, *columns]
     digest = hashlib.sha256(json.dumps(identity).encode())
     return folder / f"{source.stem}-{digest.hexdigest()[:16]}.parquet"
 

@@ -27,7 +27,7 @@ from datamodules.vision_language.files.parquet_row_groups import (
     read_outline,
 )
 from engine.data.errors import BadSampleError
-from engine.data.samplers import Blocks
+from engine.data.samplers import ShuffleBlocks
 from engine.io.json_records import describe_names
 
 log = logging.getLogger("lockstep")
@@ -79,7 +79,7 @@ class ParquetRows(ChatFile):
         # Row groups that are shuffled together must fit the cache, or each sample would read a row group. The order
         # of the samples depends on the files only, not on the cache.
         self.identity = " ".join(map(file_identity, self.paths))
-        self.blocks: Blocks | None = Blocks(self._rows.starts, self._rows.sizes, WINDOW)
+        self.blocks: ShuffleBlocks | None = ShuffleBlocks(self._rows.starts, self._rows.sizes, WINDOW)
 
     @abstractmethod
     def convert(self, name: str, fields: dict[str, Any]) -> ImageChat:

@@ -25,7 +25,7 @@ from datamodules.vision_language.files.question_fields import (
 from engine.data.errors import BadSampleError
 from engine.io.csv_error import describe_csv_error
 from engine.io.json_records import check_text_file, describe_names, describe_undecodable, parse_json
-from engine.io.last_line import warn_of_open_line
+from engine.io.last_line import warn_if_unterminated
 
 LONGEST = 64 * 2**20
 """Maximum length of a row in bytes, with its images in base64."""
@@ -156,7 +156,7 @@ class QuestionText(ChatFile):
                     at, number = offset, reader.line_num + 1
             except csv.Error as error:
                 raise ValueError(f"{self.path}, line {number}: found {describe_csv_error(error)}") from error
-        warn_of_open_line(self.path)
+        warn_if_unterminated(self.path)
         self.identity = f"{checksum:08x}"
 
     def _text(self, data: bytes, number: int) -> str:

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from engine.lightning_internals.tensors import simulated_ranks, without_values
 from engine.optim.eight_bit import BLOCK
-from engine.optim.eight_bit_state import SMALLEST
+from engine.optim.eight_bit_state import MIN_QUANTIZED_ELEMENTS
 from engine.strategies.fsdp import gathered_formats, shard_layers
 from engine.system.allocation_counter import AllocationCounter
 from lightning_modules.multimodal.language.config import LanguageModelSettings
@@ -227,7 +227,7 @@ def _state_size(number: int, state_bytes: int, is_embedding: bool) -> int:
     """Return the bytes of the optimizer's state of a tensor; 8-bit AdamW keeps that of embeddings in 32 bits."""
     if state_bytes != 2:
         return state_bytes * number
-    return 8 * number if is_embedding or number < SMALLEST else 2 * number + 8 * math.ceil(number / BLOCK)
+    return 8 * number if is_embedding or number < MIN_QUANTIZED_ELEMENTS else 2 * number + 8 * math.ceil(number / BLOCK)
 
 
 def _step(

@@ -42,10 +42,10 @@ class QuantizedLinear(nn.Linear):
             kept = None if tensor is None else nn.Parameter(tensor.to(layer.weight.device), requires_grad=False)
             self.register_parameter(name, kept)
         # Parameters are counted as the weight that they stand for.
-        self.codes.unsharded_shape = layer.weight.shape  # type: ignore[attr-defined]  # ours, not torch's
+        self.codes.logical_shape = layer.weight.shape  # type: ignore[attr-defined]  # ours, not torch's
         for scales in (self.scales, self.scale_scales):
             if scales is not None:
-                scales.unsharded_shape = torch.Size([0])  # type: ignore[attr-defined]  # ours, not torch's
+                scales.logical_shape = torch.Size([0])  # type: ignore[attr-defined]  # ours, not torch's
 
     codes: nn.Parameter
     scales: nn.Parameter

@@ -10,7 +10,7 @@ from engine.distributed.step_counters import StepCounters
 
 
 def bad(sample, what="cut off"):
-    return SkippedSample("unusable", f"{sample}.png is {what}", sample)
+    return SkippedSample("bad", f"{sample}.png is {what}", sample)
 
 
 def lines(folder):
@@ -41,5 +41,5 @@ def test_a_file_name_that_is_not_utf_8_is_listed_and_counted(tmp_path):
     BadSampleList(tmp_path).add("train", 0, 3, [[skipped]])
     assert [line["what"] for line in lines(tmp_path)] == [skipped.what]
     counter = SkipCounter(StepCounters())
-    counter.record_unusable([[skipped], [skipped], [bad(5)]])
+    counter.record_bad([[skipped], [skipped], [bad(5)]])
     assert len(counter.different) == 2

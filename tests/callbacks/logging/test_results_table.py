@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from callbacks.checkpointing.best_checkpoint import BestCheckpoint
-from callbacks.logging.results_table import ResultsTable, below_baselines, table_rows
+from callbacks.logging.results_table import ResultsTable, better_baselines, table_rows
 from tests.conftest import TINY
 from tests.support.families.tiny import TINY_FAMILY
 
@@ -49,10 +49,10 @@ ROWS = [
     ],
 )
 def test_better_baselines_are_named_and_the_optimum_is_none(monitor, mode, remark):
-    found = below_baselines(ROWS, BestCheckpoint(monitor, mode))
+    found = better_baselines(ROWS, BestCheckpoint(monitor, mode))
     assert found == remark
     assert (
-        below_baselines(ROWS[:1], BestCheckpoint(monitor, mode)) == below_baselines([], BestCheckpoint("val/x")) == ""
+        better_baselines(ROWS[:1], BestCheckpoint(monitor, mode)) == better_baselines([], BestCheckpoint("val/x")) == ""
     )
 
 

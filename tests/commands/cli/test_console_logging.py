@@ -41,4 +41,4 @@ def test_a_json_line_has_the_local_rank(monkeypatch, capsys):
     finally:
         logging.captureWarnings(False)
     line = json.loads(capsys.readouterr().err)
-    assert (line["process"], line["local_rank"], line["message"]) == (3, 1, "lost")
+    assert (line["rank"], line["local_rank"], line["message"]) == (3, 1, "lost")

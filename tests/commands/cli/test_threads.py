@@ -10,7 +10,7 @@ import torch
 
 from callbacks.performance.threads import KnownThreads
 from commands.cli.threads import as_text, from_text, known_threads, state_threads
-from commands.launch.openmp_spin import WAITS, bound_waits
+from commands.launch.openmp_spin import WAITS, limit_thread_spin
 from tests.conftest import REPOSITORY
 
 ASK_AT_TORCH = """
@@ -46,8 +46,8 @@ def test_the_spin_is_bounded_before_torch_is_imported_unless_the_user_has_set_it
 
 def test_processes_that_are_started_inherit_the_bounds():
     environ = {}
-    bound_waits(environ)
-    bound_waits(environ)  # as in a process that another process has started
+    limit_thread_spin(environ)
+    limit_thread_spin(environ)  # as in a process that another process has started
     assert environ == WAITS
 
 

@@ -18,7 +18,7 @@ from commands.demo.access import Login, is_loopback, listen, read_login
 from commands.demo.file_store import FileStore, shortened
 from commands.demo.main import serve
 from commands.demo.model_queue import ModelQueue, QueueFullError
-from commands.demo.question_json import LONGEST_TEXT, parse_question
+from commands.demo.question_json import MAX_TEXT_LENGTH, parse_question
 from tests.conftest import REPOSITORY
 from tests.support.demo import served
 
@@ -68,7 +68,7 @@ def test_the_page_loads_nothing_from_elsewhere():
         (b"{", "cannot be read"),
         (b'{"values": {"other": "x"}}', "cannot be read"),
         (b'{"values": {"text": 3}}', "cannot be read"),
-        (b'{"values": {"text": "' + b"x" * (LONGEST_TEXT + 1) + b'"}}', "expected at most 4,000"),
+        (b'{"values": {"text": "' + b"x" * (MAX_TEXT_LENGTH + 1) + b'"}}', "expected at most 4,000"),
         (b'{"values": {"items": [{"value": "a"}, {"value": "b"}, {"value": "c"}]}}', "found 3, expected at most 2"),
         (b'{"values": {}, "turns": [["a"]]}', "cannot be read"),
         (b"[" * 100_000, "cannot be read"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from commands.answers.families.occlusion_map import CELLS, covered, leaning
+from commands.answers.families.occlusion_map import CELLS, draw_occlusion_map, occlude
 from commands.answers.interface import Question, Turn, UploadedFile, UserInputError
 from tests.conftest import REPOSITORY
 from tests.support.demo import page_driver, served
@@ -85,13 +85,13 @@ def test_the_overlay_marks_the_part_that_matters():
     from PIL import Image
 
     image = Image.new("RGB", (60, 66), (0, 100, 200))
-    assert len(list(covered(image))) == CELLS**2
+    assert len(list(occlude(image))) == CELLS**2
     lost = np.zeros((CELLS, CELLS))
     lost[1, 2] = 3.0
-    pixels = np.asarray(leaning(image, lost))
+    pixels = np.asarray(draw_occlusion_map(image, lost))
     changed = np.argwhere((pixels != (0, 100, 200)).any(2))
     assert changed.min(0).tolist() == [11, 20] and changed.max(0).tolist() == [21, 29]
-    assert (np.asarray(leaning(image, 0 * lost)) == (0, 100, 200)).all()
+    assert (np.asarray(draw_occlusion_map(image, 0 * lost)) == (0, 100, 200)).all()
 
 
 @pytest.mark.slow

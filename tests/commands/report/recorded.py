@@ -52,16 +52,16 @@ class Recorded:
         """`train__loss=1.0` is `train/loss`; `altered` stays as it is."""
         named = {name.replace("__", "/").replace("_at_", "@"): value for name, value in metrics.items()}
         self.write("metrics.jsonl", {
-            "time": instant(step if second is None else second), "run": self.folder.name, "process": 0, "step": step,
+            "time": instant(step if second is None else second), "run": self.folder.name, "rank": 0, "step": step,
             "epoch": step // 100, **named,
         })  # fmt: skip
 
     def log(
         self, event: str | None, step: int | None, second: float, message: str = "", level: str = "info",
-        process: int = 0, **fields: Any,
+        rank: int = 0, **fields: Any,
     ) -> None:  # fmt: skip
-        self.write(f"log-{process}.jsonl" if process else "log.jsonl", {
-            "time": instant(second), "run": self.folder.name, "process": process, "step": step, "level": level,
+        self.write(f"log-{rank}.jsonl" if rank else "log.jsonl", {
+            "time": instant(second), "run": self.folder.name, "rank": rank, "step": step, "level": level,
             "message": message, "fields": {**({"event": event} if event else {}), **fields},
         })  # fmt: skip
 
@@ -89,7 +89,7 @@ def killed_and_resumed(folder: Path, seed: int = 1, dropout: float = 0.1) -> Rec
             run.log("checkpoint_saved", step, step + 0.5, "saved", seconds=0.1, bytes=1000)
     run.log("run_resumed", 150, 300, "resuming after step 150")
     run.log("gradients_not_finite", 200, 350, "step 200: left out", "warning")
-    run.log("straggler", 230, 380, "rank 1 is slow", "warning", process=1, ratio=2.5)
+    run.log("straggler", 230, 380, "rank 1 is slow", "warning", rank=1, ratio=2.5)
     run.log(None, 250, 400, "the disk is slow", "warning")
     for step in range(10, 401, 10):
         second = step if step <= 150 else step + 150

@@ -24,7 +24,7 @@ def test_attempts_and_what_was_lost_between(tmp_path):
     times = [event["time"] for event in found.events]
     assert times == sorted(times) and len(times) == sum(found.counts.values())
     (straggler,) = [event for event in found.events if event["event"] == "straggler"]
-    assert (straggler["process"], straggler["step"], straggler["fields"]) == (1, 230, {"ratio": "2.5"})
+    assert (straggler["rank"], straggler["step"], straggler["fields"]) == (1, 230, {"ratio": "2.5"})
 
 
 def test_a_test_of_a_killed_run_does_not_lengthen_its_training(run):
@@ -53,6 +53,13 @@ def test_events_of_0_1_0_have_the_names_of_today(run):
     run.log("checkpoint_passed_over", None, 0, "last.ckpt is truncated", "warning")
     run.log("sample_left_out", 3, 3, "7.png is truncated", "error")
     assert [event["event"] for event in read_events(run.folder).events] == ["checkpoint_skipped", "sample_skipped"]
+
+
+def test_a_log_of_0_1_0_has_the_rank_as_process(run):
+    line = {"time": "2026-11-22T06:13:05+00:00", "process": 2, "step": 3, "level": "warning", "message": "slow"}
+    run.write("log-2.jsonl", {**line, "fields": {"event": "straggler", "rank": 1, "process": 1}})
+    (event,) = read_events(run.folder).events
+    assert event["rank"] == 2 and event["fields"] == {"rank": "1"}
 
 
 def test_how_attempts_end(run):

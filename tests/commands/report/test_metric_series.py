@@ -62,10 +62,10 @@ def test_an_evaluation_with_other_settings_is_not_the_runs(run):
 
 
 def test_a_metric_has_its_name_of_today_in_a_run_that_began_with_the_old_one(run):
-    run.metrics(10, train__slowest_process=1.0)
-    run.metrics(20, train__slowest_rank=2.0)
+    run.metrics(10, train__slowest_process=1.0, train__unusable_samples=1.0)
+    run.metrics(20, train__slowest_rank=2.0, train__bad_samples=2.0)
     series = read(run).series
-    assert set(series) == {"train/slowest_rank"}
+    assert set(series) == {"train/slowest_rank", "train/bad_samples"}
     assert [(point.step, point.mean) for point in series["train/slowest_rank"].points()] == [(10, 1.0), (20, 2.0)]
 
 

@@ -152,7 +152,7 @@ def test_unusable_samples_are_skipped_and_named(encoder, options):
     skipped = [left for part in parts for left in part.skipped]
     assert len(skipped) == 3
     for left, output in zip(skipped, SAID, strict=True):
-        assert left.reason == "unusable" and re.search(output, left.what)
+        assert left.reason == "bad" and re.search(output, left.what)
     for part in parts:
         check(part.rows, part.modality, encoder.tokenizer.placeholder)
     sound = ChatExamples(Letters(), encoder, **options)[MicroBatchRequest(0, np.array([0, 1, 3, 6]))]
@@ -179,7 +179,7 @@ def test_questions_without_the_unusable_ones(encoder):
     for some in (data, data.first(7)):
         batch = some[MicroBatchRequest(0, np.arange(7))]
         assert batch.prompts.samples.tolist() == batch.rows.samples.tolist() == [0, 1, 3, 6]
-        assert [left.reason for left in batch.skipped] == ["unusable"] * 3
+        assert [left.reason for left in batch.skipped] == ["bad"] * 3
         check(batch.rows, batch.modality, encoder.tokenizer.placeholder)
     nothing = data[MicroBatchRequest(0, np.array([2]))]
     assert nothing.prompts.samples.tolist() == [PADDING_INDEX] and len(nothing.skipped) == 1

@@ -90,7 +90,7 @@ def test_unusable_samples_are_named_or_skipped(encoder):
         stream(encoder, Letters(unusable=5)).batch(*arguments)
     [part] = stream(encoder, Letters(unusable=5), skip_bad=True).batch(*arguments)
     assert part.rows.samples.tolist() == [4]
-    assert [(one.reason, one.what) for one in part.skipped] == [("unusable", "letter 5 cannot be read")]
+    assert [(one.reason, one.what) for one in part.skipped] == [("bad", "letter 5 cannot be read")]
     with pytest.raises(ValueError, match=r"sample 4 \(letter \(1, 4\)\): .* max_length is 9"):
         stream(encoder, max_length=9).batch(*arguments)
     [part] = stream(encoder, max_length=9, too_long="drop").batch(*arguments)

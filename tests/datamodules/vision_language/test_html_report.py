@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from commands.report.saved_answers import kept_answers
+from commands.report.saved_answers import read_answers
 from datamodules.multimodal.reports.html_report import MetricRow, metric_rows
 from datamodules.vision_language.html_report import AnsweredQuestion, data_uri, is_right, write_prediction_report
 from tests.support.families.coloured_squares import write_config
@@ -173,5 +173,5 @@ def test_test_reports_what_it_measures(lockstep, tmp_path, monkeypatch):
     measured = {key: value for line in lines for key, value in line.items()}
     assert metric["model"] == pytest.approx(measured["test/exact"], abs=1e-6)
     assert metric["blind"] == pytest.approx(measured["test/baseline/blind/exact"], abs=1e-6)
-    kept = kept_answers(run.folder)
+    kept = read_answers(run.folder)
     assert (kept.metric, len(kept.answers), kept.answers[0].question) == ("test/exact", 64, "what colours ?")

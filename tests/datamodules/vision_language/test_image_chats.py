@@ -20,7 +20,7 @@ from datamodules.vision_language.scenes.scene import Split, World
 from datamodules.vision_language.scenes.tasks import SceneTasks, Tasks
 from datamodules.vision_language.source_config import SourceSettings
 from engine.data.errors import BadSampleError
-from engine.data.samplers import PADDING_INDEX, Blocks, MicroBatchRequest
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, ShuffleBlocks
 from tests.support.data_files.vision_language_files import (
     Sample,
     coloured,
@@ -148,7 +148,7 @@ def test_files_of_its_own_to_validate_and_test_with(chats, tmp_path):
 
 def test_a_part_of_a_file_keeps_its_blocks():
     class File:
-        blocks = Blocks(np.array([0, 4, 8]), np.array([40, 41, 42]), 100)
+        blocks = ShuffleBlocks(np.array([0, 4, 8]), np.array([40, 41, 42]), 100)
         identity = "a file"
 
         def __len__(self):

@@ -12,7 +12,7 @@ from datamodules.vision_language import mixture
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.row_subset import RowSubset
 from datamodules.vision_language.source_config import SourceSettings, check_sources
-from engine.data.samplers import Blocks, TrainSampler, global_batches
+from engine.data.samplers import ShuffleBlocks, TrainSampler, global_batches
 from tests.support.data_files.vision_language_files import (
     Sample,
     coloured,
@@ -40,7 +40,7 @@ def files(draw):
     lengths = np.array(draw(st.lists(st.integers(1, 9), min_size=1, max_size=8)))
     rows, blocks = int(lengths.sum()), None
     if draw(st.booleans()):
-        blocks = Blocks(np.cumsum(lengths) - lengths, lengths * 10, draw(st.integers(1, 100)))
+        blocks = ShuffleBlocks(np.cumsum(lengths) - lengths, lengths * 10, draw(st.integers(1, 100)))
     weight = draw(st.sampled_from([1.0, 2.0, 0.25, 0.5, 1.5, 0.01, 3.3]))
     return Numbered(rows, blocks), weight, draw(st.none() | st.integers(1, 60))
 
@@ -96,7 +96,7 @@ def test_blocks_of_a_mixture_are_those_of_its_files(found, epoch, seed):
 @pytest.mark.parametrize("processes", [2, 8])
 def test_processes_get_as_many_of_each_source(processes):
     """Images (row groups) and texts are balanced; otherwise ranks would wait for a rank with images only."""
-    images = Blocks(np.arange(0, 5000, 100), np.full(50, 10**6), 8 * 10**6)
+    images = ShuffleBlocks(np.arange(0, 5000, 100), np.full(50, 10**6), 8 * 10**6)
     mix = mixed([(Numbered(5000, images), 1.0, None), (Numbered(5000), 1.0, None)])
     team = [
         TrainSampler(len(mix), 64, seed=0, rank=process, world_size=processes, blocks=mix.blocks)
@@ -127,7 +127,7 @@ def test_whole_files_keep_their_order():
 
 
 def test_a_large_mixture_is_small_in_every_process():
-    million = Blocks(np.arange(0, 10**6, 100), np.full(10**4, 10**6), 10**8)
+    million = ShuffleBlocks(np.arange(0, 10**6, 100), np.full(10**4, 10**6), 10**8)
     found = [(Numbered(10**6, million), 0.3, None), (Numbered(10**6), 1.0, None)]
     assert len(pickle.dumps(mixed(found, block=mixture._BLOCK)._sources)) < 1_000_000
 

@@ -30,7 +30,7 @@ def test_a_bad_sample_is_skipped_on_all_ranks(lockstep, team):
     losses, others = alone.series("train/loss"), pair.series("train/loss")
     assert list(losses) == list(others) == list(range(1, 13))
     assert max(abs(losses[step] - others[step]) for step in losses) < 1e-5
-    assert alone.series("train/unusable_samples") == pair.series("train/unusable_samples") == steps_of_sample()
+    assert alone.series("train/bad_samples") == pair.series("train/bad_samples") == steps_of_sample()
     (first,) = [step for step, times in steps_of_sample().items() if times == 1][:1]
     for run in (alone, pair):
         (line,) = map(json.loads, (run.folder / "bad_samples.jsonl").read_text().splitlines())  # once, drawn twice
@@ -48,5 +48,5 @@ def test_one_more_than_the_limit_stops_all_at_the_same_step(team):
     lines = [json.loads(line) for line in (run.folder / "bad_samples.jsonl").read_text().splitlines()]
     # In a stream a sample's number is its position, which differs in each epoch.
     assert [(line["epoch"], line["what"]) for line in lines] == [(0, "sample 21: injected"), (1, "sample 21: injected")]
-    assert list(run.series("train/unusable_samples").values())[-1] == 1
+    assert list(run.series("train/bad_samples").values())[-1] == 1
     assert run.survivors == []

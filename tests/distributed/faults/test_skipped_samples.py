@@ -85,7 +85,7 @@ def test_unusable_samples_are_skipped_on_all_ranks(options, lockstep, team):
     losses, others = alone.series("train/loss"), pair.series("train/loss")
     assert list(losses) == list(others) == list(range(1, 11))
     assert max(abs(losses[step] - others[step]) for step in losses) < 1e-5
-    assert alone.series("train/unusable_samples") == pair.series("train/unusable_samples") == steps_of(BROKEN)
+    assert alone.series("train/bad_samples") == pair.series("train/bad_samples") == steps_of(BROKEN)
     for number in BROKEN:
         met = [int(np.flatnonzero(batch == number)[0]) % 2 for epoch in ORDER for batch in epoch if number in batch]
         for process, printed in enumerate(pair.logs):
@@ -99,7 +99,7 @@ def test_one_more_than_the_limit_stops_all_in_the_same_step(options, team):
     assert pair.end(120) == [1, 1], pair.output
     assert "4 samples of the training cannot be used, but data.init_args.max_bad_samples is 3" in pair.output
     drawn = steps_of(BROKEN)
-    assert list(pair.series("train/unusable_samples").items()) == [(step, drawn[step]) for step in (1, 2, 3)]
+    assert list(pair.series("train/bad_samples").items()) == [(step, drawn[step]) for step in (1, 2, 3)]
     assert pair.survivors == []
 
 
@@ -110,7 +110,7 @@ def test_the_limit_is_checked_at_log_steps_and_epoch_ends(options, team):
     pair = team("fit", *options, *rarely, *skip(3), name="a", processes=2)
     assert pair.end(120) == [1, 1], pair.output
     assert "4 samples of the training cannot be used" in pair.output
-    assert list(pair.series("train/unusable_samples").items()) == [(3, 2.0)]
+    assert list(pair.series("train/bad_samples").items()) == [(3, 2.0)]
     assert pair.survivors == []
 
 
@@ -121,7 +121,7 @@ def test_samples_skipped_before_a_resume_count(options, lockstep, team):
     lockstep("fit", *options, *enough, "--trainer.max_epochs", "1", name="a")
     pair = team("fit", *options, *enough, "--ckpt_path", "last", name="a", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    assert pair.series("train/unusable_samples") == steps_of(BROKEN)
+    assert pair.series("train/bad_samples") == steps_of(BROKEN)
     fewer = [*skip(len(BROKEN) - 1), "--trainer.max_epochs", "3", "--ckpt_path", "last"]
     again = team("fit", *options, *fewer, name="a", processes=2)
     assert again.end(120) == [1, 1], again.output
@@ -156,10 +156,10 @@ def test_an_evaluation_skips_unusable_samples(options, lockstep, team):
     alone = lockstep("fit", *options, name="alone")
     pair = team("fit", *options, *data(num_workers=1), name="pair", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    for metric in ("val/unusable_samples", "val/loss", "val/baseline/blind/loss"):
+    for metric in ("val/bad_samples", "val/loss", "val/baseline/blind/loss"):
         ours, theirs = alone.series(metric), pair.series(metric)
         assert list(ours) == list(theirs) == [5] and abs(ours[5] - theirs[5]) < 1e-5, metric
-    assert alone.series("val/unusable_samples") == {5: 1.0}
+    assert alone.series("val/bad_samples") == {5: 1.0}
     assert sum("validation/chats.json, record 7" in printed for printed in pair.logs) == 1, pair.output
     assert pair.survivors == []
 

@@ -40,13 +40,13 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
 
     lines, others = log_lines(path), log_lines(other)
     assert lines[: len(first)] == first, "history stays"
-    assert {(line["run"], line["process"]) for line in lines} == {("a", 0)}
-    assert {(line["run"], line["process"]) for line in others} == {("a", 1)}
+    assert {(line["run"], line["rank"]) for line in lines} == {("a", 0)}
+    assert {(line["run"], line["rank"]) for line in others} == {("a", 1)}
 
     steps_of = {name: [line["step"] for line in lines if line["fields"].get("event") == name] for name in events(lines)}
     assert steps_of["run_started"] == [0] and fields_of(lines, "run_started")[0]["processes"] == 2
     assert steps_of["gradients_not_finite"] == [2], "of the third step, two are finished"
-    assert fields_of(lines, "straggler")[0]["process"] == 1
+    assert fields_of(lines, "straggler")[0]["rank"] == 1
     stopped = steps_of["run_preempted"][0]
     assert fields_of(lines, "run_preempted") == [
         {"event": "run_preempted", "command": "fit", "signal": "SIGTERM", "saved": True}
@@ -55,7 +55,7 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     (passed,) = fields_of(lines, "checkpoint_skipped")
     assert passed["path"].endswith("last.ckpt") and "corrupt" in passed["reason"]
     assert steps_of["run_resumed"][0] < stopped
-    assert steps_of["process_lost"] == [7] and fields_of(lines, "process_lost")[0]["process"] == 1
+    assert steps_of["process_lost"] == [7] and fields_of(lines, "process_lost")[0]["rank"] == 1
     assert "RaiseAt" not in events(others) and events(others) == ["run_failed"]
     assert "injected on process 1" in others[0]["fields"]["traceback"] and others[0]["level"] == "error"
     assert steps_of["run_ended"] == [12] and events(lines)[-1] == "run_ended"
@@ -63,7 +63,7 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     assert all(one["seconds"] > 0 and one["bytes"] > 1000 for one in saved) and len(saved) >= 5
 
     figures = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    assert {(record["run"], record["process"]) for record in figures} == {("a", 0)}
+    assert {(record["run"], record["rank"]) for record in figures} == {("a", 0)}
     steps = {line["step"]: line["fields"] for line in lines if "train/loss" in line["fields"]}
     for record in figures[-3:]:
         if "train/loss" in record:

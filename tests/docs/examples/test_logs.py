@@ -27,7 +27,7 @@ def test_a_run_is_logged_from_its_start_to_its_end(trained):
     folder = trained / "runs/recommender-quickstart-job1"
     lines = log_lines(folder / "log.jsonl")
     assert not list(folder.glob("log-*.jsonl"))
-    assert {(line["run"], line["process"]) for line in lines} == {(folder.name, 0)}
+    assert {(line["run"], line["rank"]) for line in lines} == {(folder.name, 0)}
     reported = [name for name in events(lines) if name != "checkpoint_saved"]
     assert reported == ["run_started", "evaluated", "evaluated", "run_ended"]
     assert all(one["stage"] == "val" and one["val/ndcg@10"] > 0 for one in fields_of(lines, "evaluated"))

@@ -16,7 +16,7 @@ from callbacks.checkpointing.best_checkpoint import BestCheckpoint
 from callbacks.checkpointing.early_stopping_resume import EarlyStoppingFromConfig
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
 from callbacks.checkpointing.pending_validation import ResumePendingValidation
-from callbacks.guards.bad_sample_limit import BadSamples
+from callbacks.guards.bad_sample_limit import BadSampleLimit
 from callbacks.guards.finite_guard import FiniteGuard
 from callbacks.logging.results_table import ResultsTable
 from callbacks.logging.run_log import RunLog
@@ -46,8 +46,8 @@ def train(folder, steps, checkpoint=None):
         log_every_n_steps=1,
         plugins=[VerifiedCheckpointIO()],
         callbacks=[
-            RunLog(), BadSamples(), EarlyStoppingFromConfig(), ResumePendingValidation(), ResultsTable(), FiniteGuard(),
-            BestCheckpoint("val/loss", "min"), LastCheckpoint(every_n_steps=1000),
+            RunLog(), BadSampleLimit(), EarlyStoppingFromConfig(), ResumePendingValidation(), ResultsTable(),
+            FiniteGuard(), BestCheckpoint("val/loss", "min"), LastCheckpoint(every_n_steps=1000),
         ],
     )  # fmt: skip
     module = TinyModule()

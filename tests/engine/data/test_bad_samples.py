@@ -36,7 +36,7 @@ def test_good_samples_are_loaded(bad, kept, names):
     assert batch == kept
     drawn = bad & set(DRAW.indices.tolist())
     assert sorted(skipped, key=lambda skip: skip.sample) == [
-        SkippedSample("unusable", f"file {index}.png is cut off", index) for index in sorted(drawn)
+        SkippedSample("bad", f"file {index}.png is cut off", index) for index in sorted(drawn)
     ]
 
 
@@ -60,7 +60,7 @@ def test_samples_are_loaded_one_by_one():
 
     made, kept, skipped = load_samples(DRAW.indices, make, skip_bad=True)
     assert made == [40, 90] and kept.tolist() == [4, 9]
-    assert skipped == (SkippedSample("unusable", "seven", 7), SkippedSample("too_long", "two", 2))
+    assert skipped == (SkippedSample("bad", "seven", 7), SkippedSample("too_long", "two", 2))
     with pytest.raises(BadSampleError, match="seven"):
         load_samples(DRAW.indices, make, skip_bad=False)
 
@@ -81,11 +81,11 @@ class Records(StreamDataset):
 def test_a_bad_record_of_a_stream_is_skipped(positions, kept):
     batches = StreamBatches(Records(), 4, slice(0, 4))
     streamed, skipped = load_batch_skipping_bad(batches.__getitem__, MicroBatchRequest(0, np.array(positions), 1))
-    assert streamed.batch == kept and streamed.records == 4 and skipped == (SkippedSample("unusable", "record 5", 5),)
+    assert streamed.batch == kept and streamed.records == 4 and skipped == (SkippedSample("bad", "record 5", 5),)
 
 
 def test_batches_list_their_skipped_samples():
-    first, second = (SkippedSample("unusable", str(number), number) for number in (1, 2))
+    first, second = (SkippedSample("bad", str(number), number) for number in (1, 2))
     part = type("Part", (), {"skipped": [first]}), type("Part", (), {"skipped": (second,)}), torch.zeros(2)
     assert skipped_in(part) == [first, second] and skipped_in(part[0]) == [first] and skipped_in(torch.zeros(3)) == []
 

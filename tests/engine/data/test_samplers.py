@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.data.samplers import PADDING_INDEX, Blocks, EvaluationSampler, TrainSampler, global_batches
+from engine.data.samplers import PADDING_INDEX, EvaluationSampler, ShuffleBlocks, TrainSampler, global_batches
 
 sizes = st.integers(1, 200)
 
@@ -131,7 +131,7 @@ def blocked(draw):
     """(number of samples, blocks)"""
     lengths = np.array(draw(st.lists(st.integers(1, 12), min_size=1, max_size=30)))
     sizes = draw(st.lists(st.integers(0, 9), min_size=len(lengths), max_size=len(lengths)))
-    return int(lengths.sum()), Blocks(np.cumsum(lengths) - lengths, np.array(sizes), draw(st.integers(1, 40)))
+    return int(lengths.sum()), ShuffleBlocks(np.cumsum(lengths) - lengths, np.array(sizes), draw(st.integers(1, 40)))
 
 
 def block_of(blocks, samples):
@@ -230,13 +230,13 @@ def test_a_single_group_changes_nothing(found, processes, accumulation):
 
 def test_blocks_of_size_zero_are_in_one_window():
     """Every order is then as likely as without blocks."""
-    blocks = Blocks(np.arange(0, 1000, 10), np.zeros(100, np.int64), 1)
+    blocks = ShuffleBlocks(np.arange(0, 1000, 10), np.zeros(100, np.int64), 1)
     first = block_of(blocks, global_batches(1000, 100, 5, 0, blocks)[0])
     assert len(set(first.tolist())) > 50
 
 
 def test_the_order_of_blocks_of_old_checkpoints_is_unchanged():
-    blocks = Blocks(np.array([0, 3, 4, 8]), np.array([2, 1, 2, 1]), 3)
+    blocks = ShuffleBlocks(np.array([0, 3, 4, 8]), np.array([2, 1, 2, 1]), 3)
     assert [batch.tolist() for batch in global_batches(10, 4, seed=1, epoch=0, blocks=blocks)] == [
         [5, 7, 4, 9],
         [6, 1, 0, 8],
@@ -245,8 +245,8 @@ def test_the_order_of_blocks_of_old_checkpoints_is_unchanged():
 
 
 def test_a_resumed_epoch_of_blocks_has_exactly_the_remaining_samples():
-    blocks = Blocks(np.arange(0, 103, 7), np.ones(15, np.int64), 3)
-    other = Blocks(np.arange(0, 103, 9), np.ones(12, np.int64), 3)
+    blocks = ShuffleBlocks(np.arange(0, 103, 7), np.ones(15, np.int64), 3)
+    other = ShuffleBlocks(np.arange(0, 103, 9), np.ones(12, np.int64), 3)
 
     def blocks_of(epoch):
         return other if epoch % 2 else blocks

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 import torch
 
-from engine.data.shared_memory import free_bytes, in_units, move_to_shared_memory, shortage_message
+from engine.data.shared_memory import format_bytes, free_bytes, move_to_shared_memory, shortage_message
 from tests.conftest import REPOSITORY
 
 
@@ -31,7 +31,7 @@ def test_the_warning_counts_all_batches_in_flight():
     assert shortage_message(mib, workers=4, processes=8, free=72 * mib, prefetch_factor=3) is not None
     message = shortage_message(mib, workers=4, processes=8, free=64 * mib)
     assert "64.0 MiB free, but up to 72.0 MiB may be needed" in message and "medium: Memory" in message
-    assert (in_units(512), in_units(1536), in_units(5 << 30)) == ("512 bytes", "1.5 KiB", "5.0 GiB")
+    assert (format_bytes(512), format_bytes(1536), format_bytes(5 << 30)) == ("512 bytes", "1.5 KiB", "5.0 GiB")
 
 
 LOAD = """

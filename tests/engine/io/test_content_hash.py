@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.io import content_hash
-from engine.io.content_hash import REMEMBERED, ContentHashes, place_of
+from engine.io.content_hash import REMEMBERED, ContentHashes, path_for_key
 
 SIZE = 3 << 20
 """Bytes of a file whose samples are a third of it."""
@@ -119,6 +119,6 @@ def test_a_folder_that_is_not_writable_only_costs_time(large: Path) -> None:
 
 def test_the_place_of_a_source_moves_with_its_cache_and_else_is_absolute(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "moved"):
-        assert place_of(root / "set/a.csv", root / "set/.lockstep") == "a.csv"
-        assert place_of(root / "data/set/a.csv", root / "data/cache") == "set/a.csv"
-    assert place_of(tmp_path / "set/a.csv", tmp_path / "data/cache") == str(tmp_path / "set/a.csv")
+        assert path_for_key(root / "set/a.csv", root / "set/.lockstep") == "a.csv"
+        assert path_for_key(root / "data/set/a.csv", root / "data/cache") == "set/a.csv"
+    assert path_for_key(tmp_path / "set/a.csv", tmp_path / "data/cache") == str(tmp_path / "set/a.csv")

@@ -11,7 +11,7 @@ from datamodules.multimodal.predict_questions import read_questions
 from engine.io import json_records
 from engine.io.json_records import describe_names, describe_value, iterate_lines, parse_json
 
-DEEPEST = json_records.DEEPEST
+MAX_DEPTH = json_records.MAX_DEPTH
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ DEEPEST = json_records.DEEPEST
         ("1e999", "found the number 1e999, which is beyond the range of a float"),
         ("1" * 301, "found an integer of 301 digits, expected at most 300"),
         ("-" + "1" * 100_000, "found an integer of 100,001 digits"),
-        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "found more than 64 levels of lists and objects"),
-        ('{"a": ' * (DEEPEST + 1) + "1" + "}" * (DEEPEST + 1), "found more than 64 levels"),
+        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "found more than 64 levels of lists and objects"),
+        ('{"a": ' * (MAX_DEPTH + 1) + "1" + "}" * (MAX_DEPTH + 1), "found more than 64 levels"),
         ("[" * 100_000, "expected at most 64 levels of lists and objects"),
         ('{"a": 1} {"a": 2}', "Extra data"),
         (b'{"a": "\xe9"}', "found the byte 0xe9, which is not UTF-8, at position 7"),
@@ -40,7 +40,7 @@ def test_ambiguous_json_is_refused(text, messages):
 
 
 def test_valid_json_is_read():
-    text = "[" * DEEPEST + "]" * DEEPEST
+    text = "[" * MAX_DEPTH + "]" * MAX_DEPTH
     assert json.dumps(parse_json(text)) == text
     flat = {"a": [[1, 2.5e300, -3, None, True, "é["]] * 100, "b": {"c": {}}}
     assert parse_json(json.dumps(flat)) == flat

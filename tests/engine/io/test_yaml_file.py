@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.io.yaml_file import MOST_BYTES, YamlFileError, check_yaml, parse_yaml, read_yaml
+from engine.io.yaml_file import MAX_BYTES, YamlFileError, check_yaml, parse_yaml, read_yaml
 
 _NAMES = st.text("abc", min_size=1, max_size=3)
 _SETTINGS = st.recursive(
@@ -69,7 +69,7 @@ def test_a_path_that_is_no_file_of_text_is_refused(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "latin").write_bytes("a: 1\nb: größe\n".encode("latin-1"))
     (tmp_path / "wide").write_bytes("a: 1\n".encode("utf-16"))
-    (tmp_path / "large").write_bytes(b"a: " + b"x" * MOST_BYTES)
+    (tmp_path / "large").write_bytes(b"a: " + b"x" * MAX_BYTES)
     for name, message in (
         ("", "found a directory; expected a YAML file"), ("fifo", "found no regular file"),
         ("latin", r"latin:2: found byte 0xf6, which is not UTF-8"), ("wide", "wide:1: found byte 0xff"),

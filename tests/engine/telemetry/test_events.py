@@ -14,6 +14,10 @@ def test_a_record_names_an_event_with_its_fields(caplog):
     assert plain == (None, {})
 
 
+def test_a_rank_has_its_old_name_too_until_0_3_0():
+    assert event("straggler", rank=3)["fields"] == {"rank": 3, "process": 3}
+
+
 def test_an_unknown_event_is_refused():
     with pytest.raises(ValueError, match="no event 'gradient_not_finite'; there are .*gradients_not_finite"):
         event("gradient_not_finite")

@@ -32,7 +32,7 @@ def test_the_keys_of_a_line():
     slow = record("rank %d is slow", 1, level=logging.WARNING, **event("disk_full", path="x", reason="full"))
     slow.created = 0.25
     assert written(slow) == {
-        "time": "1970-01-01T00:00:00.250+00:00", "run": "a", "process": 3, "local_rank": 1, "step": 7,
+        "time": "1970-01-01T00:00:00.250+00:00", "run": "a", "rank": 3, "process": 3, "local_rank": 1, "step": 7,
         "level": "warning", "message": "rank 1 is slow",
         "fields": {"event": "disk_full", "path": "x", "reason": "full"},
     }  # fmt: skip
@@ -40,7 +40,7 @@ def test_the_keys_of_a_line():
     line = written(record("x", **event("disk_full", **fields)), JsonFormatter(command="test"))
     assert line["fields"] == {"event": "disk_full", "command": "test", **fields}
     line = written(record("begin"), JsonFormatter(command="fit"))
-    assert (line["run"], line["process"], line["local_rank"], line["step"]) == (None, 0, None, None)
+    assert (line["run"], line["rank"], line["local_rank"], line["step"]) == (None, 0, None, None)
     assert line["fields"] == {}
 
 
@@ -80,7 +80,7 @@ def test_the_schema_has_every_event_and_refuses_other_keys():
     good = json.loads(JsonFormatter("a").format(record("x")))
     log_lines(json.dumps(good))
     for change in (
-        {"step": -1}, {"process": None}, {"level": "notice"}, {"more": 1}, {"time": "2026-01-01 00:00:00"},
+        {"step": -1}, {"rank": None}, {"level": "notice"}, {"more": 1}, {"time": "2026-01-01 00:00:00"},
         {"fields": {"event": "unknown"}}, {"fields": {"event": "straggler"}}, {"fields": {"train/loss": "NaN"}},
     ):  # fmt: skip
         with pytest.raises(AssertionError):

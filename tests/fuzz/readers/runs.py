@@ -30,6 +30,7 @@ _KEYS = (
     "fields",
     "level",
     "message",
+    "rank",
     "process",
 )
 _TIME = "2026-01-02T03:04:{:02}Z"

@@ -99,7 +99,7 @@ def test_unusable_samples_are_named_and_counted(lockstep, tmp_path):
     allowed = [*options, "--data.init_args.on_bad_sample", "skip", "--data.init_args.max_bad_samples", "1"]
     lockstep("test", *allowed, name="a")
     found = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
-    assert found["test/unusable_samples"] == 1
+    assert found["test/bad_samples"] == 1
     lockstep("predict", *allowed, name="a")
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
     assert len(lines) == 12 and lines[6]["id"] == "3-6-6"

@@ -11,7 +11,7 @@ from lightning.pytorch.strategies import FSDPStrategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.nn.functional import cross_entropy
 
-from commands.report.saved_answers import kept_answers
+from commands.report.saved_answers import read_answers
 from datamodules.image_classifier.sources import cifar
 from datamodules.image_classifier.sources.base import digits
 from lightning_modules.image_classifier.module import ImageClassifier
@@ -98,7 +98,7 @@ def test_weights_of_16_bits(lockstep):
     weights = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
     assert weights["network.head.weight"].dtype == torch.bfloat16
     lockstep("test", "--trainer.accelerator", "cpu", name="a")
-    kept = kept_answers(run.folder)  # refuses answers whose points are not the metric
+    kept = read_answers(run.folder)  # refuses answers whose points are not the metric
     assert len(kept.answers) == len(digits(0.1).test.labels) and kept.answers[0].expected in map(str, range(10))
     for name, part in {"val": digits(0.1).validation, "test": digits(0.1).test}.items():
         loss = run.series(f"{name}/loss")[6]

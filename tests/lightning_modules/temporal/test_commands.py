@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commands.cli.main import main
-from commands.report.saved_answers import kept_answers
+from commands.report.saved_answers import read_answers
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
 SHORT = [*TINY_TEMPORAL, "--trainer.max_steps", "4", "--trainer.check_val_every_n_epoch", "1"]
@@ -32,7 +32,7 @@ def test_test_reports_what_it_measures(lockstep):
             compared += 1
         assert metric["rules"] == 1
     assert compared > 30
-    kept = kept_answers(run.folder)  # refuses answers whose points are not the metric
+    kept = read_answers(run.folder)  # refuses answers whose points are not the metric
     assert kept.metric in measured and len(kept.answers) <= 10 and all(answer.expected for answer in kept.answers)
     reported = {
         key: value for key, value in measured.items() if key.startswith("test/") and key.endswith("/perplexity")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands.report.saved_answers import kept_answers
+from commands.report.saved_answers import read_answers
 from datamodules.multimodal.text.packing import one_per_row
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.series.dataset import collate
@@ -94,7 +94,7 @@ def test_five_foreign_shapes_are_trained_tested_and_reported(finished):
     assert by_kind["text"]["curves"][0]["length"] == 5000 and len(by_kind["text"]["curves"][0]["values"]) <= 1200
     right = [not record["errors"] for record in report["records"]]
     assert found["test/right"] == pytest.approx(sum(right) / 10)
-    kept = kept_answers(folder)  # refuses answers whose points are not the metric
+    kept = read_answers(folder)  # refuses answers whose points are not the metric
     assert kept.metric == "test/right" and [answer.points == 1 for answer in kept.answers] == right
     assert (folder / "prediction_report.html").stat().st_size > 20_000
 

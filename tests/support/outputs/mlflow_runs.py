@@ -31,5 +31,5 @@ def expected_metrics(run_folder: Path) -> dict[tuple[str, int], Any]:
         (key.replace("@", "_at_"), line["step"]): pytest.approx(math.nan if value is None else value, nan_ok=True)
         for line in lines
         for key, value in line.items()
-        if key not in ("step", "time", "run", "process", "altered")
+        if key not in ("step", "time", "run", "rank", "process", "altered")
     }

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from commands.doctor.training.loader_throughput import measure_loading, pace_finding, pace_of, planned_workers
+from commands.doctor.training import loader_throughput
+from commands.doctor.training.loader_throughput import (
+    planned_workers,
+    predict_throughput,
+    throughput_finding,
+    time_loading,
+)
 from engine.data.dataloader import PendingSampler, SkipBadSamples, TimedDataLoader
 from engine.data.errors import BadSampleError
 from engine.data.samplers import TrainSampler
@@ -21,28 +27,28 @@ from engine.data.samplers import TrainSampler
     ],
 )
 def test_pace(sample, step, workers, needed, waits):
-    pace = pace_of(sample, 640, step, workers)
+    pace = predict_throughput(sample, 640, step, workers)
     assert pace.needed == needed and pace.waits == pytest.approx(waits)
 
 
 def test_a_gpu_that_would_wait_is_a_warning_with_the_number_of_workers(monkeypatch):
-    monkeypatch.setattr(loading_pace, "available_cpus", lambda: 8.0)
-    slow = pace_finding(0.004, 64, 0.05, torch.device("cuda"), 2, ranks_per_node=1)
+    monkeypatch.setattr(loader_throughput, "available_cpus", lambda: 8.0)
+    slow = throughput_finding(0.004, 64, 0.05, torch.device("cuda"), 2, ranks_per_node=1)
     assert slow.status == "warn" and slow.why == "the device would wait 61% of the time for its data"
     assert slow.found == (
         "a sample takes 4 ms of a core (250 a second), a step of 64 50 ms on cuda: 6 workers feed it; 2 workers are set"
     )
     assert slow.remedy == "--data.init_args.num_workers 6"
-    two = pace_finding(0.004, 64, 0.05, torch.device("cuda"), 2, ranks_per_node=2)
+    two = throughput_finding(0.004, 64, 0.05, torch.device("cuda"), 2, ranks_per_node=2)
     assert two.remedy == "--data.init_args.num_workers 6  # needs 14 cores, of 8 here"
-    assert pace_finding(0.004, 64, 0.05, torch.device("cuda"), 6, ranks_per_node=2).status == "ok"
-    fed = pace_finding(0.004, 64, 0.5, torch.device("cpu"), 0, ranks_per_node=1)
+    assert throughput_finding(0.004, 64, 0.05, torch.device("cuda"), 6, ranks_per_node=2).status == "ok"
+    fed = throughput_finding(0.004, 64, 0.5, torch.device("cpu"), 0, ranks_per_node=1)
     assert fed.status == "ok" and fed.found.endswith(" on cpu: 1 worker feeds it; 0 workers are set")
-    assert "the training process feeds it" in pace_finding(1e-6, 8, 0.1, torch.device("cuda"), 0, 1).found
+    assert "the training process feeds it" in throughput_finding(1e-6, 8, 0.1, torch.device("cuda"), 0, 1).found
 
 
 def test_workers_of_the_config(monkeypatch):
-    monkeypatch.setattr(loading_pace, "available_cpus", lambda: 8.0)
+    monkeypatch.setattr(loader_throughput, "available_cpus", lambda: 8.0)
     assert planned_workers(3, 1, on_gpu=True, in_memory=True) == 3
     assert planned_workers("auto", 2, on_gpu=True, in_memory=False) == 3
     assert planned_workers("auto", 2, on_gpu=True, in_memory=True) == 0
@@ -68,8 +74,8 @@ class Samples:
 @pytest.mark.parametrize("start, expected", [(0.0, 0.25), (2e9, None)])
 def test_a_sample_is_measured_without_disturbing_the_loader(monkeypatch, start, expected):
     clock = [start]
-    monkeypatch.setattr(loading_pace.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(loader_throughput.time, "process_time", lambda: clock[0])
     sampler = PendingSampler(TrainSampler(40, 8, seed=1))
     loader = TimedDataLoader(SkipBadSamples(Samples(clock), False), sampler=sampler, batch_size=None)
-    assert measure_loading(loader) == expected
+    assert time_loading(loader) == expected
     assert not sampler.pending

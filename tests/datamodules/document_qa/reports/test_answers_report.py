@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands.report.saved_answers import kept_answers
+from commands.report.saved_answers import read_answers
 from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
 from datamodules.document_qa.reports.page_images import PageImages, data_uri
 from datamodules.document_qa.reports.prediction_record import prediction_line
@@ -101,7 +101,7 @@ def test_a_test_leaves_its_reports(tmp_path, caplog):
         "test_report.html", "test_report.json", "ablation.html", "ablation.json", "ablation",
         "answers-test.jsonl",
     }  # fmt: skip
-    answers = kept_answers(run).answers
+    answers = read_answers(run).answers
     assert sum(answer.points for answer in answers) / len(answers) == 0.75, "the accuracy of the reports"
     kept = json.loads((run / "ablation" / "figure.json").read_text())
     assert kept["identity"]["checkpoint"].startswith("best.ckpt (") and kept["identity"]["retriever"] == "bm25"

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from engine.determinism.tensor_hash import hash_tensor
-from engine.distributed.logical_shape import unsharded_numel
+from engine.distributed.logical_shape import logical_numel
 from lightning_modules.multimodal.base import require_whole_weights
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
@@ -123,7 +123,7 @@ def test_layers_are_replaced_by_name_and_back():
     network = nn.Sequential(nn.Linear(64, 64), nn.Sequential(nn.Linear(64, 8), nn.ReLU()))
     assert quantize_linear_layers(network, "nf4", chosen=lambda name, layer: name.startswith("1.")) == 1
     assert [name for name, _ in quantized_layers(network)] == ["1.0"]
-    assert sum(map(unsharded_numel, network.parameters())) == 64 * 64 + 64 + 64 * 8 + 8
+    assert sum(map(logical_numel, network.parameters())) == 64 * 64 + 64 + 64 * 8 + 8
     out = network(matrix((2, 64)))
     dequantize_linear_layers(network)
     assert list(quantized_layers(network)) == [] and torch.equal(network(matrix((2, 64))), out)
