@@ -23,7 +23,7 @@ from engine.data.step_limits import batches_to_evaluate
 from engine.data.stream import StreamDataset, require_trained_batches
 from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
-from engine.distributed.data_rank import data_rank, tensor_parallel_size
+from engine.distributed.data_rank import DataRank, data_rank, tensor_parallel_size
 from engine.family_hooks import FamilyDataHooks
 from engine.number_check import check_numbers
 
@@ -45,14 +45,14 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         worker_start: start method of the workers: `fork`, `forkserver` or `spawn`; null for Python's default.
         worker_timeout: seconds to wait for a batch before the run ends with the batch and its samples named; 0 for
             the watchdog's timeout.
-        persistent_workers: keep the workers from epoch to epoch. If false, each epoch and each evaluation starts new
-            ones, which takes time and frees the memory that they hold between evaluations.
+        persistent_workers: keep the workers from epoch to epoch. If false, each epoch and evaluation starts new
+            workers, which takes time and frees their memory in between.
         prefetch_factor: micro-batches that each worker loads ahead; null for 2. Larger values smooth variable loading
             times and use more memory. It has no effect without workers.
         pin_memory: on GPUs, put batches into page-locked memory, from which copies are faster. Without GPUs nothing is
             pinned.
-        on_bad_sample: policy for a sample that cannot be used (its file is corrupt, its row malformed). `stop` ends the
-            run and names it; `skip` skips it, counts it and lists it in bad_samples.jsonl.
+        on_bad_sample: policy for a bad sample (its file is corrupt, its row malformed). `stop` ends the run and names
+            it; `skip` skips it, counts it and lists it in bad_samples.jsonl.
         max_bad_samples: with `skip`, largest number of different samples that a training, or one evaluation, may skip.
             The run stops if it is exceeded. Samples of a stream are identified by their position, once per epoch.
     """
@@ -102,14 +102,14 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         self._loaders: list[TimedDataLoader] = []
 
     def prepare(self) -> None:
-        """Run the one-off work of `train.py prepare`: downloads and conversions. Safe to repeat."""
+        """Download and convert the data for `train.py prepare`. Safe to repeat."""
         self.prepare_data()
 
     @property
     def plan(self) -> BatchPlan:
         """Split of the global batch over the ranks of this run."""
         return BatchPlan.derive(
-            world_size=self._world_size,
+            world_size=self._data_rank.size,
             batch_size=self.batch_size,
             batch_size_per_device=self.batch_size_per_device,
             micro_batch_size=self.micro_batch_size,
@@ -129,7 +129,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             None if isinstance(data, StreamDataset) else len(data),
             plan.batch_size,
             seed=global_seed(),
-            rank=self._rank,
+            rank=self._data_rank.rank,
             world_size=plan.world_size,
             accumulation=plan.accumulation,
             resume=resume_point(self._resume_state, self._order_identity, self.steps_in_epoch),
@@ -140,6 +140,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         )
         loader = self._loader_factory.train_loader(data, self._order)
         self._loaders.append(loader)  # for on_exception
+        # Lightning would end an epoch of a stream without batches, or with too few for a validation, without a word.
         if (epoch_ended := loader.epoch_ended) is not None:
             loader.epoch_ended = lambda request, records: epoch_ended(request, records) and self._check_end(request)
         return loader
@@ -162,15 +163,14 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         size = self.evaluation_batch_size
         batches = None if isinstance(data, StreamDataset) else -(-len(data) // size)
         limit = None if self.trainer is None else batches_to_evaluate(self.trainer, stage, batches)
-        loader = self._loader_factory.evaluation_loader(data, size, limit)
-        self._loaders.append(loader)
-        return loader
+        self._loaders.append(self._loader_factory.evaluation_loader(data, size, limit))
+        return self._loaders[-1]
 
     @property
     def _loader_factory(self) -> LoaderFactory:
         return LoaderFactory(
-            rank=self._rank,
-            world_size=self._world_size,
+            rank=self._data_rank.rank,
+            world_size=self._data_rank.size,
             local_world_size=self._local_world_size,
             num_workers=self.workers,
             worker_start=self.worker_start,
@@ -183,7 +183,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
 
     @property
     def skips_bad_samples(self) -> bool:
-        """Whether samples that cannot be used are skipped. Raises ValueError with tensor parallelism."""
+        """Whether bad samples are skipped. Raises ValueError with tensor parallelism."""
         check_policy(self.on_bad_sample, tensor_parallel_size(self.trainer))
         return self.on_bad_sample == "skip"
 
@@ -202,11 +202,11 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
 
     @property
     def _local_world_size(self) -> int:
-        return min(self.trainer.num_devices, self.trainer.world_size) if self.trainer is not None else 1
+        return 1 if self.trainer is None else min(self.trainer.num_devices, self.trainer.world_size)
 
     def _check_end(self, request: MicroBatchRequest) -> bool:
-        limit = self.trainer.limit_train_batches if self.trainer is not None else None
-        require_trained_batches(request, self._order.batches_done, self.plan.batch_size, self.plan.accumulation, limit)
+        plan, limit = self.plan, None if self.trainer is None else self.trainer.limit_train_batches
+        require_trained_batches(request, self._order.batches_done, plan.batch_size, plan.accumulation, limit)
         return True
 
     @override
@@ -214,18 +214,14 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         # PyTorch raises the death of a worker at any line of the training process, also in the middle of a step.
         if not isinstance(exception, LoadingError):
             for batches in filter(None, (loader.lost_batches() for loader in self._loaders)):
-                log.error("a loader worker of rank %d died while loading %s", self._rank, batches)
+                log.error("a loader worker of rank %d died while loading %s", self._data_rank.rank, batches)
 
     @property
-    def _rank(self) -> int:
-        return data_rank(self.trainer).rank
-
-    @property
-    def _world_size(self) -> int:
-        return data_rank(self.trainer).size
+    def _data_rank(self) -> DataRank:
+        return data_rank(self.trainer)
 
     def samples_of_step(self, rank: int) -> list[NDArray[np.int64]]:
-        """Return the samples of a rank in the current optimizer step, of each of its micro-batches."""
+        """Return the samples of each micro-batch of a rank in the current optimizer step."""
         assert self.trainer is not None, "without a trainer there is no step"
         micro_batch = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
         requests = self._order.requests_of(self._order.epoch, micro_batch // self.plan.accumulation, rank)

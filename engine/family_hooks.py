@@ -67,7 +67,7 @@ class FamilyHooks:
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         """Return previews of samples of the last validation and the model's output for them.
 
-        At most `preview_reservoir.number`; `preview_reservoir` keeps what the validation computes of them.
+        At most `preview_reservoir.number` previews. The validation adds their contents to `preview_reservoir`.
 
         Called on every rank, so it may gather. The previews of rank 0 are displayed and must not depend on the number
         of ranks. Only rank 0 calls the returned functions, so these may read files but not gather. A preview whose
@@ -83,7 +83,7 @@ class FamilyHooks:
         return []
 
     def load_export(self, folder: Path) -> None:
-        """Replace the weights by those of an export of this run, for `demo` and `chat`. Optional for a family.
+        """Load the weights of an export of this run, for `demo` and `chat`. Optional for a family.
 
         Args:
             folder: directory that `export` has written.

@@ -48,7 +48,8 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         optimizer: `adamw` (decoupled weight decay), `adam` (L2 term in the gradient), `adamw_8bit` (bitsandbytes' AdamW
             with a quarter of the state, except for embeddings and small tensors), `paged_adamw_8bit` (the same; where
             a GPU's memory is full, CUDA moves the state to CPU memory; not with FSDP) or `muon` (for hidden matrices,
-            AdamW for the rest: fewer steps, half of the state of these matrices).
+            AdamW for the rest: fewer steps, half of the state of these matrices). The 8-bit optimizers do not work with
+            tensor parallelism.
         betas: decay rates of Adam's two running means.
         weight_decay: weight decay of matrices; none is applied to norms, biases and scalars.
         schedule: learning rate after the warm-up: `constant`, `cosine` (to `final_fraction` at the end of training),
@@ -62,10 +63,11 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         lr_scaling: scales the rate with the global batch size: `none`, `linear` or `sqrt` of batch_size /
             base_batch_size.
         base_batch_size: global batch size that `learning_rate` was chosen for; needed unless `lr_scaling` is `none`.
-        optimizer_offload: keep the optimizer's state in CPU memory and compute its step there: slower, and without
-            memory of the GPU for the state. Not with FSDP, which has `cpu_offload`.
-        optimizer_fused: update all parameters in one kernel, for `adamw` and `adam`: faster, with other last bits. Not
-            with precision 16-mixed, nor for a resumed run that began without it.
+        optimizer_offload: keep the optimizer's state in CPU memory and compute its step there. The GPU needs no memory
+            for the state, and steps take longer. Not with FSDP, which has `cpu_offload`.
+        optimizer_fused: update all parameters in one kernel, for `adamw` and `adam`: faster, with results that differ
+            in the last bits. Not with FSDP, tensor parallelism, precision 16-mixed or tables that are trained by rows,
+            and not for a resumed run that began without it.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         settings = self.optimizer_settings
         check_strategy(settings.optimizer, self.trainer.strategy, settings.offload, settings.fused)
         if self.trainer.overfit_batches:  # type: ignore[attr-defined]  # A connector sets it.
-            # Lightning has applied its limits already; later it would replace the sampler by one of single samples.
+            # Lightning has applied its limits already; later it would replace the sampler, which draws whole batches.
             self.trainer.overfit_batches = 0  # type: ignore[attr-defined]  # A connector sets it.
             self.data.same_epoch = True
         plan = self.data.plan
@@ -172,7 +174,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
 
     @override
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute the gradients; after the last micro-batch of a step, turn them into those of the mean.
+        """Compute the gradients of the sum; after the last micro-batch of a step, turn them into gradients of the mean.
 
         Lightning calls the callbacks' `on_after_backward` before the module's, so this is the only hook in which the
         gradients can become the mean before a callback reads them. In fp16 they are still scaled.

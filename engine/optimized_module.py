@@ -38,7 +38,7 @@ class OptimizedModule(FastAttributes, LightningModule):
         self.optimizer_settings = settings
         self.learning_rate, self.weight_decay = settings.learning_rate, settings.weight_decay
         self.optimizer_name: OptimizerName = settings.optimizer
-        self.row_tables: list[RowTable] = []  # a family adds those of its parameters that are trained by rows
+        self.row_tables: list[RowTable] = []  # a family adds its tables that are trained by rows
 
     @property
     @abstractmethod

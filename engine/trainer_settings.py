@@ -7,7 +7,7 @@ _CALLBACKS = {
     GradientAccumulationScheduler: (
         "accumulation follows from the batch size; set data.init_args.micro_batch_size to what fits one device"
     ),
-    StochasticWeightAveraging: "it replaces the learning rate of each step by one of each epoch",
+    StochasticWeightAveraging: "it replaces the learning rate of each step by a rate of each epoch",
 }
 
 

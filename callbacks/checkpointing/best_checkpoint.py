@@ -47,7 +47,7 @@ class BestCheckpoint(RotatingCheckpoint):
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._scores: list[float | None] = []  # of self.files; None: no file, or one that may be replaced
+        self._scores: list[float | None] = []  # of self.files; None: there is no file, or it may be replaced
         self._pending: tuple[Path, list[float | None]] | None = None  # last save, and the scores before it
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -59,7 +59,7 @@ class BestCheckpoint(RotatingCheckpoint):
             self._scores = trainer.strategy.broadcast(self._sort_files() if trainer.is_global_zero else [])
 
     def _sort_files(self) -> list[float | None]:
-        """Move the usable files to the front, best first, and return the score of each file."""
+        """Move the intact files to the front, best first, and return the score of each file."""
         found = {i: score for i, path in enumerate(self.files) if (score := self._read_score(path)) is not None}
         order = sorted(found, key=found.__getitem__, reverse=self.mode == "max")
         try:
@@ -95,9 +95,11 @@ class BestCheckpoint(RotatingCheckpoint):
         score = float(trainer.callback_metrics[self.monitor])
         # NaN compares false with everything, so it would never be replaced.
         score = (-math.inf if self.mode == "max" else math.inf) if math.isnan(score) else score
+        # Rank 0 decides: saving is a collective of all ranks, and a metric may differ in its last bits between ranks.
         index = trainer.strategy.broadcast(self._insert_position(score))
         if index is not None:
             self._pending = self.files[index], list(self._scores)
+            # Rotation moves each file from `index` on to the next name. The last file, or the first free name, ends it.
             free = self._scores.index(None, index) if None in self._scores[index:] else -1
             if free >= 0 and trainer.is_global_zero:
                 self._discard(free, index)
@@ -122,7 +124,7 @@ class BestCheckpoint(RotatingCheckpoint):
             )
 
     def _discard(self, free: int, index: int) -> None:
-        """Discard an unusable file (corrupt, or of another metric), so that rotation never moves it over a good one."""
+        """Discard a file that is corrupt or of another metric: rotation must not move it over a good checkpoint."""
         if free == index:
             self.io.replace_next(self.files[index])
         else:

@@ -11,10 +11,10 @@ class FinalValidation(Callback):
 
     Lightning validates at intervals only. A training that `max_steps` ends inside an epoch, or after epochs that
     `check_val_every_n_epoch` does not divide, would end with weights that best.ckpt, the results table and early
-    stopping have never seen; a short one without any best.ckpt.
+    stopping have never seen. A short training would end without a best.ckpt.
 
-    It comes before the callbacks that save checkpoints, which ask whether a validation follows. Without validations
-    (`limit_val_batches: 0`) it does nothing.
+    This callback comes before the callbacks that save checkpoints, because they check whether a validation follows.
+    Without validations (`limit_val_batches: 0`) it does nothing.
     """
 
     @override

@@ -9,10 +9,11 @@ from engine.lightning_internals.training_loop import set_log_step
 class ResumeLogStep(Callback):
     """Sets Lightning's count of the steps that intervals of logging refer to, after a checkpoint has been loaded.
 
-    Lightning counts a step after its validation. On a resume it adds 1 to the count that it has saved, or not, by where
-    in an epoch the checkpoint was saved; it is one off if the validation in which it was saved is not at an interval.
+    Lightning counts a step after its validation. On a resume it adds 1 to the saved count or not, depending on where in
+    an epoch the checkpoint was saved. The count is wrong by 1 if the checkpoint was saved in a validation between
+    intervals.
 
-    It comes before the callbacks that log in the same hooks.
+    This callback comes before the callbacks that log in the same hooks.
     """
 
     def __init__(self) -> None:

@@ -132,7 +132,7 @@ class BadSampleLimit(Callback):
     def _collect_skipped(self, trainer: Trainer, loader: TimedDataLoader, batch: object) -> list[SkippedSample]:
         """Return and log the samples that a batch lacks, skipped by its loader or by its collation."""
         skipped = [*loader.next_skipped(), *skipped_in(batch)]
-        if not data_rank(trainer).counts:  # another rank reads the same samples
+        if not data_rank(trainer).is_group_leader:  # another rank reads the same samples
             return []
         self._skip_logger.log(skipped)
         self._unlisted += [skip for skip in skipped if skip.reason == "bad"]

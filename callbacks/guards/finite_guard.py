@@ -18,6 +18,7 @@ from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.data_rank import data_rank
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
+from engine.io.name_list import join_names
 from engine.lightning_internals.tensors import copy_all
 from engine.module import LockstepModule
 from engine.strategies.fsdp import has_sharded_weights
@@ -43,7 +44,7 @@ class FiniteGuard(Callback):
     has the same norm, and does the same.
 
     In fp16 a gradient may overflow although the mean loss is finite. The loss scaler handles it: it skips the step and
-    halves the scale. If the scale has fallen below 1, or if only the norm overflows, this guard acts.
+    halves the scale. This guard acts if the scale has fallen below 1, or if only the norm overflows.
 
     A skipped step counts as a step: schedule, sample order and checkpoints continue as if it had been taken. Statistics
     of batch norms are restored. Reading the norm waits for the device once a step. Finite loss spikes are not detected.
@@ -88,7 +89,7 @@ class FiniteGuard(Callback):
     @override
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         module = run_module(pl_module)
-        norm = module.gradient_norm().item()
+        norm = module.gradient_norm().item()  # equal on all ranks, so all take the same branch below
         if math.isfinite(norm):
             self.consecutive_skips = 0
         elif not self._is_left_to_scaler(trainer, module, optimizer):
@@ -199,8 +200,7 @@ def _samples(trainer: Trainer, rank: int) -> list[list[int]]:
 
 
 def _first_samples(samples: list[int]) -> str:
-    more = f" and {len(samples) - _MAX_SAMPLES} more (see train.log)" if len(samples) > _MAX_SAMPLES else ""
-    return ", ".join(map(str, samples[:_MAX_SAMPLES])) + more
+    return join_names(samples, _MAX_SAMPLES, " (see train.log)")
 
 
 def _non_finite_parameters(pl_module: LockstepModule) -> str:
@@ -211,5 +211,4 @@ def _non_finite_parameters(pl_module: LockstepModule) -> str:
     names = [name for name, gradient in gradients if not gradient.isfinite().all()]
     if not names:
         return "every gradient is finite by itself: their squares overflow"
-    more = f" and {len(names) - _MAX_PARAMETERS} more" if len(names) > _MAX_PARAMETERS else ""
-    return f"gradients that are not finite: {', '.join(names[:_MAX_PARAMETERS])}{more} (of {len(gradients)})"
+    return f"gradients that are not finite: {join_names(names, _MAX_PARAMETERS)} (of {len(gradients)})"

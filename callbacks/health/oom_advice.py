@@ -9,10 +9,11 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
 from engine.hook_arguments import run_trainer
+from engine.io.name_list import join_names
 from engine.module import LockstepModule
 from engine.system import host_memory
 
-_MAX_SHAPES = 8  # of tensors of a micro-batch, in a message
+_MAX_SHAPES = 8  # of the tensors of a micro-batch, in a message
 _GIB = 1 << 30
 
 START, LOADING, FORWARD, BACKWARD, STEP = (
@@ -67,10 +68,9 @@ def shapes(batch: object) -> str:
     """Return the tensors of a micro-batch, largest first: `history.tokens [8, 50] int64, targets [8] int64`."""
     found = sorted(_tensors(batch, ""), key=lambda named: -named[1].numel() * named[1].element_size())
     texts = [
-        f"{name or 'tensor'} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
-        for name, tensor in found[:_MAX_SHAPES]
+        f"{name or 'tensor'} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in found
     ]
-    return ", ".join(texts) + (f" and {len(found) - _MAX_SHAPES} more" if len(found) > _MAX_SHAPES else "")
+    return join_names(texts, _MAX_SHAPES)
 
 
 def _batch_lines(trainer: Trainer, phase: str, batch: object) -> list[str]:

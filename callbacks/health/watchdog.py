@@ -36,7 +36,7 @@ PREPARING = "preparing data"
 
 
 class Watchdog(Callback):
-    """Ends all ranks of a run when one of them fails, dies or stalls, and logs which one and why.
+    """Ends all ranks of a run when a rank fails, dies or stalls, and logs which rank and why.
 
     All ranks dump the stacks of their threads into `faults/` in the run's folder. A SLURM job that has lost a rank,
     other than by an error, is requeued. Collectives get the same time limits, unless the strategy has a `timeout`.
@@ -196,7 +196,7 @@ class Watchdog(Callback):
         if monitor is None:
             return
         if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
-            # Torch's handler raises for every dead DataLoader worker; a second one would interrupt this hook.
+            # Torch's handler raises for every dead DataLoader worker; a second error would interrupt this hook.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if isinstance(exception, CollectiveError) and monitor.rank == 0:  # all ranks raise it
             log.error("%s", exception, extra=HIDDEN_ON_CONSOLE | event("run_failed", error=str(exception)))
@@ -230,9 +230,9 @@ class Watchdog(Callback):
 
 
 def report_unhandled(trainer: Trainer, exception: BaseException) -> None:
-    """Report an error that ended a command, if the hook for errors has not run.
+    """Report an error that ended a command, if no hook has handled it.
 
-    A second dead DataLoader worker may raise while Lightning calls the hooks for the first one.
+    A second dead DataLoader worker may raise while Lightning calls the hooks for the first worker.
     """
     for callback in run_trainer(trainer).callbacks:
         if isinstance(callback, Watchdog):
@@ -240,7 +240,7 @@ def report_unhandled(trainer: Trainer, exception: BaseException) -> None:
 
 
 def extended_timeout(trainer: Trainer, phase: str) -> AbstractContextManager[None]:
-    """Return `Watchdog.extended_timeout` of the run's watchdog, or a null context in a run without one."""
+    """Return `Watchdog.extended_timeout` of the run's watchdog, or a null context if the run has no watchdog."""
     watchdogs = [callback for callback in run_trainer(trainer).callbacks if isinstance(callback, Watchdog)]
     return watchdogs[0].extended_timeout(phase) if watchdogs else nullcontext()
 

@@ -23,8 +23,8 @@ log = logging.getLogger("lockstep")
 class PredictionWriter(BasePredictionWriter):
     """Writes runs/NAME/predictions.jsonl. A module's `predict_step` returns a list of (row, JSON-serializable object).
 
-    Predictions for another input than the run's own data, `predict_input` of the data module, are in a file of their
-    own: those for people.jsonl in predictions-people.jsonl. A file of the same name is replaced, which is logged.
+    Predictions for another input than the run's own data (`predict_input` of the data module) have a file of their own:
+    predictions-people.jsonl for people.jsonl. A file of the same name is replaced, which is logged.
 
     Each rank writes its own part during prediction, so memory does not grow. Rank 0 merges the parts by row. A module
     with `predicts_at_the_end` writes its own file.
@@ -42,7 +42,7 @@ class PredictionWriter(BasePredictionWriter):
         self.filename = f"predictions-{Path(source).stem}.jsonl" if source else "predictions.jsonl"
         # File names with bytes that are not UTF-8 become escapes, which JSON has.
         own = data_rank(trainer)
-        part = self._part_path(trainer, own.rank) if own.counts else Path(os.devnull)
+        part = self._part_path(trainer, own.rank) if own.is_group_leader else Path(os.devnull)
         self._part = part.open("w", encoding="utf-8", errors="backslashreplace")
 
     @override

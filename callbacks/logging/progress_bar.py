@@ -25,7 +25,7 @@ _DISPLAYED: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def format_metrics(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Return the main metrics of a training step by their short names; none for those of an evaluation."""
+    """Return the main metrics of a training step by their short names; empty for an evaluation."""
     return {name: template(metrics[key]) for key, (name, template) in _DISPLAYED.items() if key in metrics}
 
 

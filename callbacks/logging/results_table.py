@@ -34,9 +34,9 @@ class _MonitoringCheckpoint(Protocol):
 
 
 class ResultsTable(Callback):
-    """Collects the metrics of the best checkpoint (after fit) or of the evaluation, and those of the baselines.
+    """Collects the metrics of the model (after a fit of its best checkpoint) and of the baselines.
 
-    The callback comes before those that save checkpoints, so that a checkpoint contains the latest evaluation.
+    The callback comes before the callbacks that save checkpoints, so that a checkpoint contains the latest evaluation.
     `ResultsPrinter`, which prints the table, comes last.
 
     A module logs a baseline's metric as `STAGE/baseline/NAME/METRIC` and its own as `STAGE/METRIC`. The columns are the
@@ -84,16 +84,16 @@ class ResultsTable(Callback):
         self.best, self.baselines = state_dict["best"], state_dict["baselines"]
 
     def _is_best(self, trainer: Trainer, metrics: dict[str, float]) -> bool:
-        monitors = [one for one in _monitors(trainer) if one.monitor in metrics]
-        if not monitors or not self.best:
+        selecting = [checkpoint for checkpoint in _monitoring(trainer) if checkpoint.monitor in metrics]
+        if not selecting or not self.best:
             return True
-        monitor = monitors[0]
-        assert monitor.monitor is not None
-        new, old = metrics[monitor.monitor], self.best.get(monitor.monitor, math.nan)
-        return math.isnan(old) or (new >= old if monitor.mode == "max" else new <= old)
+        checkpoint = selecting[0]
+        assert checkpoint.monitor is not None
+        new, old = metrics[checkpoint.monitor], self.best.get(checkpoint.monitor, math.nan)
+        return math.isnan(old) or (new >= old if checkpoint.mode == "max" else new <= old)
 
     def show(self, trainer: Trainer) -> None:
-        """Print the table, if there is one, and the run's folder."""
+        """Print the table, unless it is empty, and the run's folder."""
         if self._page is None:
             return
         title, rows, remark = self._page
@@ -110,7 +110,8 @@ class ResultsTable(Callback):
 
     def _set(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
         rows = table_rows(stage, metrics)
-        remark = next((found for one in _monitors(trainer) if (found := better_baselines(rows, one))), "")
+        remarks = (better_baselines(rows, checkpoint) for checkpoint in _monitoring(trainer))
+        remark = next(filter(None, remarks), "")
         for name, values in rows:
             row = "  ".join(f"{metric} {value:.4f}" for metric, value in values.items())
             log.info("%s: %s %s", title, name, row, extra=HIDDEN_ON_CONSOLE)
@@ -130,18 +131,20 @@ class ResultsPrinter(Callback):
         self._table.show(trainer)
 
 
-def _monitors(trainer: Trainer) -> list[_MonitoringCheckpoint]:
-    return [one for one in trainer.checkpoint_callbacks if isinstance(one, _MonitoringCheckpoint) and one.monitor]
+def _monitoring(trainer: Trainer) -> list[_MonitoringCheckpoint]:
+    """Return the callbacks that keep the best checkpoint by a metric."""
+    found = [callback for callback in trainer.checkpoint_callbacks if isinstance(callback, _MonitoringCheckpoint)]
+    return [callback for callback in found if callback.monitor]
 
 
 def better_baselines(rows: list[tuple[str, dict[str, float]]], checkpoint: _MonitoringCheckpoint) -> str:
-    """Return a sentence on the baselines that are better than the model; empty if there are none.
+    """Return a sentence that names the baselines that are better than the model; empty without any.
 
     Args:
         rows: rows of the table, the model's first.
         checkpoint: selects by a metric of the validation, which is compared.
     """
-    assert checkpoint.monitor is not None, "`_monitors` returns no others"
+    assert checkpoint.monitor is not None, "`_monitoring` returns no others"
     metric = checkpoint.monitor.removeprefix("val/")
     if not rows or metric not in rows[0][1]:
         return ""
@@ -184,7 +187,7 @@ def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[st
 
     Args:
         stage: `val` or `test`.
-        metrics: logged metrics by name; those of other stages are ignored.
+        metrics: logged metrics by name; metrics of other stages are ignored.
     """
     own: dict[str, float] = {}
     baselines: dict[str, dict[str, float]] = {}

@@ -228,5 +228,5 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit of the checkout, with `-dirty` if it has changes, or that of the container image."""
+    """Return the commit of the checkout, with `-dirty` if it has changes, or the commit of the container image."""
     return commit() or os.environ.get("LOCKSTEP_COMMIT") or None

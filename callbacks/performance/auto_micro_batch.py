@@ -34,7 +34,7 @@ class AutoMicroBatch(Callback):
     The first candidate is the rank's share of the global batch, or `data.micro_batch_size` if it is set. Each next
     candidate is half of the previous candidate. It fits if two forward and backward passes succeed while gradients,
     optimizer state and DDP's buffers are allocated. The samples are the largest of the training set if it has
-    `sample_costs`, otherwise those of the largest of the first micro-batches.
+    `sample_costs`, otherwise the samples of the largest of the first micro-batches.
 
     Each rank runs its passes without collectives, so a rank that runs out of memory blocks no other. After each
     candidate the ranks agree on whether it fits everywhere.

@@ -1,4 +1,4 @@
-"""Sets how DDP sends gradients: in how many bits, and in buckets of which size."""
+"""Sets the number format and the bucket size in which DDP sends gradients."""
 
 import logging
 import math
@@ -77,8 +77,8 @@ class DDPOptions(Callback):
             )
         if self.compression == "fp16" and getattr(precision, "scaler", None) is None:
             raise ValueError(
-                "ddp.compression fp16 needs the loss scale of trainer.precision 16-mixed, which keeps gradients "
-                f"in its range; trainer.precision is {precision.precision}, with which small ones become 0. Use bf16"
+                "ddp.compression fp16 needs the loss scale of trainer.precision 16-mixed, which keeps gradients in its "
+                f"range; trainer.precision is {precision.precision}, with which small gradients become 0. Use bf16"
             )
 
 

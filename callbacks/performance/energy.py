@@ -24,9 +24,9 @@ class EnergyMonitor(Callback):
     - `train/power_watts`, the mean power since the last log, validations included;
     - `train/energy_kwh`, the energy of all starts of the run, repeated steps included.
 
-    Each rank reads the counter of its GPU, and the first rank of each node those of the node's CPUs, which count all
-    programs of the node. The ranks' values are added in an all-gather, only in steps that are logged. Rank 0 stores the
-    sums in energy.json, because steps that were lost in a kill are in no checkpoint.
+    Each rank reads the counter of its GPU. The first rank of each node also reads the counters of the node's CPUs,
+    which count all programs of the node. The ranks' values are added in an all-gather, only in steps that are logged.
+    Rank 0 stores the sums in energy.json, because steps that were lost in a kill are in no checkpoint.
 
     Without any counter nothing is logged or written, and the callback removes itself.
     """

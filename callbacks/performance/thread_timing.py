@@ -23,7 +23,7 @@ _MIN_SECONDS = 1.0
 """Total time of the compared passes: many scheduler periods, but no delay that a user notices."""
 
 _MAX_PASS_SECONDS = 10.0
-"""Longest single-threaded pass, as estimated from one with all threads. A longer pass gets fewer samples."""
+"""Longest single-threaded pass, as estimated from a pass with all threads. A longer pass gets fewer samples."""
 
 
 class Rates(NamedTuple):

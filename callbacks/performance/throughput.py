@@ -97,7 +97,7 @@ class Throughput(Callback):
         counts = module.throughput_counts(batch)
         if not self._names and counts:
             self._open_counters(trainer, module, list(counts))
-        if data_rank(trainer).counts:
+        if data_rank(trainer).is_group_leader:
             for name, amount in counts.items():
                 module.counters.add(_counter(name), amount)
 

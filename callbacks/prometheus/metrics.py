@@ -43,7 +43,7 @@ GAUGES: dict[str, str] = {
     "gpu_memory_used_bytes": "GPU memory used by all processes",
     "gpu_memory_size_bytes": "total GPU memory",
 }
-"""Names of gauges, without the prefix, and their help texts. Only rank 0 has those on checkpoints."""
+"""Names of gauges, without the prefix, and their help texts. Only rank 0 has the gauges of checkpoints."""
 
 COUNTERS: dict[str, str] = {
     "steps_total": "optimizer steps finished by this process since it started",

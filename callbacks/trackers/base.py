@@ -49,7 +49,7 @@ class ExperimentTracker(Logger):
 
     @abstractmethod
     def _open_run(self, run_id: str | None) -> str:
-        """Start a tracker run, or continue the one with this id. Return its id."""
+        """Start a tracker run, or continue the run with this id. Return its id."""
 
     @abstractmethod
     def _log_config(self) -> None:
@@ -157,7 +157,7 @@ class ExperimentTracker(Logger):
 def create_loggers(
     given: Any, trackers: Mapping[type[Any], Any], folder: Path, config: Mapping[str, Any]
 ) -> list[Logger]:
-    """Return the loggers of a run: those of `trainer.logger`, TensorBoard by default, and the enabled trackers.
+    """Return the loggers of a run: `trainer.logger`, by default TensorBoard, and the enabled trackers.
 
     A setting of a tracker that is not enabled logs a warning.
 

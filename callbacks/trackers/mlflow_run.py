@@ -28,7 +28,7 @@ def open_run(
 
     Args:
         uri: address of the server or database.
-        run_id: id of the run that an earlier start created; None: create one.
+        run_id: id of the run that an earlier start created; None: create a run.
         experiment: name of the experiment, which is created if it does not exist.
         name: name of a new run.
         artifacts: folder for the files of a new experiment; None: the server's default.

@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from engine.system.installation import PROGRAM
@@ -67,12 +67,6 @@ def run_checks(checks: Iterable[Check], on_start: Callable[[Check], None] = lamb
 def is_any_hanging() -> bool:
     """Return whether a check still hangs; Python would wait for it at exit."""
     return any(thread.name.startswith("doctor: ") for thread in threading.enumerate())
-
-
-def shorten(names: Sequence[str], most: int) -> str:
-    """Return the first names, separated by commas, and the number of those omitted: `a, b and 3 more`."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _run(check: Check) -> list[Finding]:

@@ -49,7 +49,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         self._writer: threading.Thread | None = None
         self._outcomes = SaveOutcomes()
         self.trajectory: set[float] = set()
-        """`saved_at` of the checkpoint that this start resumed from and of those it has saved. Complete on rank 0."""
+        """`saved_at` of the checkpoint that this start resumed from, and of all that it saved. Complete on rank 0."""
         self._latest = 0.0
 
     # -- for callbacks -----------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         self._latest = max(self._latest, saved_at)
 
     def next_timestamp(self) -> float:
-        """Return `saved_at` for a new checkpoint: now, in seconds since 1970, and later than all known ones."""
+        """Return `saved_at` for a new checkpoint: now, in seconds since 1970, and later than every known checkpoint."""
         self._latest = max(time.time(), self._latest + 0.001)
         self.trajectory.add(self._latest)
         return self._latest
@@ -185,7 +185,7 @@ class VerifiedCheckpointIO(CheckpointIO):
                     named = event("checkpoint_kept", path=str(kept))
                     log.info("kept %s: no rotation deletes it", kept, extra=HIDDEN_ON_CONSOLE | named)
 
-        self.finish_writing()
+        self.finish_writing()  # one write at a time: rotation renames files, and the snapshot's buffers are reused
         if self.asynchronous:
             self._writer = threading.Thread(target=work, name="checkpoint-writer")
             self._writer.start()

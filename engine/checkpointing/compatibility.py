@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch.nn.parameter import is_lazy
 
+from engine.io.name_list import join_names
 from engine.lightning_internals.training_loop import is_attached
 
 _LIGHTNING_KEYS = ("state_dict", "pytorch-lightning_version")
@@ -40,7 +41,7 @@ def require_lightning(checkpoint: object, path: Path) -> None:
 
 
 def check_model_match(module: LightningModule, checkpoint: Mapping[str, Any]) -> None:
-    """Compare names, shapes and types of a checkpoint's weights with those of the model, before they are loaded.
+    """Compare names, shapes and types of a checkpoint's weights with the model, before they are loaded.
 
     A sharded strategy loads weights itself and passes a checkpoint without them, and without optimizer state. These
     parts are not compared.
@@ -70,7 +71,7 @@ def check_weights_only_loadable(content: Any, key: str = "checkpoint") -> None:
     """Check that `torch.load(weights_only=True)` can load `content` after it is saved.
 
     Args:
-        content: checkpoint, or part of one.
+        content: checkpoint, or a part of a checkpoint.
         key: where `content` is in the checkpoint, for the message.
 
     Raises:
@@ -109,21 +110,16 @@ def _differences(own: Mapping[str, Any], saved: Mapping[str, Any]) -> list[str]:
             if name in shaped and hasattr(saved.get(name), "dtype") and _family(saved[name]) != _family(own[name])
         ],
     }
-    return [f"{kind} {_list_first(names)}" for kind, names in kinds.items() if names]
+    return [f"{kind} {join_names(names, _MAX_NAMES)}" for kind, names in kinds.items() if names]
 
 
 def _family(weight: torch.Tensor) -> str:
-    """Return the family of a dtype. Within one, as from float32 to bfloat16, loading a weight only rounds it."""
+    """Return the family of a dtype. Loading a weight of another dtype of its family only rounds it."""
     if weight.is_complex():
         return "complex"
     if weight.is_floating_point():
         return "floating point"
     return "bool" if weight.dtype == torch.bool else "integer"
-
-
-def _list_first(names: list[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_loadable(content: object) -> bool:

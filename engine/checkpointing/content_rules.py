@@ -1,4 +1,4 @@
-"""Checks what a checkpoint of a run holds: the parts of Lightning, and those that other packages declare.
+"""Checks the content of a checkpoint: the keys of Lightning, and the keys that other packages declare.
 
 A part is declared where it is written: `declare_part("frozen", each(INTEGER))`, `declare_callback("FiniteGuard", ...)`.
 Undeclared keys are not checked; a user's own callbacks may have written them.

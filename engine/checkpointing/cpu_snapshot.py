@@ -27,10 +27,12 @@ class Snapshot:
         memo: dict[int, Any] = {}
         for identity, tensor in tensors.items():
             key = (tuple(tensor.shape), tensor.dtype, tensor.device.type == "cuda")
+            # Tied weights have the same memory. Their copies share it too, or the file would hold the weight twice.
             memory = (tensor.device, tensor.data_ptr(), tensor.stride(), *key)
             if memory not in copies:
                 copies[memory] = self._take_buffer(key, free).copy_(tensor.detach(), non_blocking=True)
             memo[identity] = copies[memory]
+        # Copies to pinned memory run asynchronously; the training may change the tensors as soon as this returns.
         if any(tensor.is_cuda for tensor in tensors.values()):
             torch.cuda.synchronize()
         return copy.deepcopy(checkpoint, memo)

@@ -12,6 +12,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from engine.determinism.tensor_hash import hash_tensor
+from engine.io.name_list import join_names
 from engine.lightning_internals.tensors import copy_module_versions
 from engine.optim.row_table import is_trained
 
@@ -67,7 +68,7 @@ def restore_frozen(module: nn.Module, checkpoint: dict[str, Any]) -> None:
     """Add the module's own frozen weights to a checkpoint, in place, so that it can be loaded strictly.
 
     Raises:
-        ValueError: the module's frozen weights are not those that the checkpoint was trained with.
+        ValueError: the checkpoint was trained with other frozen weights.
     """
     if "state_dict" not in checkpoint:  # a sharded strategy has loaded the weights itself, strictly
         return
@@ -87,7 +88,7 @@ def require_frozen(
         whole: gathers a weight of which this rank holds a shard.
 
     Raises:
-        ValueError: a weight is not the one that the checkpoint was trained with.
+        ValueError: the checkpoint was trained with another value of a weight.
     """
     parameters = dict(module.named_parameters(remove_duplicate=False))
     own = {name: parameters[name].detach() for name in recorded if name in parameters}
@@ -97,7 +98,11 @@ def require_frozen(
         absent = [name for name in different if name not in own]
         raise ValueError(
             f"the checkpoint omits {len(recorded)} frozen weights. "
-            + (f"This model lacks {_list_first(absent)}" if absent else f"They differ here: {_list_first(different)}")
+            + (
+                f"This model lacks {join_names(absent, 3)}"
+                if absent
+                else f"They differ here: {join_names(different, 3)}"
+            )
             + ". Build the model from the same pretrained weights, in the same precision, as in training "
             "(--checkpoints.trainable_only false in training stores them as well)"
         )
@@ -119,7 +124,3 @@ def _without(state_dict: dict[str, Tensor], names: dict[str, int]) -> dict[str, 
     for name in names:
         kept.pop(name, None)
     return kept
-
-
-def _list_first(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,4 +1,4 @@
-"""Checks the progress of Lightning's loops in a checkpoint, and converts it to that of a run that resumes from it."""
+"""Checks the progress of Lightning's loops in a checkpoint, and converts it for the run that resumes from it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,16 +45,16 @@ def convert_progress(checkpoint: dict[str, Any], saved: int, accumulation: int) 
 
 
 def complete_epoch(checkpoint: dict[str, Any]) -> bool:
-    """Convert a checkpoint from the end of an epoch, in place, to one from between two epochs.
+    """Convert a checkpoint from the end of an epoch, in place, as if it was saved before the next epoch.
 
-    In `on_train_epoch_end` Lightning has counted the epoch as processed, but not as completed, and the batches still
-    are those of this epoch.
+    In `on_train_epoch_end` Lightning has counted the epoch as processed, but not as completed, and still counts the
+    batches of this epoch.
 
     Args:
         checkpoint: content of the checkpoint of a fit.
 
     Returns:
-        Whether it is from the end of an epoch, or from between two. A checkpoint from within one is not changed.
+        Whether the epoch has ended. A checkpoint from within an epoch is not changed.
     """
     loops = checkpoint.get("loops", {}).get("fit_loop", {})
     epochs, batches = loops.get("epoch_progress"), loops.get("epoch_loop.batch_progress")

@@ -28,7 +28,7 @@ _ARGUMENT: Final[dict[int, int]] = {
     }.items()
     for opcode in opcodes
 }  # fmt: skip
-"""{opcode: bytes of its argument}; those of torch's unpickler with a fixed size"""
+"""{opcode: bytes of its argument} of all opcodes of torch's unpickler whose argument has a fixed size."""
 
 _LENGTH: Final[dict[int, int]] = {pickle.BINUNICODE[0]: 4, pickle.SHORT_BINSTRING[0]: 1, pickle.LONG1[0]: 1}
 """{opcode: bytes of the length of its argument}"""
@@ -45,7 +45,7 @@ _GROWTH: Final[dict[int, int]] = {
     }.items()
     for opcode in opcodes
 }
-"""{opcode: change of the number of objects under construction}; all others add one"""
+"""{opcode: change of the number of objects under construction}; every other opcode adds 1."""
 
 
 def find_excess(data: bytes) -> str | None:

@@ -64,7 +64,7 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
 
 
 def _own_checkpoints(trainer: Trainer, plugin: VerifiedCheckpointIO) -> list[str]:
-    """Return the checkpoints that this start has saved and the one that it resumed from, newest first."""
+    """Return the checkpoints that this start has saved or resumed from, newest first."""
     found = list_checkpoints(Path(trainer.default_root_dir))
     if trainer.ckpt_path is not None and Path(trainer.ckpt_path).exists():
         found.append(Path(trainer.ckpt_path))  # it may be of another run

@@ -1,8 +1,8 @@
-"""Loads batches without bad samples.
+"""Loads batches and skips bad samples.
 
 Whether a sample is skipped depends on the sample alone, so a run skips the same samples on any number of ranks. All
-loss terms have the same weight (`engine.optim.global_loss_mean`), so the training is exactly that of the data without
-them.
+loss terms have the same weight (`engine.optim.global_loss_mean`), so the training equals a training on the data without
+the bad samples.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def check_policy(policy: OnBadSample, tensor_parallel: int) -> None:
         tensor_parallel: ranks of a tensor-parallel group.
 
     Raises:
-        ValueError: each rank of a group would skip what it cannot read itself.
+        ValueError: `skip` with tensor parallelism: a rank would skip a sample that the others of its group can read.
     """
     if policy == "skip" and tensor_parallel > 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The DataLoader of a run: skips bad samples, measures waiting time, names the batch that failed, ends streams."""
+"""Loads the batches of a run: skips bad samples, measures waiting time, names the batch that failed, ends streams."""
 
 import logging
 import time
@@ -14,6 +14,7 @@ from engine.data.samplers import MicroBatchRequest
 from engine.data.shared_memory import free_bytes, move_to_shared_memory, shortage_message
 from engine.data.stream import StreamBatch, StreamBatches
 from engine.data.worker_process import Workers
+from engine.io.name_list import join_names
 from engine.lightning_internals.processes import worker_processes
 
 _MAX_NAMED = 32  # samples named in a message
@@ -174,6 +175,7 @@ class TimedDataLoader(DataLoader[Any]):
             raise self._loading_error(error) from error
         request = self.sampler.deliver()
         if isinstance(batch, LoadedBatch):
+            # A queue, because workers load ahead: these samples belong to a batch that is trained later.
             self._skipped.append(tuple(batch.skipped))
             self._check_shared_memory(batch.size)
             batch = batch.batch
@@ -228,6 +230,4 @@ class TimedDataLoader(DataLoader[Any]):
 
 
 def _names(request: MicroBatchRequest) -> str:
-    names = ", ".join(map(str, request.indices[:_MAX_NAMED].tolist()))
-    more = len(request.indices) - _MAX_NAMED
-    return names if more <= 0 else f"{names} and {more} more"
+    return join_names(request.indices.tolist(), _MAX_NAMED)

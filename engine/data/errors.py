@@ -7,7 +7,7 @@ from typing import Any
 
 
 class BadSampleError(ValueError):
-    """A sample that cannot be used, e.g. because its row is malformed or its image cannot be decoded.
+    """A bad sample: a sample that cannot be used, because e.g. its row is malformed or its image cannot be decoded.
 
     A data set raises this error only for a defect of the sample itself. Every other error (a missing folder, a failing
     disk, a wrong setting) ends the run, whatever `on_bad_sample` is.

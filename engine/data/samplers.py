@@ -168,6 +168,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
                 batch = _snake_order(batch[np.argsort(-self.sample_costs[batch], kind="stable")], shares)
             # Strided, so that the shares of a smaller last batch also differ by at most one sample.
             parts = [batch[micro * self.world_size + rank :: shares] for micro in range(self.accumulation)]
+        # In a small last batch a rank may have no sample. It gets a padding row, to take as many steps as the others.
         for part in parts:
             yield MicroBatchRequest(epoch, _or_padding(part), number, whole)
 
@@ -219,7 +220,7 @@ def _snake_order(batch: NDArray[np.int64], shares: int) -> NDArray[np.int64]:
 
 
 def _groups_of(batch: NDArray[np.int64], blocks: ShuffleBlocks) -> NDArray[np.int64]:
-    """Return [b], the group of each sample."""
+    """Return [b], the group of each sample's block."""
     if blocks.groups is None:
         return np.zeros(len(batch), np.int64)
     return blocks.groups[np.searchsorted(blocks.starts, batch, side="right") - 1]

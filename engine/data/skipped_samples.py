@@ -1,4 +1,4 @@
-"""Counts skipped samples: logged on the rank that skips them, summed over all ranks."""
+"""Counts skipped samples over all ranks, and logs each on the rank that skips it."""
 
 import hashlib
 import logging

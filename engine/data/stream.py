@@ -112,7 +112,7 @@ class StreamBatches:
         first, own, count = None, [], 0
         size = self.size if self.max_records is None else max(0, min(self.size, self.max_records - start))
         for count, record in enumerate(islice(self._records, size), start=1):
-            first = record if count == 1 else first
+            first = record if count == 1 else first  # template for the padding row of a rank without a share
             if count - 1 in self.own:
                 own.append(record)
         self._position = start + self.size

@@ -78,7 +78,7 @@ def global_seed() -> int:
 
 def seed_torch(*coordinates: SupportsInt) -> None:
     """Seed torch's global generators (CPU and every device in use) by a hash of the coordinates."""
-    seed = int(hash_bits(*coordinates) >> np.uint64(1))
+    seed = int(hash_bits(*coordinates) >> np.uint64(1))  # torch takes seeds of 63 bits
     # torch.manual_seed also queues a call, with a formatted stack, for each device type that is not in use: half a
     # millisecond per step, and a queue that grows without limit.
     torch.default_generator.manual_seed(seed)

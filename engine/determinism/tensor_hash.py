@@ -57,6 +57,7 @@ def _hash_rows(words: Tensor) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _weights(device: torch.device) -> Tensor:
+    # Odd weights: the product then changes with every change of a word, modulo 2^64.
     return torch.from_numpy((_split_mix(np.arange(_ROW, dtype=np.uint64)) | np.uint64(1)).view(np.int64)).to(device)
 
 

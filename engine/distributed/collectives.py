@@ -54,7 +54,7 @@ def all_gather_rows_with_grad(rows: Tensor) -> GatheredRows:
 
     A contrastive loss compares a sample with the samples of all ranks. Each rank computes the loss terms of its own
     samples. The backward pass sums, for each row, the gradients of all ranks, and continues with the result on the rank
-    that owns the row. The gradients of all ranks together are thus those of the sum of all terms.
+    that owns the row. So the ranks together compute the gradient of the sum of all terms.
 
     Every rank must run the backward pass too, also a rank without rows.
 
@@ -68,7 +68,7 @@ def all_gather_rows_with_grad(rows: Tensor) -> GatheredRows:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return the whole of a tensor of which each rank holds a shard (a DTensor); any other tensor as it is."""
+    """Gather a tensor of which each rank holds a shard (a DTensor). Any other tensor is returned as it is."""
     if not hasattr(tensor, "full_tensor"):
         return tensor
     from torch.distributed.tensor import DTensor, Replicate
@@ -102,6 +102,7 @@ class _AllGatherRows(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         if not sum(ctx.counts):
             return gradient, None
+        # Every rank's loss terms depend on all rows, so the gradient of a row is the sum over the ranks.
         total = gradient.clone(memory_format=torch.contiguous_format)
         torch.distributed.all_reduce(total)
         return total.split(ctx.counts)[torch.distributed.get_rank()], None

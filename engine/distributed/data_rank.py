@@ -1,4 +1,4 @@
-"""Which samples a rank reads: under tensor parallelism the ranks of a group read the same."""
+"""Maps a global rank to its data-parallel rank: under tensor parallelism the ranks of a group read the same samples."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,16 @@ from lightning.pytorch import Trainer
 
 
 class DataRank(NamedTuple):
-    """Place of a rank among the ranks that read different samples: its data-parallel rank."""
+    """Data-parallel rank of a process, among the ranks that read different samples."""
 
     rank: int
     size: int
-    counts: bool
-    """Whether this rank counts and writes what its samples give; a single rank of each tensor-parallel group does."""
+    is_group_leader: bool
+    """Whether this rank counts and writes the results of its samples. One rank of each tensor-parallel group does."""
 
     @classmethod
     def of(cls, rank: int, world_size: int, tensor_parallel: int) -> "DataRank":
-        """Return the place of a global rank, if neighbours form groups: 0 and 1, 2 and 3, ... for groups of two."""
+        """Return the data-parallel rank of a global rank. Neighbours form groups: 0 and 1, 2 and 3, ... for size 2."""
         return cls(rank // tensor_parallel, world_size // tensor_parallel, rank % tensor_parallel == 0)
 
 

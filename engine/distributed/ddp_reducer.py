@@ -1,4 +1,4 @@
-"""Averages gradients that are local, by DDP's own reducer and in the buckets of all later steps."""
+"""Averages local gradients with DDP's own reducer, in the buckets of all later steps."""
 
 import torch
 from lightning.pytorch.overrides.distributed import prepare_for_backward
@@ -12,8 +12,8 @@ def reduce_local_gradients(ddp: DistributedDataParallel) -> None:
 
     A ring adds the terms of an element in an order that depends on its place in a bucket. DDP fills its buckets again
     after its first backward pass, by the order in which gradients were ready. So on three and more ranks the first
-    steps of a resumed run would add in another order than the same steps of a run that was not stopped. Here that first
-    backward pass is one of zeros, in the reverse order of registration, which is the same in every start.
+    steps of a resumed run would add in another order than the same steps of a run that was not stopped. Here the first
+    backward pass has zeros, in the reverse order of registration, which is the same in every start.
 
     Args:
         ddp: model whose backward passes have not been synchronized yet. A missing gradient counts as zeros.
@@ -23,7 +23,7 @@ def reduce_local_gradients(ddp: DistributedDataParallel) -> None:
         for name, parameter in ddp.module.named_parameters()
         if parameter.requires_grad and name not in ddp.parameters_to_ignore
     ][::-1]
-    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in trained]
+    gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in trained]
     ddp.require_backward_grad_sync = True
     _backward(ddp, trained, None)
     _backward(ddp, trained, gradients)

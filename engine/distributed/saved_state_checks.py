@@ -1,4 +1,4 @@
-"""Checks that saved tensors are those of a model and its optimizer."""
+"""Checks that saved tensors belong to a model and its optimizer."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from engine.distributed.errors import MismatchError
+from engine.io.name_list import join_names
 
 
 def check_optimizer_parameters(
@@ -26,8 +27,7 @@ def check_optimizer_is_complete(optimizer: Optimizer, stored: Collection[str], m
     own = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
     missing = sorted(name for name in own if name not in stored)
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise MismatchError(f"it lacks the optimizer state of {missing[0]}{more}, which this config trains")
+        raise MismatchError(f"it lacks the optimizer state of {join_names(missing, 1)}, which this config trains")
 
 
 def check_shapes(
@@ -37,15 +37,14 @@ def check_shapes(
 
     Args:
         own: {name: shape} of the tensors that are loaded into.
-        saved: {name: (shape, format)} of those of the checkpoint.
+        saved: {name: (shape, format)} of the tensors in the checkpoint.
         owner: what `own` belongs to, for the message.
     """
     missing, foreign = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
     other = [name for name in own.keys() & saved.keys() if own[name] != saved[name][0]]
     for names, problem in ((missing, "it lacks {}"), (foreign, f"{owner} lacks its {{}}")):
         if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise MismatchError(problem.format(names[0] + more))
+            raise MismatchError(problem.format(join_names(names, 1)))
     if other:
         name = min(other)
         raise MismatchError(f"{name} is {tuple(saved[name][0])}, and {tuple(own[name])} in {owner}")

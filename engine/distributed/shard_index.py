@@ -15,7 +15,7 @@ class CorruptIndexError(ValueError):
 
 
 def read_index(folder: Path) -> "Metadata":
-    """Read `.metadata` of a folder: names, shapes and places of the tensors.
+    """Read `.metadata` of a folder: names and shapes of the tensors, and where each is stored.
 
     Raises:
         CorruptIndexError: the index is corrupt, or refers to code.

@@ -8,7 +8,7 @@ counter, and after the step all ranks read the same total and take the same deci
 from torch import Tensor
 
 _POLL_SECONDS = 2.0  # target time between two polls
-_MAX_POLL_STEPS = 10  # slow steps may follow fast ones, so the interval is bounded in steps too
+_MAX_POLL_STEPS = 10  # slow steps may follow fast steps, so the interval is bounded in steps too
 
 
 class StepCounters:

@@ -86,7 +86,7 @@ def _clear_metadata(model: Any) -> None:
 def _clear_shapes(graph: Any) -> None:
     """Remove the shapes of values inside a graph, which onnxruntime infers itself.
 
-    torch names those behind a GRU with the length of the example, and onnxruntime warns of every other length.
+    torch fixes the shapes behind a GRU to the length of the example, and onnxruntime warns of every other length.
     """
     outputs = set(graph.outputs)
     for node in graph.all_nodes():

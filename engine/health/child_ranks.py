@@ -1,4 +1,4 @@
-"""Ranks that a process has started, as Lightning's launcher does: how they ended, and their end with a failed run."""
+"""Watches and kills the ranks that this process has started, as Lightning's launcher does."""
 
 import multiprocessing
 import subprocess
@@ -40,7 +40,7 @@ class ChildRanks:
         return None
 
     def kill(self, timeout: float) -> None:
-        """End these processes and the workers of this one. SIGKILL also ends a suspended process.
+        """End these processes and the loader workers of this process. SIGKILL also ends a suspended process.
 
         Args:
             timeout: seconds that they have to end by themselves.

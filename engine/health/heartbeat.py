@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from engine.io.name_list import join_names
+
 FINISHED = "ended"
 """Phase of a rank that has ended on purpose; its silence is no failure."""
 
@@ -93,12 +95,14 @@ class HeartbeatTracker:
         step = max((heartbeat.step for heartbeat in heartbeats.values()), default=0)
         waiting = f"the other ranks wait for it at step {step}"
         any_stalled = any(heartbeat.is_stalled for heartbeat in heartbeats.values())
-        # Ranks wait for each other, so when one stalls, all do. A rank without a heartbeat is the cause.
+        # Ranks wait for each other, so all stall soon after the first. A rank without a heartbeat is the cause. Three
+        # missed heartbeats are enough evidence then; while the others still train, only the whole timeout is.
         silent = self.find_silent(now, min(timeout, 3.5 * period) if any_stalled else timeout)
         if silent:
             return silent._replace(text=f"{silent.text}; {waiting}")
         if not any_stalled:
             return None
+        # The rank that the others wait for has made the fewest steps of progress.
         least = min(heartbeat.progress for heartbeat in heartbeats.values())
         behind = [rank for rank, heartbeat in heartbeats.items() if heartbeat.progress == least]
         heartbeat = heartbeats[behind[0]]
@@ -127,5 +131,4 @@ def _describe(heartbeat: Heartbeat) -> str:
 def _subject(ranks: list[int]) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]} has"
-    more = f" and {len(ranks) - _MAX_RANKS} more" if len(ranks) > _MAX_RANKS else ""
-    return f"ranks {', '.join(map(str, ranks[:_MAX_RANKS]))}{more} have"
+    return f"ranks {join_names(ranks, _MAX_RANKS)} have"

@@ -21,7 +21,7 @@ _MAX_REFUSALS = 3
 
 
 class HeartbeatClient:
-    """Publishes this rank's heartbeat every `period` seconds and reads rank 0's. Rank 0 reads those of all ranks.
+    """Publishes this rank's heartbeat every `period` seconds and reads rank 0's; rank 0 reads the heartbeats of all.
 
     Only the client's thread touches the store, so no other thread is blocked while the store does not answer.
 
@@ -116,6 +116,7 @@ class HeartbeatClient:
     def _exchange(self, store: Store) -> None:
         store.set(f"heartbeat/{self._rank}", self._heartbeat(self.exchanges + 1).encode())
         if self._own_report is not None:
+            # Only the first report of the run is stored: later failures are its consequences.
             store.compare_set("failure", "", json.dumps(self._own_report))
         if self.failure is None and store.check(["failure"]):
             failure = FailureReport(*json.loads(store.get("failure")))

@@ -89,7 +89,7 @@ def flush_tree(folder: Path) -> None:
 
     Some writers (safetensors, tempfile.mkdtemp) make files or folders that only their owner can read.
     """
-    mask = os.umask(0)
+    mask = os.umask(0)  # the only way to read the mask is to set it
     os.umask(mask)
     for path in (folder, *folder.rglob("*")):
         if path.is_dir():

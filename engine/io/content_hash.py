@@ -1,8 +1,8 @@
-"""Hashes the content of a source file, for the names of caches: other data never have the name of an old cache.
+"""Hashes the content of source files, for the names of caches: data that have changed never match an old cache.
 
 `ContentHashes.of` returns the SHA-256 of the whole content. A file of more than `SMALL` bytes is not read again while
 its state is the remembered one: size, time of the last write (mtime), time of the last change (ctime) and 16 sampled
-blocks. The law:
+blocks. Which changes are found:
 
 - Always found, whatever the clock and the times are: every change of a file of at most `SMALL` bytes; in a larger file
   every change of its size and of a sampled block, of which the first and the last 64 KiB are two.
@@ -33,7 +33,7 @@ REMEMBERED = "content_hashes.json"
 
 
 class ContentHashes:
-    """Hashes of files, of which those of large files are remembered in the folders of caches.
+    """Computes hashes of files, and remembers the hashes of large files in the folders of caches.
 
     Args:
         folders: folders that may have remembered hashes; they need not exist.

@@ -13,7 +13,7 @@ def ignore_in_git(folder: Path) -> None:
         with (folder / ".gitignore").open("x", encoding="utf-8") as file:
             file.write("*\n")
     except FileExistsError:
-        pass  # the user's own, or that of another process
+        pass  # written by the user or by another process
 
 
 def make_ignored_folder(folder: Path) -> None:

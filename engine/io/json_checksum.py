@@ -15,7 +15,7 @@ def with_checksum(content: Mapping[str, object]) -> dict[str, Any]:
 
 
 def has_wrong_checksum(content: Mapping[str, object]) -> bool:
-    """Return whether a loaded object has another checksum than that of its entries; one without a checksum has not."""
+    """Return whether a loaded object has a checksum that its entries do not match. Without a checksum, return False."""
     return CHECKSUM in content and content[CHECKSUM] != _crc32(content)
 
 

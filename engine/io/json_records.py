@@ -17,7 +17,7 @@ MAX_DEPTH = 64
 """Largest depth of nested lists and objects."""
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_DIGITS = 300  # of an integer; a larger one is beyond the range of a float
+_DIGITS = 300  # of an integer; a larger integer is beyond the range of a float
 _SHOWN = 60  # bytes of a line that a message shows
 
 

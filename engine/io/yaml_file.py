@@ -28,7 +28,7 @@ _TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int"
     "tag:yaml.org,2002:timestamp"  # of a date without quotes, which a setting may take as a text
 }
 _DIGITS = 300
-"""Most digits of an integer; a larger one is beyond the range of a float, and Python refuses those of 4,301."""
+"""Most digits of an integer. A larger integer is beyond the range of a float, and Python refuses 4,301 digits."""
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
 _AMBIGUOUS = re.compile(r"[-+]?(0[0-9_]+|[1-9][0-9_]*(:[0-5]?[0-9])+|[0-9][0-9_]*(:[0-5]?[0-9])+\.[0-9_]*)")
@@ -115,7 +115,7 @@ def check_yaml(text: str, name: str) -> yaml.Node | None:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Return whether YAML 1.1 reads a text as another number than the decimal one: 010 as 8, 12:30 as 750."""
+    """Return whether YAML 1.1 reads a text as another number than its decimal digits: 010 as 8, 12:30 as 750."""
     return _AMBIGUOUS.fullmatch(text.strip()) is not None
 
 

@@ -38,7 +38,7 @@ def unlogged_metrics(trainer: Trainer) -> dict[str, float]:
     """Return the metrics of this step if Lightning has not passed them to the loggers yet; empty if it has.
 
     Lightning passes them after the `on_train_batch_end` hooks, in which a checkpoint may be saved. The public
-    `logged_metrics` also holds those of earlier steps and evaluations.
+    `logged_metrics` also holds metrics of earlier steps and evaluations.
     """
     progress = trainer.fit_loop.epoch_loop.batch_progress.current
     assert isinstance(progress, _ProcessedTracker), "training counts what it has processed"
@@ -66,7 +66,7 @@ def skip_empty_hooks(callbacks: Iterable[Callback]) -> None:
 
 
 class FastAttributes(nn.Module):
-    """Module of which some attributes are set at little cost: those that change in every step.
+    """Module whose attributes that change in every step are set at little cost.
 
     Lightning sets the name of the current hook before and after every hook, about 50 times a step, and a Module's
     `__setattr__` first checks whether a value is a parameter, a buffer or a module.
@@ -96,7 +96,7 @@ def validation_follows(trainer: Trainer) -> bool:
 
 
 def request_validation(trainer: Trainer) -> None:
-    """Make a validation follow the micro-batch that is being trained, and each later one.
+    """Make a validation follow the micro-batch that is being trained, and each later micro-batch.
 
     Nothing restores the intervals, so call it at the last step of a training. The names are public, but what the loop
     reads at which moment is not documented.

@@ -41,7 +41,7 @@ class ShardedEightBitAdamW(Optimizer):
     Args:
         groups: parameter groups.
         full_precision: parameters whose state stays in 32 bits.
-        lr: learning rate of groups without one of their own.
+        lr: learning rate of groups that have none.
         betas: decay rates of the moments.
     """
 
@@ -106,6 +106,8 @@ def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tenso
     if own.numel():
         mean, square = moments = [part.dequantized(*each) for each in zip(codes, scales, values, strict=True)]
         _move(own, _local(gradient).float(), mean.view_as(own), square.view_as(own), int(state["step"]), group)
+    # A block's scale is the largest magnitude on any rank that has a part of it. Blocks of other ranks count as 0 here,
+    # so the maximum over the ranks also gives every rank the scales of all blocks.
     scales.zero_()
     for row, moment in zip(scales, moments, strict=False):
         row[part.first : part.last] = part.blocks(moment).abs().amax(1)
@@ -130,9 +132,9 @@ class BlockPart(NamedTuple):
     """The blocks of a flattened weight of which this rank has elements."""
 
     first: int  # number of the first block
-    last: int  # that after the last block
-    before: int  # elements of the first block that precede those of this rank
-    after: int  # elements of the last block that follow
+    last: int  # number after the last block
+    before: int  # elements of the first block that belong to the ranks before this rank
+    after: int  # elements of the last block that belong to the ranks after it
 
     @classmethod
     def of(cls, parameter: Tensor) -> "BlockPart":
@@ -172,7 +174,7 @@ def _local(tensor: Tensor) -> Tensor:
 
 
 def _sharded_dimension(tensor: DTensor) -> int:
-    """Return the dimension of the mesh whose ranks have different rows; those of the others have replicas."""
+    """Return the dimension of the mesh along which ranks have different rows; along the others they have replicas."""
     (dimension,) = (number for number, placement in enumerate(tensor.placements) if isinstance(placement, Shard))
     return dimension
 

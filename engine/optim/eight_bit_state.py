@@ -1,4 +1,4 @@
-"""The two forms of an 8-bit optimizer state: that of bitsandbytes, and flat, as `ShardedEightBitAdamW` has it."""
+"""Converts an 8-bit optimizer state between the form of bitsandbytes and the flat form of `ShardedEightBitAdamW`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ MIN_QUANTIZED_ELEMENTS = 4096
 
 
 def as_bitsandbytes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state dict of whole tensors in the form of bitsandbytes; that of any other optimizer is unchanged."""
+    """Return a state dict of whole tensors in the form of bitsandbytes. The state of another optimizer is unchanged."""
     states = {
         number: {"step": int(state["step"]), QUANTIZED: {key: value for key, value in state.items() if key != "step"}}
         if FIRST_MOMENT in state
@@ -27,7 +27,7 @@ def as_bitsandbytes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_bitsandbytes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state dict of bitsandbytes with flat states; that of any other optimizer is unchanged."""
+    """Return a state dict of bitsandbytes with flat states. The state of another optimizer is unchanged."""
     states = {
         number: {"step": torch.tensor(float(state["step"])), **state[QUANTIZED]} if QUANTIZED in state else state
         for number, state in state_dict["state"].items()

@@ -87,18 +87,20 @@ class GlobalLossMean:
         if _is_host(sums.device):
             total, terms = sums[:2].tolist()
             terms = max(terms, 1.0)
+            # Undo DDP's division by the world size and the division by the reference in `add`; divide by the terms.
             scale = world_size * self.reference / terms
             factor = None if scale == 1 else torch.tensor(scale, dtype=torch.float32)
             return torch.tensor(total / terms, dtype=torch.float32), factor
-        count = sums[1].clamp(min=1)  # not read: a GPU would have to be waited for
+        count = sums[1].clamp(min=1)  # stays on the device: reading it would wait for a GPU
         factor = (world_size * self.reference / count).to(torch.float32)
         return (sums[0] / count).to(torch.float32), factor
 
     def _local_sums(self, counted: Sequence[float]) -> Tensor:
         """Return [2 + counters]: total and number of the step's loss terms on this rank, and the counters."""
         device = self.losses[0].device
-        dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
-        if _is_host(device):  # an operation on a tensor takes longer than that on a number, and nothing waits
+        # In float32 the rounding of the total would show how the terms are split over ranks. MPS has no float64.
+        dtype = torch.float32 if device.type == "mps" else torch.float64
+        if _is_host(device):  # Python numbers are faster here, and reading them does not wait for a device
             numbers = reduce(add, (loss.item() for loss in self.losses)), reduce(add, map(float, self.terms))
             return torch.tensor([*numbers, *counted], dtype=dtype)
         terms = [torch.as_tensor(terms, dtype=dtype, device=device) for terms in self.terms]

@@ -79,7 +79,7 @@ def _norm(gradients: list[Tensor]) -> Tensor:
 
 
 def _of_meshes(tensors: list[TensorT]) -> list[list[TensorT]]:
-    """Group tensors by device mesh: with tensor parallelism there are several, and torch's functions expect one."""
+    """Group tensors by device mesh: torch's functions accept a single mesh, and tensor parallelism has several."""
     groups: dict[object, list[TensorT]] = {}
     for tensor in tensors:
         groups.setdefault(getattr(tensor, "device_mesh", None), []).append(tensor)

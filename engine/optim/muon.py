@@ -58,6 +58,7 @@ class Muon(CustomUpdateOptimizer, AdamW):
         mean = state[MOMENTUM].lerp_(gradient, 1 - self._momentum)
         update = _orthogonalize(gradient.lerp(mean, self._momentum))  # Nesterov momentum
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        # An orthogonal [M, N] has entries of about 1 / sqrt(max(M, N)), and AdamW's updates a root mean square of 0.2.
         parameter.add_(update, alpha=-0.2 * math.sqrt(max(parameter.shape)) * group["lr"])
 
 
@@ -84,9 +85,10 @@ def newton_schulz(matrix: Tensor) -> Tensor:
     """
     a, b, c = _COEFFICIENTS
     result = matrix.bfloat16() if matrix.is_cuda else matrix.float()
-    tall = matrix.shape[0] > matrix.shape[1]
+    tall = matrix.shape[0] > matrix.shape[1]  # the Gram matrix below has the size of the shorter side
     if tall:
         result = result.T
+    # The iteration converges for singular values up to 1, and the Frobenius norm bounds the largest.
     result = result / result.norm().clamp_min(1e-7)
     for _ in range(_ITERATIONS):
         gram = result @ result.T

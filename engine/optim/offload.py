@@ -16,7 +16,8 @@ class OffloadedOptimizer(Optimizer):
     """Any optimizer, with its state in CPU memory.
 
     A step copies parameters and gradients to the CPU, computes there what the plain optimizer computes, and copies the
-    parameters back. Its state dict is that of the plain optimizer, so a checkpoint resumes with and without it.
+    parameters back. Its state dict is the state dict of the plain optimizer, so a checkpoint resumes with and without
+    the offload.
 
     Args:
         groups: parameter groups, on any device.
@@ -60,7 +61,7 @@ class OffloadedOptimizer(Optimizer):
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load the state dict of the plain optimizer, or of one with offload."""
+        """Load the state dict of the plain optimizer; an OffloadedOptimizer saves the same."""
         self.on_cpu.load_state_dict(state_dict)
         for own, group in self._pairs(self.param_groups):
             group.update({name: value for name, value in own.items() if name != "params"})

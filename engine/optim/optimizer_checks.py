@@ -51,7 +51,7 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             "its shards itself. Use --trainer.strategy.init_args.cpu_offload true, and optimizer_offload false"
         )
     if sharded and strategy.precision_plugin.precision == "16-mixed":
-        # Each rank would look for an overflow in its own shards, and one could skip a step that another takes.
+        # Each rank would look for an overflow in its own shards, and could skip a step that the other ranks take.
         raise ValueError(
             f"trainer.precision 16-mixed with trainer.strategy {type(strategy).__name__}: use bf16-mixed, which needs "
             "no loss scale"
@@ -84,7 +84,7 @@ def check_state(name: OptimizerName, saved: Mapping[str, Any], fused: bool = Fal
         fused: `optimizer_fused` of LockstepModule.
 
     Raises:
-        ValueError: the state is of another optimizer, or of one that is fused and this one is not, or the reverse.
+        ValueError: the state is of another optimizer, or `fused` has changed.
     """
     kinds = {_optimizer_of(state) for state in saved["state"].values()}
     for kind in (

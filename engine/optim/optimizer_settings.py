@@ -1,4 +1,4 @@
-"""The options of the optimizer and of its learning rate, which all families share."""
+"""Holds the options of the optimizer and its learning rate, and builds both from them."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -63,7 +63,7 @@ class OptimizerSettings:
         """Return the optimizer with its peak rates, and the function from the finished steps to the factor on them.
 
         Args:
-            groups: parameter groups; one without `lr` gets `learning_rate`. All rates are scaled in place.
+            groups: parameter groups; a group without `lr` gets `learning_rate`. All rates are scaled in place.
             batch_size: global batch size.
             total_steps: returns the optimizer steps of the training, None if unknown. Called only if the schedule has
                 an end.

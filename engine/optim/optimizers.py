@@ -40,7 +40,7 @@ def build_optimizer(
     Args:
         name: see LockstepModule.
         groups: parameter groups, with options of their own.
-        learning_rate: for groups without one of their own.
+        learning_rate: learning rate of groups that have none.
         betas: decay rates of the running means.
         embeddings: parameters whose state `adamw_8bit` keeps in 32 bits. In a step few of their rows have a gradient,
             and these are large (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022, section 2.3).

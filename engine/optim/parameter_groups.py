@@ -1,4 +1,4 @@
-"""Parameter groups of an optimizer: which parameters have weight decay, and the settings of a resumed group."""
+"""Builds the parameter groups of an optimizer, and resets the settings of groups that a checkpoint has restored."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def group_settings(optimizer: Optimizer) -> list[dict[str, Any]]:
 
 
 def override_restored_groups(optimizer: Optimizer, scheduler: LambdaLR, configured: list[dict[str, Any]]) -> None:
-    """Replace rates, betas and weight decay that come from a checkpoint by those of the config.
+    """Replace rates, betas and weight decay that come from a checkpoint by the values of the config.
 
     Args:
         optimizer: optimizer whose state is restored.

@@ -42,7 +42,7 @@ class RowTable:
         weight: parameter of the module.
         name: name of the parameter, for messages.
         update: how touched rows are updated, see `engine.optim.row_updates`.
-        learning_rate: peak rate of the rows; None is that of the module.
+        learning_rate: peak rate of the rows; None for the module's rate.
 
     Attributes:
         touched: [U, C], parameter that stands for the touched rows of the current step in the optimizer.
@@ -84,8 +84,8 @@ class RowTable:
     def collect_gradients(self) -> None:
         """Set the gradient of `touched` to the mean over the ranks of the gradients of all rows read. A collective.
 
-        The mean, because DDP gives the mean of all other gradients. The sums have a fixed order: that of the
-        micro-batches on each rank, then that of the ranks. So all ranks have the same gradient to the bit.
+        It is the mean because DDP averages all other gradients. The order of the sums is fixed: first the micro-batches
+        of each rank, then the ranks. So all ranks have the same gradient to the bit.
         """
         own = _sum([Rows(indices, _gradient(rows)) for indices, rows in self._read] or [self._no_rows()])
         self._read = []

@@ -98,7 +98,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
     def setup(self, trainer: Trainer) -> None:
         last = [callback for callback in trainer.checkpoint_callbacks if getattr(callback, "keep", 2) < 2]
         if self.state_dict_type == "sharded" and last and trainer.state.fn == "fit":
-            # A folder cannot replace another atomically: for an instant there is none of that name.
+            # A folder cannot replace another atomically: for an instant no checkpoint has the name.
             raise ValueError(
                 "with sharded checkpoints last_checkpoint.keep and best_checkpoint.keep must be at least 2, so that a "
                 "complete one exists at every time"
@@ -136,7 +136,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
         return init_device_mesh(self.root_device.type, (self.world_size,))
 
     def options(self) -> dict[str, Any]:
-        """Return what `fully_shard` is given for each layer, besides the mesh."""
+        """Return the arguments of `fully_shard` for each layer, besides the mesh."""
         from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy
 
         formats = gathered_formats(self.precision_plugin.precision == "bf16-mixed")
@@ -197,6 +197,7 @@ def shard_layers(model: nn.Module, mesh: "DeviceMesh", reshard_after_forward: bo
     """
     from torch.distributed.fsdp import fully_shard
 
+    # `fully_shard` of the model takes the parameters that no layer has taken, so the layers come first.
     for layer in repeated_layers(model):
         fully_shard(layer, mesh=mesh, reshard_after_forward=reshard_after_forward, **options)
     fully_shard(model, mesh=mesh, **options)
@@ -206,7 +207,7 @@ def gathered_formats(is_mixed: bool) -> "MixedPrecisionPolicy":
     """Return the number formats in which FSDP gathers weights and sums gradients: bf16 and float32 if `is_mixed`."""
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
-    # Autocast casts inputs: others, such as times, would lose digits.
+    # Autocast casts the inputs of layers that need it. FSDP would cast all, and times would lose digits in bf16.
     return MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if is_mixed else None, reduce_dtype=torch.float32 if is_mixed else None,
         cast_forward_inputs=False,
@@ -224,7 +225,7 @@ def repeated_layers(model: nn.Module) -> set[nn.Module]:
 
 
 def _move_metrics(model: nn.Module, device: torch.device) -> None:
-    """Move the states of metrics, which ranks compute and sum on their device also if weights are in host memory."""
+    """Move the states of metrics to the device, on which ranks sum them, even if the weights are in host memory."""
     for part in model.modules():
         if isinstance(part, Metric):
             part.to(device)

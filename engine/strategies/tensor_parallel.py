@@ -26,8 +26,8 @@ class TensorParallelStrategy(VerifiedFSDPStrategy):
     Divided weights are sharded over the groups, too. All other weights are sharded over all ranks.
 
     Args:
-        tensor_parallel: ranks of a group; must divide the number of ranks (with HYBRID_SHARD those of a node), and the
-            language model's heads.
+        tensor_parallel: ranks of a group; must divide the number of ranks (with HYBRID_SHARD the ranks of a node), and
+            the language model's heads.
         state_dict_type: see VerifiedFSDPStrategy.
         sharding_strategy: see VerifiedFSDPStrategy.
         cpu_offload: see VerifiedFSDPStrategy.
@@ -70,7 +70,7 @@ class TensorParallelStrategy(VerifiedFSDPStrategy):
         if self.tensor_parallel == 1:
             super().shard(model)
             return
-        # torch logs for each kind of sum over both axes of the mesh that it could be a single one, once per process.
+        # torch logs once per process that sums over both axes of the mesh could be merged.
         logging.getLogger("torch.distributed.tensor").setLevel(logging.ERROR)
         ranks = self._ranks()
         for layer, style in model.tensor_parallel_layers(self.tensor_parallel).items():

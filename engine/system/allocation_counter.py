@@ -38,7 +38,7 @@ class AllocationCounter(DispatchMode):
         return self._bytes
 
     def mark(self) -> None:
-        """End an interval: append its peak to `peaks`. The next one begins with what lives now."""
+        """End an interval: append its peak to `peaks`. The next interval begins with the tensors that live now."""
         self.peaks.append(self._peak)
         self._peak = self.now
 

@@ -5,7 +5,7 @@ processors have it. Since Linux 5.10 only root can read it, unless the administr
 GPUs: NVML's total energy since the driver was loaded (Volta and newer), by the package nvidia-ml-py of the extra
 `monitoring`.
 
-A counter that does not exist or cannot be read is left out; nothing is estimated in its place.
+A counter that does not exist or cannot be read is skipped; nothing is estimated in its place.
 """
 
 import logging
@@ -70,7 +70,7 @@ class NvmlCounter:
         uuid: UUID of the GPU, as NVML writes it: `GPU-...`.
 
     Raises:
-        CounterError: no driver, no such GPU, or one without a counter.
+        CounterError: there is no driver, no such GPU, or the GPU has no counter.
     """
 
     def __init__(self, nvml: ModuleType | Any, uuid: str) -> None:

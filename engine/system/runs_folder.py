@@ -18,7 +18,7 @@ def runs_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Return the directory of all runs, which need not exist.
 
     Args:
-        environ: environment variables; None for those of the process.
+        environ: environment variables; None for `os.environ`.
     """
     return Path((os.environ if environ is None else environ).get(VARIABLE) or _DEFAULT)
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 
-from commands.doctor.check import Check, Finding, shorten
+from commands.doctor.check import Check, Finding
 from commands.doctor.network.merge_findings import merge_findings
 from commands.doctor.network.reachability import Listener, ListeningAddress, reach_findings, unreachable
 from commands.doctor.network.rendezvous import HeartbeatStore, StoreError, restart_id
@@ -18,6 +18,7 @@ from commands.doctor.network.version_consistency import (
     whole_hash,
 )
 from commands.launch.launched_processes import launched_processes, rendezvous_from_env
+from engine.io.name_list import join_names
 from engine.system.installation import commit
 
 _CAUSES = "a firewall between the nodes, or a MASTER_ADDR that is not the first node's"
@@ -121,7 +122,7 @@ class MultiProcessDoctor:
             yield Finding(
                 "rendezvous", "ok",
                 f"{launched.launcher}: {place.processes} processes on {launched.nodes} node(s) "
-                f"({shorten(hosts, 4)}) met at {store.address}",
+                f"({join_names(hosts, 4)}) met at {store.address}",
             )  # fmt: skip
 
     def _compare_code(self) -> Iterator[Finding]:

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import psutil
 
-from commands.doctor.check import Finding, shorten
+from commands.doctor.check import Finding
+from engine.io.name_list import join_names
 
 _TIMEOUT = 5.0
 """Seconds for a connection."""
@@ -127,7 +128,7 @@ def reach_findings(
         names: {rank: name for messages}.
     """
     if not any(failed.values()):
-        hosts = shorten(sorted({listener.address for listener in addresses.values()}), 4)
+        hosts = join_names(sorted({listener.address for listener in addresses.values()}), 4)
         yield Finding("reachable", "ok", f"the first rank of every node reaches those of all other nodes at {hosts}")
     for peer in sorted({peer for peers in failed.values() for peer in peers}):
         by = [rank for rank, peers in failed.items() if peer in peers]

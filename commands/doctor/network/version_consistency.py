@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from commands.doctor.check import Finding, shorten
+from commands.doctor.check import Finding
+from engine.io.name_list import join_names
 from engine.system.installation import PROJECT, SOURCES
 
 _PACKAGES = (
@@ -67,7 +68,7 @@ def code_finding(
         if hashes[other] != hashes[first]:
             names = files[first].keys() | files[other].keys()
             changed = sorted(name for name in names if files[first].get(name) != files[other].get(name))
-            differences.append(f"{other} ({commits[other] or 'no git checkout'}): {shorten(changed, _MAX_ITEMS)}")
+            differences.append(f"{other} ({commits[other] or 'no git checkout'}): {join_names(changed, _MAX_ITEMS)}")
     return Finding(
         "same code", "fail", f"these files are not those of {first} ({commit}): " + "; ".join(differences),
         "ranks that run different code diverge or hang",

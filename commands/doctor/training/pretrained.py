@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from commands.doctor.check import Finding, shorten
+from commands.doctor.check import Finding
+from engine.io.name_list import join_names
 from engine.system.hf_hub import hub_unreachable_reason
 
 _WHY = "every rank loads it at the start; on nodes without a network the training ends there"
@@ -70,7 +71,7 @@ def _missing_weights(folder: Path) -> str:
         named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
         missing = sorted({name for name in named if not (folder / name).is_file()})
         if missing:
-            return shorten(missing, 1) + f", named by {index.name}"
+            return join_names(missing, 1) + f", named by {index.name}"
     weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
     return "" if weights else "weights (*.safetensors)"
 

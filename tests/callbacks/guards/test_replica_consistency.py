@@ -19,5 +19,5 @@ def test_one_process_compares_with_nobody(lockstep, monkeypatch):
     def unexpected(*arguments):
         raise AssertionError("compared")
 
-    monkeypatch.setattr("callbacks.guards.replica_consistency.compare", unexpected)
+    monkeypatch.setattr("callbacks.guards.replica_consistency.compare_replicas", unexpected)
     lockstep("fit", *TINY, "--trainer.max_steps", "2", "--replica_consistency.every_n_steps", "1", name="a")

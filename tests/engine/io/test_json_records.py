@@ -88,7 +88,7 @@ def test_other_files_are_named_by_their_format(tmp_path, data, messages):
 
 
 def test_a_line_is_never_read_beyond_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_records, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(json_records, "MAX_LINE_BYTES", 1000)
     assert lines(tmp_path / "a", b"x" * 999 + b"\n" + b"y") == [(1, b"x" * 999), (2, b"y")]
     with (tmp_path / "a").open("wb") as file:
         file.write(b"{}\n")

@@ -77,7 +77,7 @@ def test_other_forms_of_the_file_are_the_same_rows(tmp_path, data):
 
 
 def test_a_line_without_end_is_read_up_to_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_records, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(json_records, "MAX_LINE_BYTES", 1000)
     output = refused(tmp_path / "node.csv", GOOD.splitlines()[0] + b"\n" + b"1" * 100_000)
     assert ", line 2: found more than 1,000 bytes without a line end" in output
 
