@@ -1,4 +1,4 @@
-"""Parts of an answer. The page draws them from their JSON (pages/blocks.js), and the terminal prints them."""
+"""Defines the parts of an answer. The page draws them from their JSON (pages/blocks.js); the terminal prints them."""
 
 import base64
 import io
@@ -67,7 +67,7 @@ class Picture(NamedTuple):
 
     url: str
     caption: str
-    text: str = ""  # what a terminal prints in its place
+    text: str = ""  # printed by a terminal instead of the picture
 
 
 class Pictures(NamedTuple):
@@ -88,7 +88,7 @@ class ChartLine(NamedTuple):
 
 
 class ChartMark(NamedTuple):
-    """A place on a chart: a point, a vertical line at a step, or a horizontal one at a value."""
+    """A mark on a chart: a point, a vertical line at a step, or a horizontal line at a value."""
 
     step: float | None
     value: float | None
@@ -103,12 +103,12 @@ class Chart(NamedTuple):
     marks: Sequence[ChartMark]
     every: int  # steps from a point to the next
     note: str = ""
-    span: tuple[float, float] = (0.0, 100.0)  # what the axis names at 0 and 100
+    span: tuple[float, float] = (0.0, 100.0)  # labels of the axis at 0 and 100
     unit: str = ""  # of the numbers on the axis
 
 
 class SliderStop(NamedTuple):
-    """A place of a slider: the value that a field gets there, and its label."""
+    """A position of a slider: the value that the field gets, and its label."""
 
     value: str
     label: str
@@ -126,7 +126,7 @@ class Slider(NamedTuple):
 
 
 class OfRun(NamedTuple):
-    """A part of the answer of one of several runs that are compared."""
+    """A part of the answer of a run that is compared with others."""
 
     run: int  # from 0
     block: AnswerBlock
@@ -138,7 +138,7 @@ class OfRun(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a run that is compared has no answer."""
+    """The reason why a compared run has no answer."""
 
     key: str
     text: str

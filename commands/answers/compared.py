@@ -1,4 +1,4 @@
-"""Runs side by side: each question is asked of every run, and each part of an answer names its run."""
+"""Asks several runs the same question. Each part of an answer names its run."""
 
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ComparedRun(NamedTuple):
-    """A run that is compared: its name, what answers, and the context in which its model computes."""
+    """A compared run: its name, its demo, and the context in which its model computes."""
 
     name: str
     demo: Demo
@@ -25,7 +25,7 @@ class ComparedDemo(Demo):
     """Asks the same question of several runs. What a run answers does not depend on the others.
 
     Args:
-        runs: the runs; the first one has the examples and searches.
+        runs: the runs; the first provides the examples and the searches.
 
     Raises:
         ValueError: the runs are of different tasks or data.
@@ -105,7 +105,7 @@ class ComparedDemo(Demo):
 
 
 def fingerprint(values: Iterable[object]) -> str:
-    """Return the number of values and a hash of their texts, which tells two data sets apart."""
+    """Return the number of values and a hash of their texts, which distinguishes two data sets."""
     texts = [str(value) for value in values]
     digest = hashlib.sha256()
     for text in texts:

@@ -1,4 +1,4 @@
-"""What a family provides so that a user can ask its model: the fields of the input, and answers as blocks."""
+"""Declares what a family provides for `demo` and `chat`: the fields of the input, and answers as blocks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class Sketch(NamedTuple):
     Attributes:
         curves: what can be drawn, one at a time.
         points: number of steps.
-        time: name of the column of times; "" without one.
+        time: name of the column of times, or "".
         step: time from a step to the next.
     """
 
@@ -63,7 +63,7 @@ class Field(NamedTuple):
         suffixes: endings of accepted files, in lower case.
         max_bytes: largest accepted file.
         most: largest number of files or of picked values.
-        choices: of the kind `choice`; the first one is the default.
+        choices: `choice`: its values; the first is the default.
         draw: `picture`: (ink, paper) in CSS colours if it can also be drawn.
         camera: `picture`: whether the camera of the visitor can take it.
         sketch: `file`: axes on which a curve can be drawn instead.
@@ -87,7 +87,7 @@ class Field(NamedTuple):
 
 
 class Picked(NamedTuple):
-    """A value of the kind `pick`; time in ISO 8601, "" without one."""
+    """A value of the kind `pick`, with its time in ISO 8601, or ""."""
 
     value: str
     time: str = ""
@@ -102,7 +102,7 @@ class Example(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """An earlier question of a conversation, and its answer; of compared runs that of each."""
+    """An earlier question of a conversation and its answer; with compared runs the answer of each run."""
 
     question: str
     answer: str
@@ -125,7 +125,7 @@ class Question(NamedTuple):
     turns: Sequence[Turn] = ()
 
     def file(self, field: str) -> UploadedFile:
-        """Return the only file of a field. Raises UserInputError without one."""
+        """Return the only file of a field. Raises UserInputError if there is none."""
         files = self.files.get(field, ())
         if not files:
             raise UserInputError(f"{field}: no file is given; give one first")
@@ -147,7 +147,7 @@ class Demo(ABC):
     """Facts about the run: name and value."""
 
     task: str = ""
-    """What is asked of the model, in one sentence of the page. Runs of one task can be compared."""
+    """The task of the model in one sentence, for the page. Runs with the same task can be compared."""
 
     runs: Sequence[str] = ()
     """Names of the runs that answer side by side; empty for one run."""

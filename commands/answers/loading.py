@@ -1,4 +1,4 @@
-"""Loads the checkpoint of a run for answers, in the order in which Lightning's `predict` does."""
+"""Loads the checkpoint of a run for a demo, with the hooks in the order of Lightning's `predict`."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from engine.module import LockstepModule
 
 
 def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModule, checkpoint: str) -> Demo:
-    """Load a checkpoint and return what answers with it.
+    """Load a checkpoint and return the demo of its model.
 
     Args:
         trainer: trainer of one process.

@@ -19,7 +19,7 @@ def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console |
     """Answer the lines of a user until the input ends, `/quit` or Ctrl-C.
 
     Args:
-        demo: what answers.
+        demo: demo of the model.
         folder: run directory, in which the history of the terminal's lines is kept.
         stdin: where the lines come from. If it is no terminal, they are read without editing and repeated.
         console: where answers are printed.

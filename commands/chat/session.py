@@ -25,7 +25,7 @@ _MAX_TURNS = 20
 
 
 class ChatCommand(NamedTuple):
-    """A line that is no question: the name after the slash, and what follows it."""
+    """A line that begins with a slash: the name after the slash, and the value after the name."""
 
     name: str
     value: str
@@ -35,7 +35,7 @@ class ChatSession:
     """Input and conversation of a chat.
 
     Args:
-        demo: what answers.
+        demo: demo of the model.
     """
 
     def __init__(self, demo: Demo) -> None:
@@ -50,7 +50,7 @@ class ChatSession:
 
     @property
     def has_text(self) -> bool:
-        """Whether a plain line is a question; else it is a value of the first field."""
+        """Whether a plain line is a question. Otherwise it is a value of the first field."""
         return self._asked is not None
 
     @property
@@ -77,7 +77,7 @@ class ChatSession:
         ]
 
     def set(self, command: ChatCommand) -> Iterator[AnswerBlock]:
-        """Set a field; yield what the family shows of it.
+        """Set a field, and yield the family's preview of it.
 
         Raises:
             UserInputError: there is no such command, or its value cannot be used.
@@ -158,7 +158,7 @@ class ChatSession:
         return Picked(found[0].value, time.strip() if at else "")
 
     def _chosen(self, field: Field, value: str) -> str:
-        """Return a choice by its value or label; without one, the choice after the current one."""
+        """Return a choice by its value or label. Without a value, return the choice after the current choice."""
         values = [choice.value for choice in field.choices]
         if not value:
             return values[(values.index(self._texts.get(field.name, values[0])) + 1) % len(values)]
@@ -200,8 +200,8 @@ def _value(field: Field) -> str:
     if field.kind in ("picture", "file"):
         return " FILE" if field.most == 1 else " FILE; FILE; ..."
     if field.kind == "pick":
-        one = f"TITLE{_TIME}TIME" if field.times else "TITLE"
-        return f" {one}" if field.most == 1 else f" {one}; {one}; ..."
+        title = f"TITLE{_TIME}TIME" if field.times else "TITLE"
+        return f" {title}" if field.most == 1 else f" {title}; {title}; ..."
     if field.kind == "choice":
         return f" [{'|'.join(choice.value for choice in field.choices)}]"
     return " TIME" if field.kind == "time" else " TEXT"

@@ -1,4 +1,4 @@
-"""Prints the parts of an answer in a terminal: texts as they come, tables and bars at the end."""
+"""Prints the parts of an answer in a terminal: texts as they are generated, tables and bars at the end."""
 
 from collections.abc import Iterator
 

@@ -44,7 +44,7 @@ log = logging.getLogger("lockstep")
 EVALUATIONS = ("validate", "test", "predict")
 
 OF_A_RUN = (*EVALUATIONS, "export", "demo", "chat")
-"""Commands that begin with the best checkpoint of a run."""
+"""Commands that start from the best checkpoint of a run."""
 
 DebugLevel = Literal["OFF", "INFO", "DETAIL"]
 
@@ -53,7 +53,8 @@ class LockstepParser(LightningArgumentParser):
     """Parser whose errors are one line: the key, what was found, what was expected, and the file and line of it.
 
     Null is refused where the type of a parameter does not have it. jsonargparse takes null for a value that was not
-    given, which fails later, in the code that uses it. So is a number that YAML 1.1 makes of a text such as `1:30`.
+    given, which fails later, in the code that uses it. A number that YAML 1.1 makes of a text such as `1:30` is
+    refused, too.
     """
 
     _reading: ConfigFile | None = None
@@ -208,13 +209,13 @@ def with_config_of_run(arguments: list[str], runs: Path) -> list[str]:
 
 
 def no_config_error(name: str, runs: Path) -> FileNotFoundError:
-    """Return the error that a run has no config, which names the runs that have one."""
+    """Return the error that a run has no config. It lists the runs that have a config."""
     existing = ", ".join(sorted(path.parent.name for path in runs.glob("*/config.yaml"))) or "none"
     return FileNotFoundError(f"{runs / name} is no run with a config.yaml; existing runs: {existing}")
 
 
 def is_overlay(config: str) -> bool:
-    """Return whether a config changes another one instead of describing a run."""
+    """Return whether a config changes another config instead of describing a run."""
     return Path(config).resolve().parent.name == "overlays"
 
 

@@ -16,7 +16,7 @@ from engine.system.cpu_count import available_cpus
 log = logging.getLogger("lockstep")
 
 _FEW_PROCESSES, _PROCESSES_PER_CORE = 16, 4
-"""Processes that any machine may start on its CPU, and those for each core."""
+"""Processes that any machine may start on its CPU, and processes for each core; the larger limit counts."""
 
 _CLASS = f"{DDPStrategy.__module__}.{DDPStrategy.__qualname__}"
 

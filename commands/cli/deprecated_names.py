@@ -64,7 +64,7 @@ PARSER_MODE = "lockstep"
 """The parser's YAML, in which the aliases are replaced."""
 
 _UNSET = (None, False)
-"""Values with which a removed option had no effect; every config of a run has them."""
+"""Values with which a removed option had no effect. Every config that a run has written has them."""
 
 
 class _Aliases:
@@ -74,7 +74,7 @@ class _Aliases:
         self._logged: set[str] = set()  # jsonargparse loads the same text several times
 
     def replace(self, value: object) -> Any:
-        """Return a loaded config with the class paths of today."""
+        """Return a loaded config with the current class paths."""
         if isinstance(value, dict):
             return {key: self.replace(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -94,7 +94,7 @@ class _Aliases:
             self.log_removed(option)
 
     def rename(self, argument: str) -> str:
-        """Return `--GROUP.OPTION` or `--GROUP` with the group's name of today; any other argument as it is."""
+        """Return `--GROUP.OPTION` or `--GROUP` with the group's current name; any other argument as it is."""
         group, dot, option = argument.removeprefix("--").partition(".")
         if not argument.startswith("--") or group not in OPTION_GROUPS:
             return argument
@@ -102,7 +102,7 @@ class _Aliases:
         return f"--{OPTION_GROUPS[group]}{dot}{option}"
 
     def log_renamed(self, group: str) -> None:
-        """Log the name of today of a group of options."""
+        """Log the current name of a group of options."""
         self._log_once(group, f"{group} is now {OPTION_GROUPS[group]}; version 0.3.0 will not accept the old name")
 
     def log_removed(self, option: str) -> None:
@@ -138,7 +138,7 @@ def register_aliases() -> None:
 
 
 def replace_aliases(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with the class paths and groups of today, and without removed options.
+    """Return the command line with the current class paths and groups, and without removed options.
 
     Args:
         arguments: `--OPTION VALUE` or `--OPTION=VALUE`.

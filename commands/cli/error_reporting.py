@@ -21,7 +21,7 @@ log = logging.getLogger("lockstep")
 def report_error(error: Exception) -> int:
     """Log why the run ends, unless it is logged already; return the exit code.
 
-    An error in the input is logged without a traceback, which does not help the user; other errors with one.
+    An error in the input is logged without a traceback, which would not help the user. Other errors have a traceback.
     """
     extra = ALREADY_SHOWN if getattr(error, "is_logged", False) else {}  # by callbacks.health.watchdog
     if isinstance(error, CollectiveError):

@@ -70,7 +70,7 @@ class LockstepCLI(SubcommandCLI):
     """Run directory of the command; `prepare` has none."""
 
     loaded: ComparedRun | None = None
-    """What answers, if `demo` loads the run and opens no page."""
+    """The loaded run, if `demo` loads it for another run's page."""
 
     def __init__(self, args: list[str] | None = None, opens_page: bool = True) -> None:
         self._arguments, self._opens_page = sys.argv[1:] if args is None else args, opens_page
@@ -138,7 +138,7 @@ class LockstepCLI(SubcommandCLI):
             self._instantiate()
         except ValueError as error:
             cause = raised_by_class(error)
-            raise cause from cause.__cause__  # from `error`, an error would be its own cause, a chain without end
+            raise cause from cause.__cause__  # not from `error`, whose chain contains `cause`: an endless chain
 
     def _instantiate(self) -> None:
         if self.subcommand != "prepare":
@@ -183,7 +183,7 @@ class LockstepCLI(SubcommandCLI):
     @override
     def instantiate_trainer(self, **kwargs: object) -> LockstepTrainer:
         command = self.subcommand
-        assert command is not None, "the parser requires one"
+        assert command is not None, "the parser requires it"
         config = self.instantiated("trainer")
         folder = Path(config["default_root_dir"])
         trackers = {tracker: self.instantiated(tracker.KEY) for tracker in TRACKERS}
@@ -220,7 +220,7 @@ def main(args: list[str] | None = None) -> LockstepCLI:
     """Run `python train.py ...`.
 
     Args:
-        args: arguments after `train.py`; None: those of `sys.argv`.
+        args: arguments after `train.py`; None: `sys.argv`.
 
     Raises:
         SystemExit: the command has failed; the error is logged.

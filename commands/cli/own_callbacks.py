@@ -1,4 +1,4 @@
-"""Callbacks that every run has, in their required order, around those of its config."""
+"""Adds the callbacks that every run has, in their required order, around the callbacks of its config."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -41,7 +41,7 @@ def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:
 def add_own_callbacks(
     trainer: Trainer, keep_config: Callable[[], object], log: LogSettings, altered: str, threads: KnownThreads
 ) -> None:
-    """Add the callbacks of every run around those of the command line.
+    """Add the callbacks of every run around the callbacks of the command line.
 
     Args:
         trainer: has the callbacks of the command line, including Watchdog.
@@ -72,5 +72,5 @@ def add_own_callbacks(
 
 
 def is_own(callback: Callback) -> bool:
-    """Return whether a callback is Lockstep's. Those of users and of Lightning stay as they are."""
+    """Return whether a callback is Lockstep's own, not Lightning's or a user's."""
     return type(callback).__module__.partition(".")[0] == "callbacks"

@@ -68,7 +68,7 @@ class TracingProfiler(PyTorchProfiler):
 
     def __init__(self, folder: Path, name: str) -> None:
         # Lightning drops its default schedule, and keeps all steps in memory, if the validation has fewer than five
-        # batches; it keeps an explicit one.
+        # batches; it keeps an explicit schedule.
         steps = schedule(wait=1, warmup=1, active=STEPS)
         super().__init__(folder, name, schedule=steps, profile_memory=True, on_trace_ready=self._save_trace)
         self._step = "steps"
@@ -144,8 +144,8 @@ def table(operators: list[FunctionEventAvg], rows: int) -> str:
 def memory_curves(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return counter events, which Perfetto draws as curves, for the allocation events of a trace, which it ignores.
 
-    The counter of a CPU is the memory allocated since the trace began; that of an accelerator all memory that PyTorch
-    has allocated.
+    The counter of a CPU is the memory allocated since the trace began. The counter of an accelerator is all memory that
+    PyTorch has allocated.
     """
     curves = []
     for event in events:

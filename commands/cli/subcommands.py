@@ -1,4 +1,4 @@
-"""Parsers of the subcommands: LightningCLI's and those of prepare, export, demo and chat."""
+"""Builds the parsers of the subcommands: LightningCLI's own, and prepare, export, demo and chat."""
 
 from pathlib import Path
 from typing import Any

@@ -26,7 +26,7 @@ HELP = (
 
 _OPTION = "--threads"
 _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables from which torch takes the number; a user or a launcher sets them."""
+"""Variables from which torch reads the number. A user or a launcher sets them."""
 
 
 def state_threads(number: int, environ: MutableMapping[str, str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Who may open the page: the user and password of `--auth`, and the address that the server listens on."""
+"""Controls access to the page: user and password of `--auth`, and the address that the server listens on."""
 
 import base64
 import binascii
@@ -62,7 +62,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on an address; port 0 is any free port.
 
     Raises:
-        ValueError: the port is used, and the message names a free one, or the address is not of this machine.
+        ValueError: the port is in use (the message names a free port), or the address is not of this machine.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -96,7 +96,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 
 
 def guards(host: str, login: Login | None) -> list[Middleware]:
-    """Return what refuses requests before they reach the page.
+    """Return the middleware that refuses requests before they reach the page.
 
     A server that only this machine reaches also checks the name in the request: a page of another site whose name
     resolves to 127.0.0.1 (DNS rebinding) could otherwise read it.

@@ -1,4 +1,4 @@
-"""Keeps the files of visitors in memory, up to a limit; the least recently used are forgotten first."""
+"""Keeps the files of visitors in memory, up to a limit. The least recently used files are dropped first."""
 
 import secrets
 from collections import OrderedDict

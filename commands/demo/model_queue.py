@@ -21,19 +21,19 @@ class ModelQueue:
     """Runs functions that use the model.
 
     Args:
-        context: returns the context in which every call of the model runs, such as that of its precision.
+        context: returns the context in which every call of the model runs, such as autocast.
         waiting: largest number of visitors that wait.
     """
 
     def __init__(self, context: Callable[[], AbstractContextManager[None]], waiting: int = 16) -> None:
         self._context, self._most = context, waiting
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
-        self._turn = asyncio.Lock()  # serves those who wait in their order
+        self._turn = asyncio.Lock()  # serves waiting visitors in their order
         self._waiting = 0
 
     @property
     def ahead(self) -> int:
-        """Number of visitors that are served before a new one."""
+        """Number of visitors that are served before a new visitor."""
         return self._waiting + self._turn.locked()
 
     async def stream(self, start: Callable[[], Iterator[T]]) -> AsyncIterator[T]:

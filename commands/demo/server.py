@@ -1,4 +1,4 @@
-"""The server of the page: its files, uploads, searches and answers, which are lines of JSON as they come."""
+"""Serves the page: its files, uploads, searches, and answers, which are streamed as lines of JSON."""
 
 import html
 import json
@@ -31,7 +31,7 @@ _MAX_QUESTION = MEGABYTE
 _MAX_SEARCH_LENGTH = 200
 
 _HEADERS = {
-    # Nothing from elsewhere: the browser refuses what the page does not bring itself.
+    # The browser refuses everything that does not come from this server.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -44,8 +44,8 @@ class DemoServer:
     """Serves one model.
 
     Args:
-        demo: what answers.
-        queue: lets one visitor after another use it.
+        demo: demo of the model.
+        queue: lets visitors use the model one after another.
         title: name of the run.
     """
 

@@ -24,7 +24,7 @@ class Finding(NamedTuple):
     """`fail`: a training will stop, hang or be wrong. `warn`: it will be slower, or may stop later. Else `ok`."""
 
     found: str
-    """What was found, with values and units."""
+    """The finding, with values and units."""
 
     why: str = ""
     """Why it matters; empty for `ok`."""
@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
     name: str
     examine: Callable[[], Iterable[Finding]]
-    """Function without arguments; its inputs are bound to it, so that a test can bind others."""
+    """Function without arguments. Its inputs are bound to it, so that a test can bind other inputs."""
 
     seconds: float = 20.0
     """Time limit. A check that exceeds it has failed."""

@@ -56,7 +56,7 @@ def config_checks(arguments: Sequence[str], plan: Plan, environ: Mapping[str, st
 
 @dataclass
 class _Training:
-    """Checks of a training; each method is one, and they run in this order."""
+    """Checks of a training. Each public method is a check; they run in this order."""
 
     arguments: list[str]
     plan: Plan

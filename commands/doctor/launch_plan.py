@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 
 
 def planned(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
-    """Return the plan of a command line, under a launcher or without one.
+    """Return the plan of a command line, with or without a launcher.
 
     Only the keys of the plan are read: the machine is checked even if the config does not parse, which another check
     reports. The launcher's variables count where the config is silent.

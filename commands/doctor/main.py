@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run `python train.py doctor ...`.
 
     Args:
-        arguments: arguments after `doctor`; None: those of `sys.argv`.
+        arguments: arguments after `doctor`; None: `sys.argv`.
     """
     arguments = without_local_rank(sys.argv[2:] if arguments is None else arguments, os.environ)
     options = _parse(with_shipped_configs(arguments))
@@ -125,7 +125,7 @@ def _parse(arguments: list[str]) -> _Options:
         action="append",
         metavar="FILE",
         default=[],
-        help="as for fit; later files override earlier ones",
+        help="as for fit; later files override earlier files",
     )
     known, options = parser.parse_known_args(arguments)
     if options and not known.config:

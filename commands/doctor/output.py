@@ -44,7 +44,7 @@ def print_table(findings: Sequence[Finding], file: TextIO | None = None, width: 
     Args:
         findings: findings of all checks.
         file: output; None: standard output.
-        width: columns; None: those of the terminal.
+        width: columns; None: the width of the terminal.
     """
     console = Console(file=file, highlight=False, width=width)
     if width is None and not console.is_terminal and "COLUMNS" not in os.environ:

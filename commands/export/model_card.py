@@ -36,7 +36,7 @@ def write_card(
         training: the training of the checkpoint.
     """
     front = yaml.safe_dump(_front_matter(name, exported, data, training), sort_keys=False, allow_unicode=True)
-    unchecked = "The files have not been loaded after they were written; the weights are those of the checkpoint."
+    unchecked = "The files have not been loaded after they were written; the weights are the checkpoint's."
     sections = {
         "How to use it": exported.usage,
         "Files": _files(directory, exported.files),

@@ -23,7 +23,7 @@ def require_multi_gpu_flag(environ: Mapping[str, str]) -> None:
             start them without ranks.
     """
     started_here = "LOCAL_RANK" in environ or "WORLD_SIZE" in environ
-    requested = "MASTER_ADDR" in environ and "MASTER_PORT" in environ  # a shell may still have one of the two
+    requested = "MASTER_ADDR" in environ and "MASTER_PORT" in environ  # a shell may still have one of them
     if "ACCELERATE_MIXED_PRECISION" in environ and requested and not started_here:
         raise ValueError(
             "several processes were requested of accelerate launch, but this one has no rank and would train alone: "

@@ -1,4 +1,4 @@
-"""Keep the garbage collector from searching what a command imports: objects that stay until the process ends."""
+"""Exempts the objects of imported modules from garbage collection: they stay until the process ends."""
 
 import atexit
 import gc

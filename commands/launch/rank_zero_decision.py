@@ -23,7 +23,7 @@ def decide_on_rank_zero(
     Args:
         question: key of the decision.
         answer: called on rank 0 alone.
-        environ: variables of the launcher; default: those of the process.
+        environ: variables of the launcher; default: `os.environ`.
 
     Raises:
         ValueError: `answer` raised on rank 0, or the ranks cannot connect.

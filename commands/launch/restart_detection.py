@@ -1,4 +1,4 @@
-"""Detects restarts by the launcher, and connects the ranks of each start under keys of their own."""
+"""Detects restarts by the launcher, and connects the ranks of each start under a key prefix of that start."""
 
 import atexit
 import uuid
@@ -29,8 +29,8 @@ def is_restart(environ: MutableMapping[str, str]) -> bool:
 def restart_prefix(environ: MutableMapping[str, str]) -> str | None:
     """Return a prefix for the keys of this start of the ranks; None where the store does not outlive them.
 
-    The store of torchrun's agent outlives the ranks. Without the prefix, restarted ranks find the addresses of the dead
-    ones in it and cannot connect.
+    The store of torchrun's agent outlives the ranks. Without the prefix, restarted ranks find the addresses of
+    the dead ranks in it and cannot connect.
     """
     place = rendezvous_from_env(environ)
     if place is None or not place.store_outlives_ranks or place.processes == 1:
@@ -41,7 +41,7 @@ def restart_prefix(environ: MutableMapping[str, str]) -> str | None:
 def connect_with_prefix(strategy: Strategy, prefix: str, environ: MutableMapping[str, str]) -> None:
     """Initialize the default process group with the launcher's store under `prefix`.
 
-    Lightning uses a process group that exists already. Its own call has no argument for a store.
+    Lightning uses a process group that exists already. Lightning's own call has no argument for a store.
 
     Args:
         strategy: of the trainer; determines device, backend and time limit as Lightning does.

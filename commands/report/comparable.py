@@ -1,4 +1,4 @@
-"""Decides whether two evaluations are of the same task, so that they can be compared sample by sample."""
+"""Checks that two evaluations are of the same task, so that they can be compared sample by sample."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,11 +17,11 @@ def rank_problem(names: Sequence[str], a: "UserRanks", b: "UserRanks") -> str:
         given = [_protocol(run.header.protocol) for run in (a, b)]
         return f"{names[0]} is evaluated with {given[0]} and {names[1]} with {given[1]}, which are different tasks"
     if a.users != b.users:
-        only = [sorted(set(one.users) - set(other.users)) for one, other in ((a, b), (b, a))]
+        only = [sorted(set(own.users) - set(other.users)) for own, other in ((a, b), (b, a))]
         shown = [f"{len(users):,} of {names[i]} alone" + (f" ({users[0]!r}, ...)" if users else "")
                  for i, users in enumerate(only)]  # fmt: skip
         return f"the runs evaluate different users: {' and '.join(shown)}"
-    different = [i for i, (one, other) in enumerate(zip(a.targets, b.targets, strict=True)) if one != other]
+    different = [i for i, (own, other) in enumerate(zip(a.targets, b.targets, strict=True)) if own != other]
     if different:
         first = different[0]
         return (
@@ -48,11 +48,11 @@ def answer_problem(names: Sequence[str], a: SavedAnswers, b: SavedAnswers) -> st
         return f"{names[0]} is tested by {a.metric} and {names[1]} by {b.metric}"
     if len(a.answers) != len(b.answers):
         return f"{names[0]} is tested on {len(a.answers):,} samples and {names[1]} on {len(b.answers):,}"
-    for one, other in zip(a.answers, b.answers, strict=True):
-        if one[:3] != other[:3] or one.possible != other.possible:
+    for own, other in zip(a.answers, b.answers, strict=True):
+        if own[:3] != other[:3] or own.possible != other.possible:
             return (
-                f"the runs are tested on different samples: sample {one.sample} is {one.question[:60]!r} with the "
-                f"answer {one.expected[:60]!r} in {names[0]}, and {other.question[:60]!r} with {other.expected[:60]!r} "
+                f"the runs are tested on different samples: sample {own.sample} is {own.question[:60]!r} with the "
+                f"answer {own.expected[:60]!r} in {names[0]}, and {other.question[:60]!r} with {other.expected[:60]!r} "
                 f"in {names[1]}"
             )
     return ""

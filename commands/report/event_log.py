@@ -23,7 +23,7 @@ _FINAL_EVENTS = (*_END_EVENTS, "process_lost", "out_of_memory")
 _TRAINING_EVENTS = (*_FINAL_EVENTS, "checkpoint_saved")
 _LEVELS = ("warning", "error", "critical")
 _RENAMED_EVENTS = {"checkpoint_passed_over": "checkpoint_skipped", "sample_left_out": "sample_skipped"}
-"""Event of version 0.1.0 -> name now."""
+"""{name of an event in version 0.1.0: current name}."""
 
 _TIME_AND_STEP = re.compile(r'"time": ?"([^"]+)".*?"step": ?(\d+|null)')
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `python train.py report ...`.
 
     Args:
-        arguments: arguments after `report`; None: those of `sys.argv`.
+        arguments: arguments after `report`; None: `sys.argv`.
 
     Raises:
         SystemExit: with code 2 and a message if a run cannot be read or the page cannot be written.

@@ -21,7 +21,7 @@ _RENAMED = {
     "train/slowest_process": "train/slowest_rank",
     **{f"{stage}/unusable_samples": f"{stage}/bad_samples" for stage in ("train", "val", "test")},
 }
-"""{name of a metric in runs of version 0.1.0: name now}."""
+"""{name of a metric in runs of version 0.1.0: current name}."""
 
 
 @dataclass

@@ -94,7 +94,7 @@ def _times(metrics: MetricHistory, events: RunEvents) -> list[float]:
 
 
 def _series(metrics: MetricHistory, began: float) -> dict[str, Any]:
-    """Return the series; those with the same steps and times share them."""
+    """Return the series. Series with the same steps and times share them."""
     places: dict[tuple[tuple[float, ...], tuple[float, ...]], int] = {}
     series = {}
     for name, history in metrics.series.items():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightning_modules.recommender.ranks.rank_file import UserRanks
 
 DIFFERING = 20
-"""Number of samples that a page shows, of those on which the runs differ most."""
+"""Number of samples that a page shows: the samples on which the runs differ most."""
 
 
 def compare_runs(folders: Sequence[Path], cutoffs: Sequence[int] = (10,)) -> Comparison:
@@ -58,7 +58,7 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 
 def _missing(folders: Sequence[Path], found: Sequence[object], what: Sequence[str], remedy: str) -> list[str]:
-    """Return for each run why it has no file, if it has none: its family has none, or it has yet to be tested."""
+    """Return for each run without a file the reason: its family writes none, or the run is not tested yet."""
     families = [_family(folder) for folder in folders]
     own = {family for family, content in zip(families, found, strict=True) if content}
     return [
@@ -188,7 +188,7 @@ def _comparable(
 
 
 def _largest(spread: "NDArray[np.float64]") -> list[int]:
-    """Return the samples with the largest differences, those with equal differences in their order."""
+    """Return the samples with the largest differences. Samples with equal differences keep their order."""
     import numpy as np
 
     order = np.argsort(-spread, kind="stable")[:DIFFERING]

@@ -1,4 +1,4 @@
-"""Reads the answers that the latest test of a run has kept, if they are those of the metric in metrics.jsonl."""
+"""Reads the answers that the latest test of a run has saved, and checks that they match the metric in metrics.jsonl."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def read_answers(folder: Path) -> SavedAnswers | None:
     """Read the answers of a run; None without a file.
 
     Raises:
-        OtherSettingsError: the answers are not those of the metric.
+        OtherSettingsError: the answers do not match the metric.
         ValueError: the file is truncated or has changed.
         OSError: the file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Reads the ranks that evaluations of a run have kept, if they are those of the metrics in metrics.jsonl."""
+"""Reads the ranks that evaluations of a run have saved, and checks that they match the metrics in metrics.jsonl."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lightning_modules.recommender.ranks.rank_file import UserRanks
 
 STAGES = ("test", "val")
-"""Evaluations whose ranks are kept, in order of preference."""
+"""Evaluations whose ranks are saved, in order of preference."""
 
 SavedRanks = Mapping[str, "UserRanks"]
 """{`test`: ranks of ranks-test.npz}"""
@@ -23,14 +23,14 @@ _ROUNDING = 1e-5
 
 
 class OtherSettingsError(ValueError):
-    """The latest test had other settings than the run, so its ranks are not those of the run's metrics."""
+    """The latest test had other settings than the run, so its ranks do not match the run's metrics."""
 
 
 def read_ranks(folder: Path) -> SavedRanks:
     """Read the ranks of a run; empty without a file.
 
     Raises:
-        OtherSettingsError: the ranks of the test are not those of the metrics.
+        OtherSettingsError: the ranks of the test do not match the metrics.
         ValueError: a file is truncated or has changed.
         OSError: a file cannot be read.
     """
@@ -46,7 +46,7 @@ def read_ranks(folder: Path) -> SavedRanks:
 
 
 def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
-    """Raise OtherSettingsError if the ranks are not those of the latest test with the run's own settings."""
+    """Raise OtherSettingsError if the ranks do not match the latest test with the run's own settings."""
     name = f"{ranks.header.prefix}ndcg@10"
     logged = latest_value(folder / "metrics.jsonl", name)
     if logged is None:
@@ -63,7 +63,7 @@ def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
 
 
 def latest_value(path: Path, name: str) -> float | None:
-    """Return the latest value of a metric of an evaluation with the run's own settings; None without one."""
+    """Return the latest value of a metric of an evaluation with the run's own settings; None without an evaluation."""
     found = None
     if not path.is_file():
         return None

@@ -30,11 +30,11 @@ class StudySummary(NamedTuple):
     direction: str  # maximize or minimize
     parameters: Sequence[Mapping[str, Any]]  # fields of commands.sweep.settings.Parameter
     trials: Sequence[TrialSummary]
-    command: str  # trains the best trial again; empty without one
+    command: str  # trains the best trial again; empty without a complete trial
 
     @property
     def best(self) -> TrialSummary | None:
-        """The complete trial with the best value; of equal values the first. None without one."""
+        """The complete trial with the best value, the first of equal values; None without a complete trial."""
         found = [trial for trial in self.trials if trial.state == "complete" and trial.value is not None]
         if not found:
             return None

@@ -21,7 +21,7 @@ _WITHOUT_INFLUENCE = {
 def changed_evaluation_keys(command: str, config: str, directory: Path, checkpoint: str | None) -> str:
     """Compare the settings of an evaluation with the config that the run was last trained with.
 
-    The keys are stored beside the metrics: metrics of half the data, for example, are not the checkpoint's.
+    The keys are stored beside the metrics, because e.g. metrics of half the data do not describe the checkpoint.
 
     Args:
         command: `validate` or `test`; other commands compute no metrics to compare.

@@ -13,11 +13,11 @@ OPTION_GROUPS: Mapping[str, str] = {
     "metrics_endpoint": "prometheus",
     "replica_parity": "replica_consistency",
 }
-"""Old name of a group of options -> name now."""
+"""{old name of a group of options: current name}."""
 
 
 def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None] = lambda old: None) -> dict[str, Any]:
-    """Return a loaded config in which all groups have the names of today.
+    """Return a loaded config in which all groups have their current names.
 
     Args:
         config: the whole config, or any other mapping, which is returned as it is.

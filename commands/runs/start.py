@@ -34,7 +34,7 @@ log = logging.getLogger("lockstep")
 class RunStart:
     """Run directory of a command, from its selection until the command has ended.
 
-    Every rank has one. Rank 0 looks at the file system, and the other ranks receive its decisions.
+    Every rank has a RunStart. Rank 0 reads the file system, and the other ranks receive its decisions.
 
     Args:
         command: `fit`, `validate`, `test`, `predict` or `export`.

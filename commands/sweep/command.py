@@ -39,7 +39,7 @@ class Command(NamedTuple):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the sweep's own options; all others are those of fit."""
+    """Return the parser of the sweep's own options. All other options belong to fit."""
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} sweep",
         description=_DESCRIPTION,

@@ -12,14 +12,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run `python train.py sweep ...`.
 
     Args:
-        arguments: arguments after `sweep`; None: those of `sys.argv`.
+        arguments: arguments after `sweep`; None: `sys.argv`.
 
     Raises:
         SystemExit: always; see the exit codes of `--help`.
     """
     try:
         raise SystemExit(_sweep(sys.argv[2:] if arguments is None else arguments))
-    except KeyboardInterrupt:  # before the worker handles the signal, or the second one
+    except KeyboardInterrupt:  # before the worker handles the signal, or a second Ctrl-C
         print("Ctrl-C: ended at once; the same command continues the study", file=sys.stderr)
         raise SystemExit(ExitCode.SIGINT) from None
     except TimeoutError as error:  # filelock's

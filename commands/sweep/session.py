@@ -35,11 +35,11 @@ def run_session(command: Command, settings: SweepSettings) -> int:
 
     Raises:
         ValueError: the config is refused, or the study was begun with other settings.
-        KeyboardInterrupt: Ctrl-C before the first trial, or a second one.
+        KeyboardInterrupt: Ctrl-C before the first trial, or a second Ctrl-C.
     """
     for parameter in settings.parameters:
         if any(word.partition("=")[0] == f"--{parameter.key}" for word in command.arguments):
-            problem = f"{parameter.key} is also an option of the command line; keep one"
+            problem = f"{parameter.key} is also an option of the command line; remove one of them"
             raise YamlFileError(str(command.sweep), problem, parameter.line)
     if not (command.folder / DATABASE).exists():
         _refuse_run(command.folder)
@@ -129,7 +129,7 @@ def _refuse_run(folder: Path) -> None:
 
 
 def checkpoint_remark(run: Path, summary: StudySummary) -> str:
-    """Return that the best checkpoint of a run is not that of the sweep's best value; empty if it is."""
+    """Return a remark if the best checkpoint of a run is from another step than the sweep's best value; else empty."""
     configs = list(read_settings(run).values())
     monitor = configs[-1].get("best_checkpoint.monitor") if configs else None
     if not monitor or monitor == summary.metric:

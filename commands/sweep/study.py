@@ -64,7 +64,7 @@ class SweepStudy:
     Args:
         folder: folder of the study, which exists.
         settings: content of SWEEP.yaml.
-        identity: {what: value} of everything that the values of the trials depend on; a study keeps those of its begin.
+        identity: {name: value} of everything that the values of the trials depend on, recorded when the study begins.
 
     Raises:
         OtherSettingsError: the study in the folder was begun with others.
@@ -85,7 +85,7 @@ class SweepStudy:
             )
             self._study = optuna.create_study(
                 study_name=_NAME, storage=self._storage, direction=settings.direction, load_if_exists=True,
-                sampler=optuna.samplers.RandomSampler(), pruner=chosen,  # the sampler is that of `_sampled`
+                sampler=optuna.samplers.RandomSampler(), pruner=chosen,  # `_sampled` chooses the values
             )  # fmt: skip
             self._check_identity(identity)
 
@@ -96,7 +96,7 @@ class SweepStudy:
             yield
 
     def claim(self) -> Claim | None:
-        """Return the next trial of this worker: one that a killed worker has left, else a new one; None without any."""
+        """Return the next trial, which a killed worker may have begun; None if the study is complete."""
         with self.locked():
             trials = self.trials()
             for trial in trials:
@@ -120,7 +120,7 @@ class SweepStudy:
         return sorted(self._storage.get_trial(self._id(number)).intermediate_values.items())
 
     def store_value(self, number: int, step: int, value: float) -> None:
-        """Store a value of a running trial. The step is larger than those before: Optuna ignores a second value."""
+        """Store a value of a running trial. The step is larger than all before: Optuna ignores a second value."""
         optuna.trial.Trial(self._study, self._id(number)).report(value, step)
 
     def must_prune(self, number: int) -> bool:

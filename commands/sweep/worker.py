@@ -37,7 +37,7 @@ class SweepStopped(Exception):
 
 
 class MissingMetricError(ValueError):
-    """No validation logs the metric of the study, so no trial can be compared. The message names those that it logs."""
+    """No validation logs the metric of the study, so no trial can be compared. The message lists the logged metrics."""
 
 
 class Worker:
@@ -64,17 +64,17 @@ class Worker:
         self._study, self._settings, self._folder, self._report = study, settings, folder, report
         self._command = command or (lambda claim: fit_command(arguments, claim.params, folder, claim.name))
         self.received = 0
-        """Number of the signal that asks the worker to end; 0 without one."""
+        """Number of the signal that asks the worker to end; 0 before a signal."""
 
     def run(self, after_trial: Callable[[int], None]) -> None:
-        """Run trials until the study has no other.
+        """Run trials until the study has no further trial.
 
         Args:
             after_trial: called with the number of a trial that has ended.
 
         Raises:
             SweepStopped: a signal was received. The next start continues the trial.
-            MissingMetricError: two validations of a trial, or its only one, have not logged the metric.
+            MissingMetricError: two validations of a trial, or its only validation, have not logged the metric.
         """
         while (claim := self._claim()) is not None:
             if claim.is_resumed:

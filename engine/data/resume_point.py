@@ -51,7 +51,7 @@ def position_to_save(trainer: Trainer, order: TrainSampler, accumulation: int) -
     """
     current = trainer.fit_loop.epoch_loop.batch_progress.current
     processed = current.processed  # type: ignore[attr-defined]  # It is a _ProcessedTracker, annotated as its base.
-    if order.no_steps_since_resume:
+    if order.no_steps_since_resume:  # until a batch is trained, Lightning's counters are still the checkpoint's
         return order.epoch, order.batches_done
     if trainer.is_last_batch or processed >= trainer.num_training_batches:
         return order.epoch + 1, 0  # the end of the epoch, or of trainer.limit_train_batches

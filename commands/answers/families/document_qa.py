@@ -1,4 +1,4 @@
-"""Answers of a reader of documents: as `predict` gives them, with the page and the place that they depend on."""
+"""Answers questions about documents as `predict` does, and shows the page and the region that an answer depends on."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -114,14 +114,14 @@ class DocumentDemo(Demo):
                 failures.append((file.name, str(error)))
         if not found:
             raise UserInputError("; ".join(message for _, message in failures))
-        # A confident abstention of one document does not contradict an answer that is in another one.
-        best = max(found, key=lambda one: (not one.abstains, one.record.whole.confidence))
+        # A confident abstention for one document does not contradict an answer that is in another document.
+        best = max(found, key=lambda answered: (not answered.abstains, answered.record.whole.confidence))
         yield from self._shown(best, options)
         if len(files) > 1:
             yield _table(found, failures)
 
     def _answered(self, file: UploadedFile, asked: str, options: list[str]) -> Generator[Note, None, _Answered]:
-        """Return the answer to a question about a document, which `predict` gives, too."""
+        """Return the answer to a question about a document. `predict` computes the same answer."""
         document = yield from self._documents.read(file, "answer")
         record = {"id": "question", "question": asked, "document": "document", "options": options}
         parsed = parse_question(record, "the question")
@@ -161,10 +161,10 @@ class DocumentDemo(Demo):
 
 def _table(found: list[_Answered], failures: list[tuple[str, str]]) -> Table:
     rows: list[list[str | float]] = []
-    for one in found:
-        evidence = strongest_evidence(one.record)
-        place = "" if evidence is None or one.abstains else f"{evidence.page}"
-        rows.append([one.document.name, one.text, round(one.record.whole.confidence, 4), place])
+    for answered in found:
+        evidence = strongest_evidence(answered.record)
+        place = "" if evidence is None or answered.abstains else f"{evidence.page}"
+        rows.append([answered.document.name, answered.text, round(answered.record.whole.confidence, 4), place])
     rows += [[name, f"not answered: {message}", "", ""] for name, message in failures]
     return Table("documents", "Each document", ["document", "answer", "confidence", "page"], rows)
 

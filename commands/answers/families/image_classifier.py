@@ -1,4 +1,4 @@
-"""Answers of the image classifier: the classes of a picture, and the training images that are most alike."""
+"""Classifies a picture, and shows the training images that are most similar to it."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -108,7 +108,7 @@ class ClassifierDemo(Demo):
             raise UserInputError(str(error)) from error
 
     def _last_inputs(self, source: ImageSource) -> Tensor:
-        """Return the input of the last layer [N, C] float32 on the CPU, of the images without shifts."""
+        """Return the inputs of the last layer [N, C] float32 on the CPU, for the images without shifts."""
         inputs: list[Tensor] = []
         hook = self._model.network.head.register_forward_pre_hook(lambda _, given: inputs.append(given[0].detach()))
         try:

@@ -1,4 +1,4 @@
-"""Occlusion of pictures: covers one part after another, and draws which of them matter.
+"""Computes occlusion maps: covers one part of a picture after another, and colours the parts that matter.
 
 Zeiler and Fergus, "Visualizing and Understanding Convolutional Networks", ECCV 2014, section 4.2.
 """

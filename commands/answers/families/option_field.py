@@ -1,4 +1,4 @@
-"""The options of a choice question, as a field of the input."""
+"""Parses the options of a choice question from a field of the input."""
 
 from commands.answers.interface import Field
 
@@ -6,6 +6,6 @@ OPTIONS = Field("options", "text", "Options", "Of a choice question, one per lin
 
 
 def read_options(text: str) -> list[str]:
-    """Return the options of a choice question; none for an open one."""
+    """Return the options of a choice question; none for an open question."""
     parts = text.splitlines() if "\n" in text.strip() else text.split(";")
     return [part.strip() for part in parts if part.strip()]

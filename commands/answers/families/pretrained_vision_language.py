@@ -1,4 +1,4 @@
-"""Answers of a fine-tuned image-text model of transformers, whose own processor reads picture and conversation."""
+"""Answers with a fine-tuned image-text model of transformers, whose own processor reads picture and conversation."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Answers of a recommender: the next items of a user of the data or of a history of one's own, and why."""
+"""Recommends the next items of a user of the data or of a given history, and explains why."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
@@ -36,7 +36,7 @@ class _Event(NamedTuple):
 
 
 class RecommenderDemo(Demo):
-    """Recommends to a user of the data, to a history that is put together, or to both joined.
+    """Recommends for a user of the data, for a history that the visitor enters, or for both joined.
 
     Args:
         model: recommender with its weights.
@@ -53,7 +53,7 @@ class RecommenderDemo(Demo):
         self._reads_times = reads_times(model.architecture["attention"])
         self._latest = int(np.asarray(data.events.times).max(initial=0))
         timed = "The model reads their times, in UTC." if self._reads_times else "The model does not read their times."
-        order = f"Search titles, oldest event first. They follow those of the user. {timed}"
+        order = f"Search titles, oldest event first. They follow the user's own events. {timed}"
         self.fields = [
             Field("user", "pick", "User of the data", "Search an id. Leave it empty for a history of your own."),
             Field(

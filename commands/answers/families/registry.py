@@ -10,14 +10,14 @@ from engine.module import LockstepModule
 
 
 class Family(NamedTuple):
-    """What answers for a family."""
+    """The demo of a family."""
 
     module: str  # of this package
-    demo: str  # its Demo, or a function that returns one; both take the model and the data module
+    demo: str  # class or function that takes the model and the data module and returns a Demo
     stage: Literal["predict", "validate"] | None  # that the data are set up for; None: answers need no split of them
 
     def create(self, model: LockstepModule, data: LockstepDataModule) -> Demo:
-        """Return what answers with a model, importing only now what this family needs."""
+        """Return the Demo of a model. The family's packages are imported only now."""
         demo: Callable[[Any, Any], Demo] = getattr(import_module(f"commands.answers.families.{self.module}"), self.demo)
         return demo(model, data)
 
@@ -42,5 +42,5 @@ def family_of(model: LockstepModule) -> Family:
     """
     family = next((_FAMILIES[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in _FAMILIES), None)
     if family is None:
-        raise ValueError(f"{type(model).__name__} has no demo; those that have: {', '.join(_FAMILIES)}")
+        raise ValueError(f"{type(model).__name__} has no demo; these have: {', '.join(_FAMILIES)}")
     return family

@@ -1,4 +1,4 @@
-"""The moment of a request as a slider: times after the last event, at distances that grow."""
+"""Builds the slider for the time of a request: times after the last event, at growing distances."""
 
 from datetime import datetime, timezone
 

@@ -1,4 +1,4 @@
-"""Answers of a model of series of the user: text, or the chances of options, from CSV files."""
+"""Answers questions about a user's series in CSV files: with text, or with the likelihood of each option."""
 
 import csv
 import io
@@ -78,7 +78,7 @@ class SeriesDemo(Demo):
         ]
 
     def _sketched_steps(self) -> int:
-        """Return the number of steps of a drawn series: that of the longest example, within limits."""
+        """Return the number of steps of a drawn series: the length of the longest example, within limits."""
         longest = max((len(series.values) for question in self._shown for series in question.series), default=0)
         return min(max(longest, _MIN_SKETCHED), _MAX_SKETCHED)
 
@@ -184,15 +184,15 @@ def _csv(series: InputSeries) -> bytes:
 
 def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
     """Yield a chart of each series, from its smallest to its largest value."""
-    for place, one in enumerate(series[:_SHOWN_SERIES]):
-        found = normalize(one.values)
-        every = -(-len(one.values) // _SHOWN_POINTS)
+    for place, shown in enumerate(series[:_SHOWN_SERIES]):
+        found = normalize(shown.values)
+        every = -(-len(shown.values) // _SHOWN_POINTS)
         cells = zip(found.shares[::every].tolist(), found.present[::every].tolist(), strict=True)
         line = ChartLine(
-            f"{one.name} {one.unit}".strip(), [round(100 * share, 2) if there else None for share, there in cells]
+            f"{shown.name} {shown.unit}".strip(), [round(100 * share, 2) if there else None for share, there in cells]
         )
-        measured = one.values[found.present]
+        measured = shown.values[found.present]
         ends = (float(measured.min()), float(measured.max())) if len(measured) else (0.0, 100.0)
         span = f"from {ends[0]:g} to {ends[1]:g}" if len(measured) else "nothing measured"
-        step = "" if one.step is None else f" of {one.step:g} s"
-        yield Chart(f"{key} {place}", "", [line], [], every, f"{len(one.values):,} steps{step}, {span}.", ends)
+        step = "" if shown.step is None else f" of {shown.step:g} s"
+        yield Chart(f"{key} {place}", "", [line], [], every, f"{len(shown.values):,} steps{step}, {span}.", ends)

@@ -1,4 +1,4 @@
-"""Answers of a model of resource timelines: text, and the points of the curve that it names."""
+"""Answers questions about resource timelines: with text, and the points of the curve that the answer names."""
 
 import csv
 import io
@@ -42,7 +42,7 @@ _MAX_SKETCHED = 240
 
 
 def choose_demo(model: TimelineReader, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
-    """Return what answers about timelines of machines, or about series of the user."""
+    """Return the demo for timelines of machines, or for a user's series."""
     return TemporalDemo(model, data) if isinstance(data, ResourceTimelines) else SeriesDemo(model, data)
 
 

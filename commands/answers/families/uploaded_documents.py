@@ -1,4 +1,4 @@
-"""Ingests the documents of visitors with the family's own reader, in a process that a limit of time ends."""
+"""Ingests the documents of visitors with the family's own reader, in a process with a time limit."""
 
 import hashlib
 import logging

@@ -47,7 +47,7 @@ class VisionLanguageDemo(Demo):
     talks = True
 
     shows_parts: ClassVar[bool] = True
-    """Whether the parts of a picture can be shown that an answer leans on."""
+    """Whether the demo can show which parts of a picture an answer depends on."""
 
     def __init__(self, model: VisionLanguageModel, data: VisionLanguageDataModule) -> None:
         self._model, self._data = model, data
@@ -63,7 +63,7 @@ class VisionLanguageDemo(Demo):
         ][: None if self.shows_parts else -1]
 
     def _image_processor(self) -> ChatImages:
-        """Return what makes a batch of pictures."""
+        """Return the processor that makes a batch of pictures."""
         return ImageProcessor(self._data.image_layout, self._max_pixels, self._data.fit)
 
     @override
@@ -104,7 +104,7 @@ class VisionLanguageDemo(Demo):
             yield self._leaning(images[0], messages, text)
 
     def _texts(self, batch: Questions) -> Iterator[str]:
-        """Yield the answer to a batch of one question, longer with every token."""
+        """Yield the answer to a batch with one question, longer with every token."""
         features = self._model.features(batch.modality)
         yield from self._model.stream(batch.prompts, features, self._model.max_new_tokens)
 

@@ -1,4 +1,4 @@
-"""The second run of `demo --compare NAME`: its command line, from that of the first."""
+"""Derives the command line of the second run of `demo --compare NAME` from the command line of the first run."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _CONFIG = ("--config", "-c")
 
 
 def arguments_of_compared(arguments: list[str], name: str, runs: Path) -> list[str]:
-    """Return the command line that opens the compared run alone, with the options that are of both runs.
+    """Return the command line that opens the compared run alone, with the options that apply to both runs.
 
     Args:
         arguments: command line of the first run, which begins with the command and has the config of this run.
@@ -20,7 +20,7 @@ def arguments_of_compared(arguments: list[str], name: str, runs: Path) -> list[s
         runs: directory of all runs.
 
     Raises:
-        ValueError: the command line has a config or a checkpoint of its own, which would be that of both runs.
+        ValueError: the command line has a config or a checkpoint, which would apply to both runs.
         FileNotFoundError: there is no such run.
     """
     check_run_name(name)

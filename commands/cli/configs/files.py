@@ -61,7 +61,7 @@ def config_files(arguments: Sequence[str]) -> list[Path]:
 
 
 def option_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each option of a command line with its value; an option without a value has an empty one."""
+    """Yield each option of a command line with its value, which may be empty."""
     for position, argument in enumerate(arguments):
         if not argument.startswith("-"):
             continue

@@ -6,7 +6,7 @@ import re
 from importlib import import_module
 
 MAX_CHARACTERS = 400
-"""Largest length of a message; the middle of a longer one is cut."""
+"""Largest length of a message. The middle of a longer message is cut."""
 
 _KEY = re.compile(
     # A key may have quotes itself.

@@ -8,7 +8,7 @@ import yaml
 
 
 class SettingLocation(NamedTuple):
-    """Place of a setting in a file."""
+    """Location of a setting in a file."""
 
     file: Path
     line: int

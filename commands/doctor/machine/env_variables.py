@@ -14,7 +14,7 @@ CHECK = "variables"
 
 
 class Rule(NamedTuple):
-    """A variable, a predicate on its values, and the finding for those values."""
+    """A variable, a predicate on its values, and the finding for matching values."""
 
     name: str
     why: str
@@ -76,7 +76,7 @@ RULES = (
     Rule("NCCL_DEBUG", "every process logs what NCCL does: useful for a day, too much for a run of weeks",
          "export NCCL_DEBUG=WARN", lambda value: value.upper() in ("INFO", "TRACE")),
     Rule("CUDA_LAUNCH_BLOCKING", "the CPU waits for every kernel: training is several times slower", applies=_on),
-    Rule("TORCH_DISTRIBUTED_DEBUG", "every collective is compared by another one before it, which is slow; "
+    Rule("TORCH_DISTRIBUTED_DEBUG", "before every collective another collective compares it, which is slow; "
          "with DDP over gloo (CPUs) PyTorch 2.13 ends with a segmentation fault",
          "unset TORCH_DISTRIBUTED_DEBUG  # or INFO", lambda value: value.upper() == "DETAIL"),
     Rule("TORCH_DISTRIBUTED_DEBUG", "PyTorch refuses to start with a value that is not OFF, INFO or DETAIL", "export "
@@ -104,7 +104,7 @@ _NEARLY = 0.86
 
 
 def harmful_variables(environ: Mapping[str, str], infiniband: bool = False) -> Iterator[Finding]:
-    """Yield a finding for each harmful variable, or one `ok`.
+    """Yield a finding for each harmful variable; without any, yield `ok`.
 
     Args:
         environ: environment variables.

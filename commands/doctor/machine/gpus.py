@@ -1,4 +1,4 @@
-"""Checks the GPUs: enough of them, of one kind, healthy, free, and with peer access."""
+"""Checks the GPUs: their number, kinds, errors, free memory and peer access."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ def visible_gpus(driver: Driver, environ: Mapping[str, str]) -> int:
 
 def _problems(plan: Plan, driver: Driver, seen: list[Gpu], environ: Mapping[str, str]) -> Iterator[Finding]:
     if plan.devices and plan.devices > len(seen):
-        found = f"{len(seen)} visible, but {plan.devices} ranks need one each"
+        found = f"{len(seen)} visible, but {plan.devices} ranks need a GPU each"
         yield Finding("gpus", "fail", found, "a rank without its own GPU ends with `invalid device ordinal`",
                       f"--trainer.devices {len(seen)}  # or unset CUDA_VISIBLE_DEVICES, or request more")  # fmt: skip
     names = sorted({gpu.name for gpu in seen})

@@ -40,7 +40,7 @@ def packages(setup: Path = SETUP, places: list[str] | None = None) -> Iterator[F
 
     Args:
         setup: setup.cfg of the checkout, for `install_requires`; without it the metadata of the installed package.
-        places: directories of installed packages; None: those of this Python.
+        places: directories of installed packages; None: `sys.path`.
     """
     from packaging.requirements import Requirement
 
@@ -108,7 +108,7 @@ def check_torch(version: str, built: str | None, driver: Driver, reason: str = "
         yield Finding("torch", "fail", found, "training would use the CPU, many times slower", again)
     elif built and newest and built[0].isdigit() and int(built.split(".")[0]) > int(newest.split(".")[0]):
         found = f"{version} is built for CUDA {built}; driver {driver.version} runs CUDA up to {newest}"
-        why = "a driver supports its own major version of CUDA and older ones"
+        why = "a driver supports its own major version of CUDA and older versions"
         yield Finding("torch", "fail", found, why, f"a newer driver, or {again}")
     elif reason:
         found = f"{version} for CUDA {built} cannot use the GPUs: {reason}"

@@ -11,7 +11,7 @@ from engine.system.extras import require_extras
 
 
 def run_plan(cluster: Cluster, settings: Sequence[str], as_json: bool) -> None:
-    """Print the plan of the model of a config, or those of the Qwen2.5 series.
+    """Print the plan of the model of a config, or the plans of the Qwen2.5 series.
 
     Args:
         cluster: the GPUs.

@@ -1,4 +1,4 @@
-"""Prints a plan: memory by recipe and model, and the options of each recipe; or both as JSON."""
+"""Prints a plan as tables or JSON: memory by recipe and model, and the options of each recipe."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Predicts the memory of each recipe for a model and a cluster, and recommends the first one that fits."""
+"""Predicts the memory of each recipe for a model and a cluster, and recommends the first recipe that fits."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -49,7 +49,7 @@ def shipped_candidates() -> list[Candidate]:
 
 
 def plan_rows(candidate: Candidate, cluster: Cluster) -> list[Row]:
-    """Return the recipes for a model on a cluster; at most one is recommended.
+    """Return the recipes for a model on a cluster, at most one of them recommended.
 
     Raises:
         ValueError: the model cannot be built from its config.

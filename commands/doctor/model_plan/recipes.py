@@ -1,4 +1,4 @@
-"""Ways to train a language model, from the fastest that trains all weights to the one with the least memory."""
+"""Lists recipes to train a language model, from the fastest with all weights to the recipe with the least memory."""
 
 from typing import NamedTuple
 

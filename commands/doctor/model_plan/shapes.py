@@ -1,4 +1,4 @@
-"""Sizes of the language models of Qwen2.5 (arXiv 2412.15115, and the config.json of each model on the hub)."""
+"""Lists the sizes of the models of Qwen2.5 (arXiv 2412.15115, and the config.json of each model on the hub)."""
 
 from typing import Any, NamedTuple
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 LIMIT = timedelta(seconds=30)
-"""Time limit of one exchange."""
+"""Time limit of an exchange, in seconds."""
 
 _NUMBERS = 1 << 21  # float32, 8 MiB: about a bucket of DDP
 _ROUNDS = 5
@@ -25,7 +25,7 @@ class Link(NamedTuple):
     """Measurements between two ranks."""
 
     latency: float
-    """Seconds one way, the minimum of many."""
+    """Seconds in one direction, the minimum of many."""
     bandwidth: float
     """Bytes per second."""
     skew: float
@@ -35,7 +35,7 @@ class Link(NamedTuple):
 
 
 def check_all_reduce(device: torch.device) -> tuple[bool, float]:
-    """Return whether an all-reduce gives the correct sum, and the seconds of one of 8 MiB."""
+    """Return whether an all-reduce gives the correct sum, and the seconds of an all-reduce of 8 MiB."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
     base = torch.arange(_NUMBERS, device=device, dtype=torch.float32) % 1024
     seconds, correct = [], True

@@ -1,4 +1,4 @@
-"""Checks the network interfaces: those of this machine, and the choice of NCCL and gloo."""
+"""Lists the network interfaces of this machine, and checks which of them NCCL and gloo choose."""
 
 import re
 import socket
@@ -10,7 +10,7 @@ from commands.doctor.check import Finding
 from commands.doctor.launch_plan import Plan
 
 _VIRTUAL = re.compile(r"docker|veth|br-|virbr|cni|flannel|cali|tunl|ifb|dummy")
-"""Names of virtual interfaces, which other machines cannot rinterface."""
+"""Names of virtual interfaces, which other machines cannot reach."""
 
 
 class Interface(NamedTuple):
@@ -86,7 +86,7 @@ def interfaces(
         remedy = "ip address; ip link set NAME up  # or docker run --network=host"
         yield Finding("interfaces", "fail", listed, why, remedy)
     elif several and len(candidates) > 1:
-        why = "NCCL and gloo choose one themselves, perhaps a different one on each node: the ranks then hang"
+        why = "NCCL and gloo choose an interface themselves, perhaps another on each node: the ranks then hang"
         yield Finding("interfaces", "warn", f"{listed}: several, and none is chosen", why, _export(best))
     else:
         yield Finding("interfaces", "ok", listed)

@@ -1,4 +1,4 @@
-"""Merges the findings of several ranks: equal findings appear once, others name their rank."""
+"""Merges the findings of several ranks: equal findings appear once, all others name their rank."""
 
 from collections.abc import Mapping, Sequence
 

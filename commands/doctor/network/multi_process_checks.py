@@ -83,7 +83,7 @@ class MultiProcessDoctor:
     def leave(self) -> None:
         """Leave the store, after which rank 0 may end."""
         if self.store is not None:
-            # torchrun sends SIGTERM to all ranks once one exits with a code other than 0, as all are about to.
+            # torchrun sends SIGTERM to all ranks once a rank exits with a code other than 0, as all are about to.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self.store.leave()
 

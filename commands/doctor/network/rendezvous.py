@@ -16,7 +16,7 @@ from commands.launch.launched_processes import Rendezvous
 _INTERVAL = 0.5
 """Seconds between two heartbeats."""
 _SILENCE = 15.0
-"""Seconds without a heartbeat after which a rank is lost; load on a machine may delay one for seconds."""
+"""Seconds without a heartbeat after which a rank is lost; load on a machine may delay a heartbeat for seconds."""
 _STORE_TIMEOUT = 20.0
 
 
@@ -25,7 +25,7 @@ class StoreError(Exception):
 
 
 class HeartbeatStore:
-    """Store of all ranks, used by one of them.
+    """Store that all ranks share, with the heartbeats of this rank.
 
     Args:
         place: address of the store, rank and world size.

@@ -29,7 +29,7 @@ def config_errors(
     """Yield the errors of configs, each with file and line.
 
     Args:
-        files: configs; later files override earlier ones.
+        files: configs; later files override earlier files.
         parse: parses texts of configs and the options of the command line; raises the first error.
         parse_files: parses texts of configs alone; an error that it does not raise is in the options.
         most: largest number of errors to report.

@@ -1,4 +1,4 @@
-"""Measures how many samples a core loads, and predicts how many loader workers feed the device."""
+"""Measures how fast a core loads samples, and predicts how many loader workers the device needs."""
 
 import math
 import time
@@ -52,7 +52,7 @@ def time_loading(loader: TimedDataLoader) -> float | None:
 
 
 def predict_throughput(sample: float, size: int, step: float, workers: int) -> LoaderThroughput:
-    """Predict the pace of a training.
+    """Predict whether the loader workers feed the device.
 
     Args:
         sample: seconds of a core to load a sample.
@@ -77,7 +77,7 @@ def planned_workers(setting: int | str, ranks_per_node: int, on_gpu: bool, in_me
 def throughput_finding(
     sample: float, size: int, step: float, device: torch.device, workers: int, ranks_per_node: int
 ) -> Finding:
-    """Report the pace of the loaders.
+    """Report whether the loaders are fast enough.
 
     Args:
         sample: see `predict_throughput`.

@@ -1,4 +1,4 @@
-"""Limits the memory of the doctor's own process: an allocation fails before the kernel kills the doctor."""
+"""Limits the memory of the doctor's own process, so that an allocation fails before the kernel kills the doctor."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
