@@ -44,32 +44,34 @@ def machine_checks(plan: Plan, environ: Mapping[str, str]) -> list[Check]:
     def contention() -> Iterator[Finding]:
         # Under a CPU quota the load of the machine's other cores does not matter.
         busy = openmp.busy_cores() if usable == affinity else 0.0
-        return openmp.contention(local_plan(), usable, busy, cpu.stated_threads(plan, environ))
+        return openmp.check_contention(local_plan(), usable, busy, cpu.stated_threads(plan, environ))
 
     checks = [
-        Check("python", versions.python),
-        Check("packages", versions.packages),
-        Check("torch", lambda: versions.torch_and_driver(driver()), 90),
-        Check("communication", versions.communication, 60),
-        Check("gpus", lambda: gpus.gpus(plan, driver(), environ), 60),
-        Check("cores", lambda: cpu.cores(local_plan(), os.cpu_count() or 1, affinity, usable)),
-        Check("threads", lambda: cpu.threads(local_plan(), affinity, usable, environ, on_cpu())),
-        Check("threads", lambda: openmp.waits(environ)),
+        Check("python", versions.check_python),
+        Check("packages", versions.check_packages),
+        Check("torch", lambda: versions.check_torch_and_driver(driver()), 90),
+        Check("communication", versions.check_backends, 60),
+        Check("gpus", lambda: gpus.check_gpus(plan, driver(), environ), 60),
+        Check("cores", lambda: cpu.check_cores(local_plan(), os.cpu_count() or 1, affinity, usable)),
+        Check("threads", lambda: cpu.check_threads(local_plan(), affinity, usable, environ, on_cpu())),
+        Check("threads", lambda: openmp.check_thread_spin(environ)),
         Check("contention", lambda: contention() if on_cpu() else ()),
-        Check("memory", lambda: memory.memory(local_plan())),
+        Check("memory", lambda: memory.check_memory(local_plan())),
     ]
     if platform.system() == "Linux":  # elsewhere shared memory is not a directory
-        checks.append(Check("shared memory", lambda: memory.shared_memory(local_plan())))
+        checks.append(Check("shared memory", lambda: memory.check_shared_memory(local_plan())))
     if platform.system() != "Windows":
         from commands.doctor.machine import ulimits
 
-        checks.append(Check("limits", lambda: ulimits.limits(local_plan())))
+        checks.append(Check("limits", lambda: ulimits.check_limits(local_plan())))
     return [
         *checks,
-        Check("port", lambda: port.port(plan, environ)),
-        Check("host name", lambda: host_name.host_name(plan, environ, socket.gethostname(), present_interfaces())),
-        Check("master address", lambda: host_name.master_address(plan, environ)),
-        Check("interfaces", lambda: interfaces.interfaces(plan, environ, present_interfaces())),
-        Check("variables", lambda: env_variables.harmful_variables(environ, infiniband)),
-        Check("slurm", lambda: slurm.slurm(plan, environ)),
+        Check("port", lambda: port.check_port(plan, environ)),
+        Check(
+            "host name", lambda: host_name.check_host_name(plan, environ, socket.gethostname(), present_interfaces())
+        ),
+        Check("master address", lambda: host_name.check_master_address(plan, environ)),
+        Check("interfaces", lambda: interfaces.check_interfaces(plan, environ, present_interfaces())),
+        Check("variables", lambda: env_variables.check_variables(environ, infiniband)),
+        Check("slurm", lambda: slurm.check_slurm(plan, environ)),
     ]

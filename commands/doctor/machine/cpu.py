@@ -12,7 +12,7 @@ def allowed_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def cores(plan: Plan, machine: int, affinity: int, usable: float) -> Iterator[Finding]:
+def check_cores(plan: Plan, machine: int, affinity: int, usable: float) -> Iterator[Finding]:
     """Check that there is a core for each rank and each loader worker.
 
     Args:
@@ -59,12 +59,12 @@ def stated_threads(plan: Plan, environ: Mapping[str, str]) -> int | None:
     return plan.threads or (int(first) if first.isdigit() and int(first) else None)
 
 
-def threads(
+def check_threads(
     plan: Plan, affinity: int, usable: float, environ: Mapping[str, str], on_cpu: bool = False
 ) -> Iterator[Finding]:
     """Check the threads that PyTorch starts in each rank, `--threads` or OMP_NUM_THREADS, against the cores.
 
-    `cores` reports more ranks than cores.
+    `check_cores` reports more ranks than cores.
 
     Args:
         plan: ranks on this node.

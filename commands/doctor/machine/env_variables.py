@@ -103,7 +103,7 @@ _NEARLY = 0.86
 """Similarity of names (0 to 1) above which a name is a misspelling: MASTER_ADDRESS is, NCCL_DEBUG_FILE is not."""
 
 
-def harmful_variables(environ: Mapping[str, str], infiniband: bool = False) -> Iterator[Finding]:
+def check_variables(environ: Mapping[str, str], infiniband: bool = False) -> Iterator[Finding]:
     """Yield a finding for each harmful variable; without any, yield `ok`.
 
     Args:

@@ -12,7 +12,7 @@ _IDLE = 500
 """MiB that driver and display may use on an idle GPU."""
 
 
-def gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the problems of the GPUs that CUDA shows to this process, or what they are.
 
     Args:
@@ -54,7 +54,7 @@ def gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Fin
 
 
 def visible_gpus(driver: Driver, environ: Mapping[str, str]) -> int:
-    """Return how many GPUs CUDA shows to this process; 0 if CUDA_VISIBLE_DEVICES is wrong, which `gpus` reports."""
+    """Return the number of GPUs that CUDA shows here; 0 if CUDA_VISIBLE_DEVICES is wrong, which `check_gpus` reports."""
     try:
         return len(_visible(driver, environ))
     except ValueError:

@@ -18,7 +18,9 @@ _SHARED_PER_LOADER = 256 * MIB
 """Bytes of shared memory of a loader worker, a generous estimate for two batches of images."""
 
 
-def memory(plan: Plan, proc: Path = Path("/proc/self"), groups: Path = Path("/sys/fs/cgroup")) -> Iterator[Finding]:
+def check_memory(
+    plan: Plan, proc: Path = Path("/proc/self"), groups: Path = Path("/sys/fs/cgroup")
+) -> Iterator[Finding]:
     """Check that all ranks of this node fit into the available memory.
 
     Args:
@@ -45,7 +47,7 @@ def memory(plan: Plan, proc: Path = Path("/proc/self"), groups: Path = Path("/sy
     )  # fmt: skip
 
 
-def shared_memory(plan: Plan, folder: Path = Path("/dev/shm")) -> Iterator[Finding]:
+def check_shared_memory(plan: Plan, folder: Path = Path("/dev/shm")) -> Iterator[Finding]:
     """Check that shared memory has space for the data of loader workers and NCCL.
 
     Args:

@@ -27,7 +27,7 @@ def busy_cores(seconds: float = 0.4) -> float:
     return max(0.0, used - (time.process_time() - before) / seconds)
 
 
-def waits(environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_thread_spin(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Report variables that let waiting threads spin for long; without them train.py bounds it."""
     why = "a waiting thread keeps its core; beside another program training is up to 30 times slower"
     if environ.get(POLICY, "").strip().lower() == "active":
@@ -38,7 +38,7 @@ def waits(environ: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding("threads", "warn", f"{name}={environ[name]}", why, f"unset {name}")
 
 
-def contention(plan: Plan, usable: float, busy: float, threads: int | None) -> Iterator[Finding]:
+def check_contention(plan: Plan, usable: float, busy: float, threads: int | None) -> Iterator[Finding]:
     """Check whether other programs use the cores that the stated threads need.
 
     Args:

@@ -10,7 +10,7 @@ from engine.system.installation import PROGRAM
 CHECK = "slurm"
 
 
-def slurm(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_slurm(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check that the job matches the training; yields nothing outside a job.
 
     Args:

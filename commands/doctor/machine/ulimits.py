@@ -15,7 +15,7 @@ _TASKS_PER_PROCESS = 64
 _LIMITS_FILE = "for good: /etc/security/limits.conf, LimitNOFILE= of the service, or docker run --ulimit"
 
 
-def limits(
+def check_limits(
     plan: Plan,
     proc: Path = Path("/proc/self"),
     groups: Path = Path("/sys/fs/cgroup"),

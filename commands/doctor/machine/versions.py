@@ -14,7 +14,7 @@ from engine.system.installation import SETUP
 _COMPROMISED = {("lightning", "2.6.2"), ("lightning", "2.6.3")}
 
 
-def python(setup: Path = SETUP, version: str = "") -> Iterator[Finding]:
+def check_python(setup: Path = SETUP, version: str = "") -> Iterator[Finding]:
     """Check the version of Python.
 
     Args:
@@ -35,7 +35,7 @@ def python(setup: Path = SETUP, version: str = "") -> Iterator[Finding]:
         )
 
 
-def packages(setup: Path = SETUP, places: list[str] | None = None) -> Iterator[Finding]:
+def check_packages(setup: Path = SETUP, places: list[str] | None = None) -> Iterator[Finding]:
     """Check that every required package is installed in a supported version.
 
     Args:
@@ -76,7 +76,7 @@ def _distributions(name: str, places: list[str] | None) -> Iterable[metadata.Dis
     return metadata.distributions(name=name, path=sys.path if places is None else places)
 
 
-def torch_and_driver(driver: Driver) -> Iterator[Finding]:
+def check_torch_and_driver(driver: Driver) -> Iterator[Finding]:
     """Check that PyTorch was built for CUDA on a machine with GPUs, and for a version that the driver supports."""
     import torch
 
@@ -91,7 +91,7 @@ def torch_and_driver(driver: Driver) -> Iterator[Finding]:
 
 
 def check_torch(version: str, built: str | None, driver: Driver, reason: str = "") -> Iterator[Finding]:
-    """Yield the findings of `torch_and_driver`.
+    """Yield the findings of `check_torch_and_driver`.
 
     Args:
         version: version of PyTorch.
@@ -123,7 +123,7 @@ def check_torch(version: str, built: str | None, driver: Driver, reason: str = "
         yield Finding("torch", "ok", f"{version}, for the CPU; no NVIDIA GPU here")
 
 
-def communication() -> Iterator[Finding]:
+def check_backends() -> Iterator[Finding]:
     """Check that gloo and, with GPUs, the NCCL that PyTorch was built with are available."""
     import torch
 

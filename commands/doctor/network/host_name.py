@@ -9,7 +9,9 @@ from commands.doctor.launch_plan import Plan
 from commands.doctor.network.interfaces import Interface
 
 
-def host_name(plan: Plan, environ: Mapping[str, str], name: str, present: Iterable[Interface]) -> Iterator[Finding]:
+def check_host_name(
+    plan: Plan, environ: Mapping[str, str], name: str, present: Iterable[Interface]
+) -> Iterator[Finding]:
     """Check that the host name resolves to an address of this machine that other nodes can use.
 
     Args:
@@ -45,7 +47,7 @@ def host_name(plan: Plan, environ: Mapping[str, str], name: str, present: Iterab
         yield Finding("host name", "ok", found)
 
 
-def master_address(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_master_address(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check that MASTER_ADDR, if set, resolves, and with several nodes not to the loopback."""
     given = environ.get("MASTER_ADDR", "")
     if not given:

@@ -52,7 +52,7 @@ def present_interfaces() -> list[Interface]:
     ]
 
 
-def interfaces(
+def check_interfaces(
     plan: Plan, environ: Mapping[str, str], present: Iterable[Interface], routes: Path = Path("/proc/net/route")
 ) -> Iterator[Finding]:
     """Check that the interfaces in the variables exist, or that the choice is unambiguous without them.

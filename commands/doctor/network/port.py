@@ -14,7 +14,7 @@ _TORCHRUN = 29500
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def port(plan: Plan, environ: Mapping[str, str], ephemeral: Path = _EPHEMERAL) -> Iterator[Finding]:
+def check_port(plan: Plan, environ: Mapping[str, str], ephemeral: Path = _EPHEMERAL) -> Iterator[Finding]:
     """Check whether rank 0 can listen on MASTER_PORT, else on the default port of torchrun.
 
     Args:

@@ -11,9 +11,9 @@ import pytest
 from lightning.fabric.utilities.distributed import _suggested_max_num_threads
 
 from commands.doctor.launch_plan import Plan
-from commands.doctor.machine.cpu import allowed_cores, cores, threads, threads_started
-from commands.doctor.machine.memory import memory, shared_memory
-from commands.doctor.machine.ulimits import limits
+from commands.doctor.machine.cpu import allowed_cores, check_cores, check_threads, threads_started
+from commands.doctor.machine.memory import check_memory, check_shared_memory
+from commands.doctor.machine.ulimits import check_limits
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's limits")
@@ -33,7 +33,7 @@ def elsewhere(code: str, before: str = "", shell: tuple[str, ...] = ()) -> list[
 
 
 def test_cores_that_a_process_may_not_use_are_not_counted():
-    code = "cores.cores(Plan(devices=2, workers=1), os.cpu_count(), cores.allowed_cores(), cores.allowed_cores())"
+    code = "cores.check_cores(Plan(devices=2, workers=1), os.cpu_count(), cores.allowed_cores(), cores.allowed_cores())"
     pin = "from commands.doctor.machine import cpu as cores\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
     (finding,) = elsewhere(code, pin)
     assert finding["status"] == "warn" and "2 processes would share them" in finding["found"]
@@ -42,10 +42,10 @@ def test_cores_that_a_process_may_not_use_are_not_counted():
 
 
 def test_loaders_beyond_the_cores_and_a_quota():
-    (finding,) = cores(LOADING, 64, 64, 4.0)
+    (finding,) = check_cores(LOADING, 64, 64, 4.0)
     assert finding.status == "warn" and "quota leaves 4" in finding.found
     assert "--data.init_args.num_workers 1" in finding.remedy
-    (finding,) = cores(LOADING, 64, 64, 64.0)
+    (finding,) = check_cores(LOADING, 64, 64, 64.0)
     assert (finding.status, finding.found) == ("ok", "64 cores")
 
 
@@ -64,7 +64,7 @@ def test_loaders_beyond_the_cores_and_a_quota():
     ],
 )
 def test_threads_against_cores_and_processes(plan, variables, status, words):
-    (finding,) = threads(plan, 8, 8.0, variables)
+    (finding,) = check_threads(plan, 8, 8.0, variables)
     assert finding.status == status and words in finding.found
     if status == "warn":
         assert finding.remedy == f"export OMP_NUM_THREADS={max(1, 8 // plan.processes())}"
@@ -81,7 +81,7 @@ def test_threads_against_cores_and_processes(plan, variables, status, words):
     ],
 )
 def test_threads_that_a_training_on_the_cpu_chooses_or_is_given(plan, variables, status, words):
-    (finding,) = threads(plan, 8, 8.0, variables, on_cpu=True)
+    (finding,) = check_threads(plan, 8, 8.0, variables, on_cpu=True)
     assert finding.status == status and words in finding.found
     if plan.threads == 8:
         assert finding.remedy == "--threads 4  # or auto"
@@ -93,14 +93,14 @@ def test_lightning_divides_the_cores_by_default():
 
 
 def test_a_container_with_a_quota_starts_a_thread_for_each_core_of_the_machine():
-    (finding,) = threads(Plan(), 64, 2.0, {})
+    (finding,) = check_threads(Plan(), 64, 2.0, {})
     assert finding.status == "warn" and "64 threads in each of 1 process on 2 cores" in finding.found
-    (finding,) = threads(TWO, 64, 8.0, {})
+    (finding,) = check_threads(TWO, 64, 8.0, {})
     assert finding.status == "warn" and finding.remedy == "export OMP_NUM_THREADS=4"
 
 
 def test_processes_bound_to_the_same_cores():
-    *_, finding = threads(TWO, 8, 8.0, {"OMP_NUM_THREADS": "4", "OMP_PROC_BIND": "true"})
+    *_, finding = check_threads(TWO, 8, 8.0, {"OMP_NUM_THREADS": "4", "OMP_PROC_BIND": "true"})
     assert finding.status == "warn" and finding.remedy == "unset OMP_PROC_BIND"
 
 
@@ -115,19 +115,19 @@ def test_a_control_group_that_allows_too_little_memory(tmp_path, version):
     (proc / "cgroup").write_text("4:memory:/job\n" if version == 1 else "0::/job\n")
     for name, text in zip(names, (str(3 << 30), str(1 << 30), "oom_kill 0"), strict=True):
         (group / name).write_text(text)
-    (finding,) = memory(Plan(), proc, groups)
+    (finding,) = check_memory(Plan(), proc, groups)
     assert finding.status == "ok" and finding.found.startswith("2.0 GiB available of 3.0 GiB, the limit of the")
-    (finding,) = memory(LOADING, proc, groups)  # two processes of 1 GiB with four loaders of 0.4 GiB each
+    (finding,) = check_memory(LOADING, proc, groups)  # two processes of 1 GiB with four loaders of 0.4 GiB each
     assert finding.status == "fail" and "need about 5.2 GiB" in finding.found
     assert "137" in finding.why and "num_workers 0" in finding.remedy
-    (finding,) = memory(Plan(devices=3), proc, groups)
+    (finding,) = check_memory(Plan(devices=3), proc, groups)
     assert finding.status == "warn"
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a file system of its own takes root")
 def test_a_tiny_dev_shm():
     shell = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh")
-    code = "memory.shared_memory(Plan(workers=4))"
+    code = "memory.check_shared_memory(Plan(workers=4))"
     (finding,) = elsewhere(code, "from commands.doctor.machine import memory", shell)
     assert finding["status"] == "fail" and finding["found"] == "64 MiB free of 64 MiB in /dev/shm"
     assert "Bus error" in finding["why"] and "--shm-size" in finding["remedy"]
@@ -135,13 +135,13 @@ def test_a_tiny_dev_shm():
 
 def test_shared_memory_that_is_not_there_or_not_ours(tmp_path):
     for plan, status in ((Plan(workers=1), "fail"), (Plan(workers="auto"), "fail"), (Plan(), "warn")):
-        (finding,) = shared_memory(plan, tmp_path / "shm")
+        (finding,) = check_shared_memory(plan, tmp_path / "shm")
         assert finding.status == status and "does not exist" in finding.found
 
 
 def test_shared_memory_that_is_small_for_so_many_loaders(tmp_path):
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
-    (finding,) = shared_memory(Plan(workers=free // (256 << 20) + 2), tmp_path)
+    (finding,) = check_shared_memory(Plan(workers=free // (256 << 20) + 2), tmp_path)
     assert finding.status == "warn" and "loaders can need" in finding.found
 
 
@@ -159,7 +159,9 @@ def test_limits_of_the_shell(name, soft, status, words, remedy):
     which = f"resource.RLIMIT_{name}"
     before = "from commands.doctor.machine import ulimits\n"
     before += f"resource.setrlimit({which}, ({soft}, resource.getrlimit({which})[1]))"
-    found = [each for each in elsewhere("ulimits.limits(Plan(devices=2, workers=4))", before) if words in each["found"]]
+    found = [
+        each for each in elsewhere("ulimits.check_limits(Plan(devices=2, workers=4))", before) if words in each["found"]
+    ]
     assert [each["status"] for each in found] == [status]
     assert remedy in found[0]["remedy"]
 
@@ -169,7 +171,7 @@ def test_core_dumps_of_any_size(tmp_path):
         pytest.skip("the hard limit forbids them")
     (tmp_path / "core_pattern").write_text("core\n")
     before = "from commands.doctor.machine import ulimits\nresource.setrlimit(resource.RLIMIT_CORE, (-1, -1))"
-    code = f"ulimits.limits(Plan(), core_pattern=Path({str(tmp_path / 'core_pattern')!r}))"
+    code = f"ulimits.check_limits(Plan(), core_pattern=Path({str(tmp_path / 'core_pattern')!r}))"
     (finding,) = [each for each in elsewhere(code, before) if "core dumps" in each["found"]]
     assert finding["remedy"] == "ulimit -c 0"
 
@@ -177,7 +179,7 @@ def test_core_dumps_of_any_size(tmp_path):
 def test_locked_memory_where_there_is_infiniband(tmp_path):
     (tmp_path / "mlx5_0").mkdir()
     before = "from commands.doctor.machine import ulimits\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))"
-    code = f"ulimits.limits(Plan(nodes=2), infiniband=Path({str(tmp_path)!r}))"
+    code = f"ulimits.check_limits(Plan(nodes=2), infiniband=Path({str(tmp_path)!r}))"
     (finding,) = [each for each in elsewhere(code, before) if "locked" in each["found"]]
     assert finding["status"] == "fail" and "64 KiB" in finding["found"]
 
@@ -188,5 +190,5 @@ def test_a_control_group_that_allows_few_processes(tmp_path):
     (tmp_path / "cgroup").write_text("8:pids:/pod\n")
     (group / "pids.max").write_text("100\n")
     (group / "pids.current").write_text("40\n")
-    (finding,) = [f for f in limits(LOADING, tmp_path, tmp_path / "groups") if "control group" in f.found]
+    (finding,) = [f for f in check_limits(LOADING, tmp_path, tmp_path / "groups") if "control group" in f.found]
     assert finding.status == "warn" and "allows 100 processes and threads, 40 exist" in finding.found

@@ -2,11 +2,11 @@
 
 import pytest
 
-from commands.doctor.machine.env_variables import RULES, harmful_variables
+from commands.doctor.machine.env_variables import RULES, check_variables
 
 
 def found(**variables):
-    return list(harmful_variables(variables))
+    return list(check_variables(variables))
 
 
 def test_correct_variables_are_not_reported():
@@ -81,5 +81,5 @@ def test_too_many_sockets():
 
 
 def test_unused_infiniband_is_reported():
-    (finding,) = harmful_variables({"NCCL_IB_DISABLE": "1"}, infiniband=True)
+    (finding,) = check_variables({"NCCL_IB_DISABLE": "1"}, infiniband=True)
     assert "InfiniBand or RoCE, which this machine has, is not used" in finding.why

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from commands.doctor.launch_plan import Plan, planned
-from commands.doctor.machine.gpus import gpus, visible_gpus
+from commands.doctor.machine.gpus import check_gpus, visible_gpus
 from commands.doctor.machine.nvidia_smi import query_driver
 from commands.doctor.machine.versions import check_torch
 from commands.doctor.machine_checks import machine_checks
@@ -41,14 +41,14 @@ def nvidia_smi(tmp_path, monkeypatch):
 
 
 def the_worst(plan, found, **variables):
-    findings = list(gpus(plan, found, variables))
+    findings = list(check_gpus(plan, found, variables))
     return next((f for s in ("fail", "warn", "ok") for f in findings if f.status == s), None)
 
 
 def test_all_is_well(nvidia_smi):
     found = nvidia_smi([card(0), card(1)])
     assert (found.version, found.cuda, len(found.gpus)) == ("550.54.15", "12.4", 2)
-    peers, there = gpus(Plan(devices=2), found, {})
+    peers, there = check_gpus(Plan(devices=2), found, {})
     assert (peers.check, peers.status, there.status) == ("peer access", "ok", "ok")
     assert there.found == "2 x NVIDIA A100-SXM4-40GB; at least 40.0 GiB free on each"
 
@@ -131,7 +131,7 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-1111)
 def test_a_part_of_a_gpu_is_a_device_and_one_alone_is_seen(nvidia_smi):
     cards = [card(0, broken="3"), card(1, used=30000, busy=97).replace("Disabled", "Enabled")]
     found = nvidia_smi(cards, listed=LISTED)
-    (there,) = gpus(Plan(), found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"})
+    (there,) = check_gpus(Plan(), found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"})
     assert (there.status, there.found) == ("ok", "1 x NVIDIA A100-SXM4-40GB (MIG 3g.20gb)")
     assert visible_gpus(found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"}) == 1
     finding = the_worst(Plan(devices=2), found, CUDA_VISIBLE_DEVICES="MIG-bbbb-2,MIG-aaaa-1")
@@ -139,7 +139,7 @@ def test_a_part_of_a_gpu_is_a_device_and_one_alone_is_seen(nvidia_smi):
     finding = the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="MIG-cccc-3")
     assert finding.status == "fail" and "nvidia-smi -L names MIG-aaaa-1, MIG-bbbb-2" in finding.found
     old = LISTED.replace("MIG-bbbb-2", "MIG-GPU-1111/2/0")
-    (there,) = gpus(Plan(), nvidia_smi(cards, listed=old), {"CUDA_VISIBLE_DEVICES": "MIG-GPU-1111/2/0"})
+    (there,) = check_gpus(Plan(), nvidia_smi(cards, listed=old), {"CUDA_VISIBLE_DEVICES": "MIG-GPU-1111/2/0"})
     assert there.status == "ok"
 
 

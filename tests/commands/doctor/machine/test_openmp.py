@@ -7,7 +7,7 @@ import pytest
 
 from commands.doctor.launch_plan import Plan
 from commands.doctor.machine.cpu import stated_threads
-from commands.doctor.machine.openmp import busy_cores, contention, waits
+from commands.doctor.machine.openmp import busy_cores, check_contention, check_thread_spin
 from commands.launch.openmp_spin import WAITS
 
 BUSY = "print(flush=True)\nwhile True: pass"
@@ -29,13 +29,13 @@ BUSY = "print(flush=True)\nwhile True: pass"
     ],
 )
 def test_a_long_spin_that_the_user_has_set(name, value, status):
-    found = list(waits({name: value}))
+    found = list(check_thread_spin({name: value}))
     assert [finding.status for finding in found] == [status] * bool(status)
     assert all(finding.remedy == f"unset {name}" and "30 times" in finding.why for finding in found)
 
 
 def test_the_defaults_of_train_py_give_no_finding():
-    assert list(waits(WAITS)) == list(waits({})) == []
+    assert list(check_thread_spin(WAITS)) == list(check_thread_spin({})) == []
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_defaults_of_train_py_give_no_finding():
     ],
 )
 def test_stated_threads_beside_other_programs(plan, busy, threads, status, words):
-    found = list(contention(plan, 2.0, busy, threads))
+    found = list(check_contention(plan, 2.0, busy, threads))
     assert [finding.status for finding in found] == [status] * bool(status)
     assert all(words in finding.found for finding in found)
 

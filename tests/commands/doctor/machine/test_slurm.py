@@ -3,7 +3,7 @@
 import pytest
 
 from commands.doctor.launch_plan import Plan
-from commands.doctor.machine.slurm import slurm
+from commands.doctor.machine.slurm import check_slurm
 
 JOB = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NNODES": "2", "SLURM_NTASKS": "8",
@@ -13,13 +13,13 @@ PLAN = Plan(devices=4, nodes=2)
 
 
 def test_outside_of_a_job_there_is_nothing_to_say():
-    assert list(slurm(PLAN, {})) == []
+    assert list(check_slurm(PLAN, {})) == []
 
 
 def test_a_job_that_fits():
-    (finding,) = slurm(PLAN, JOB)
+    (finding,) = check_slurm(PLAN, JOB)
     assert (finding.status, finding.found) == ("ok", "job 7: 8 task(s) on 2 node(s), within srun")
-    (finding,) = slurm(Plan(), JOB)
+    (finding,) = check_slurm(Plan(), JOB)
     assert finding.status == "ok"
 
 
@@ -42,14 +42,14 @@ def test_a_job_that_fits():
 )
 def test_a_mismatch_is_reported(plan, changed, status, words, remedy):
     environ = {key: value for key, value in {**JOB, **changed}.items() if value is not None}
-    fitting = [finding for finding in slurm(plan, environ) if words in finding.found]
+    fitting = [finding for finding in check_slurm(plan, environ) if words in finding.found]
     assert [finding.status for finding in fitting] == [status]
     assert remedy in fitting[0].remedy
 
 
 def test_srun_does_not_take_over_the_cores_by_itself():
     environ = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_CPUS_PER_TASK": "8"}
-    finding, _ = slurm(Plan(), environ)
+    finding, _ = check_slurm(Plan(), environ)
     assert finding.status == "warn" and "SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in finding.remedy
-    (finding,) = slurm(Plan(), {**environ, "SRUN_CPUS_PER_TASK": "8"})
+    (finding,) = check_slurm(Plan(), {**environ, "SRUN_CPUS_PER_TASK": "8"})
     assert finding.status == "ok"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands.doctor.machine.versions import SETUP, check_nccl, packaged_nccl, packages, python
+from commands.doctor.machine.versions import SETUP, check_nccl, check_packages, check_python, packaged_nccl
 
 
 def install(folder, name, version, *requires):
@@ -24,12 +24,12 @@ def setup_that_needs(folder, *needs):
 
 
 def test_this_installation_is_right():
-    assert [finding.status for finding in (*python(), *packages())] == ["ok", "ok"], list(packages())
+    assert [finding.status for finding in (*check_python(), *check_packages())] == ["ok", "ok"], list(check_packages())
     assert "torch" in SETUP.read_text()
 
 
 def test_an_old_python(tmp_path):
-    (finding,) = python(setup_that_needs(tmp_path, "torch"), "3.9.2")
+    (finding,) = check_python(setup_that_needs(tmp_path, "torch"), "3.9.2")
     assert finding.status == "fail" and ">=3.10 is required" in finding.found
 
 
@@ -37,7 +37,7 @@ def test_packages_that_are_missing_too_old_or_compromised(tmp_path):
     install(tmp_path / "site", "lightning", "2.6.2")
     install(tmp_path / "site", "rich", "15.0")
     setup = setup_that_needs(tmp_path, "lightning>=2.6.6,<2.7", "rich>=13", "filelock>=3.12")
-    found = list(packages(setup, [str(tmp_path / "site")]))
+    found = list(check_packages(setup, [str(tmp_path / "site")]))
     assert [finding.status for finding in found] == ["fail"] * 3
     attack, old, missing = found
     assert "GHSA-w37p-236h-pfx3" in attack.why
