@@ -54,7 +54,7 @@ def check_gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterat
 
 
 def visible_gpus(driver: Driver, environ: Mapping[str, str]) -> int:
-    """Return the number of GPUs that CUDA shows here; 0 if CUDA_VISIBLE_DEVICES is wrong, which `check_gpus` reports."""
+    """Return the number of GPUs that CUDA shows; 0 if CUDA_VISIBLE_DEVICES is wrong, which `check_gpus` reports."""
     try:
         return len(_visible(driver, environ))
     except ValueError:
