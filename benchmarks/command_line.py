@@ -51,9 +51,9 @@ def one_table(name: str, description: str | None, repeats: int, parts: str, argu
         arguments: arguments of the command line.
     """
     options = benchmark_parser(name, description, repeats).parse_args(arguments)
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
 
-    module, out, around = importlib.import_module(parts), console(), surroundings(options.repeats)
+    module, out, around = importlib.import_module(parts), console(), describe_environment(options.repeats)
     result = module.measure(options.repeats)
     out.print(module.table(result))
     out.print(closing_line(around), highlight=False)

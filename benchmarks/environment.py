@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).resolve().parents[1]
 
 
-def surroundings(repeats: int) -> dict[str, Any]:
+def describe_environment(repeats: int) -> dict[str, Any]:
     """Return the machine, the versions and the commit of the measurements."""
     return {
         "processor": _processor(),

@@ -59,11 +59,11 @@ def main(arguments: list[str] | None = None) -> None:
         return
 
     from benchmarks.device.junit import write_junit
-    from benchmarks.device.machine import closing_line, surroundings
+    from benchmarks.device.machine import closing_line, describe_environment
     from benchmarks.environment import write_json
 
     setting = Setting(options.device, options.tiny, options.repeats, not options.no_compile, options.peak_tflops)
-    around, end = surroundings(setting), time.monotonic() + 60 * options.minutes
+    around, end = describe_environment(setting), time.monotonic() + 60 * options.minutes
     results = [_measured(part, setting, end) for part in options.only or PARTS]
     print(closing_line(around))
     if options.json:

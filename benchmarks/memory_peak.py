@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def forget_peak(process: int | None = None) -> int:
+def reset_peak(process: int | None = None) -> int:
     """Reset the peak where the system can (Linux), and return its baseline in bytes. `process`: see ``peak``."""
     # Elsewhere, or if /proc is read-only, the baseline is the peak of the preparation, far below that of the work.
     with suppress(OSError):

@@ -15,11 +15,11 @@ from benchmarks.device.part import Setting
 _PACKAGES = ("lightning", "transformers", "peft", "triton")
 
 
-def surroundings(setting: Setting) -> dict[str, Any]:
+def describe_environment(setting: Setting) -> dict[str, Any]:
     """Return device, driver and versions, besides what every benchmark records."""
     name, memory = _device() if setting.cuda else ("the CPU, tiny sizes: meaningless numbers", None)
     return {
-        **general.surroundings(setting.repeats),
+        **general.describe_environment(setting.repeats),
         "device": name,
         "memory_gb": memory,
         "driver": _driver() if setting.cuda else None,

@@ -28,9 +28,9 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.document_qa import ingestion, manuals
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
 
-    out, around, results = console(), surroundings(options.repeats), []
+    out, around, results = console(), describe_environment(options.repeats), []
     if options.only in (None, "ingestion"):
         results.append(ingestion.measure(options.pages, options.repeats))
         out.print(ingestion.table(results[-1]))

@@ -26,9 +26,9 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.engine import checkpoint_stall, measurements, scaling
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
 
-    out, around, results = console(), surroundings(options.repeats), []
+    out, around, results = console(), describe_environment(options.repeats), []
     for name in options.only or NAMES:
         out.print(f"measuring {name} ...", highlight=False)
         if name == "checkpoint":

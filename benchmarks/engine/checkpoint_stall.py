@@ -32,7 +32,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.environment import number, spread
-from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
 from benchmarks.side import SideProcess
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
@@ -155,7 +155,7 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
 
     The file is verified and removed.
     """
-    ground = forget_peak()
+    ground = reset_peak()
     start = time.perf_counter()
     plugin.save_checkpoint(dict(checkpoint), path)
     stall = time.perf_counter() - start

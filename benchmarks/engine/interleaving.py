@@ -20,7 +20,7 @@ from typing import NamedTuple
 import psutil
 import torch
 
-from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
 from benchmarks.side import SideProcess, kill_all
 
@@ -174,7 +174,7 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
             steps = connection.recv()
         except EOFError:  # the benchmark was killed, and no other process ends this training
             os._exit(1)
-        forget_peak()
+        reset_peak()
         cpu, wall = _cpu_seconds(), time.perf_counter()
         gate.run(steps)
         cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall

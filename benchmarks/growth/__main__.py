@@ -27,10 +27,10 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--rows must be at least 1000")
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.growth import sizes
 
-    out, around, results = console(), surroundings(options.repeats), []
+    out, around, results = console(), describe_environment(options.repeats), []
     for name in options.only or NAMES:
         out.print(f"measuring {name} ...", highlight=False)
         results.append(sizes.measure(name, options.repeats, options.rows))

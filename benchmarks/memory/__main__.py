@@ -17,10 +17,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.memory import sides
 
-    out, around = console(), surroundings(options.repeats)
+    out, around = console(), describe_environment(options.repeats)
     size = sides.Size(options.layers, options.vocabulary, options.tokens)
     result = sides.measure(size, options.repeats)
     out.print(sides.table(result))

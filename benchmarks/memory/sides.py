@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.table import Table
 
-from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.side import SideProcess
 
 _GIB = 2**30
@@ -140,7 +140,7 @@ def _steps(setting: Setting, size: Size) -> int:
             return total / number
 
     release_free_memory()
-    before = forget_peak()
+    before = reset_peak()
     model = Loss()
     if setting.ranks > 1:
         from torch.distributed.device_mesh import init_device_mesh
@@ -148,7 +148,7 @@ def _steps(setting: Setting, size: Size) -> int:
         mesh = init_device_mesh("cpu", (setting.ranks,))
         shard_layers(model, mesh, mp_policy=gathered_formats(setting.precision == "bf16-mixed"))
     release_free_memory()
-    forget_peak()  # weights are built whole, and may then be sharded or quantized
+    reset_peak()  # weights are built whole, and may then be sharded or quantized
     optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad])
     row = torch.randint(size.vocabulary, (1, size.tokens), generator=torch.Generator().manual_seed(1))
     positions = torch.arange(size.tokens).unsqueeze(0) % (size.tokens // 2)  # two packed chats

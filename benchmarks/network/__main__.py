@@ -29,9 +29,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.network import measurements, prediction, tables
-    from benchmarks.network.machines import Impossible
+    from benchmarks.network.machines import UnsupportedMachineError
 
     given = {
         "compute": options.step,
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         "between": options.between and tuple(1e9 * link for link in options.between),
     }
     assumed = prediction.Assumptions(**{name: value for name, value in given.items() if value})
-    out, around, results = console(), surroundings(options.repeats), []
+    out, around, results = console(), describe_environment(options.repeats), []
     impossible: dict[str, list[str]] = {}  # the reason, and the parts
     try:
         for name in options.only or NAMES:
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
             try:
                 results.append(getattr(measurements, name)(options.repeats))
                 out.print(tables.table(results[-1]))
-            except Impossible as error:
+            except UnsupportedMachineError as error:
                 impossible.setdefault(str(error), []).append(name)
     except KeyboardInterrupt:
         print("interrupted; the machines and their processes are removed", file=sys.stderr)

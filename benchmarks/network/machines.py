@@ -30,7 +30,7 @@ _LARGEST_FRAME = 65000
 """Bytes of a frame on the delayed cable, large so that there are few frames to carry."""
 
 
-class Impossible(RuntimeError):
+class UnsupportedMachineError(RuntimeError):
     """Raised if such machines cannot be created here, with the reason."""
 
 
@@ -39,18 +39,18 @@ def connected(delayed: bool = False) -> Iterator["Machines"]:
     """Yield two machines, and remove them afterwards, also after SIGINT or SIGTERM.
 
     Raises:
-        Impossible: not on this system, not for this user, or too few cores.
+        UnsupportedMachineError: not on this system, not for this user, or too few cores.
     """
     machines, before = Machines(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if why := machines.connect(delayed) or too_few_cores():
-            raise Impossible(why)
+            raise UnsupportedMachineError(why)
         try:  # reported before minutes of measurement
             machines.limit(1e9)
             machines.limit(None)
         except RuntimeError as error:
-            raise Impossible(f"no limit of the bandwidth here: {error}") from error
+            raise UnsupportedMachineError(f"no limit of the bandwidth here: {error}") from error
         yield machines
     finally:
         for number in before:  # a second signal must not interrupt the removal

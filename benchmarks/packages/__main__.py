@@ -29,13 +29,13 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, goals_reached, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, goals_reached, write_json
     from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
     from benchmarks.packages.parts import PARTS, Started
     from benchmarks.packages.report import table
     from benchmarks.packages.sides import SIDES
 
-    out, around, results = console(), surroundings(options.repeats), []
+    out, around, results = console(), describe_environment(options.repeats), []
     environments = (options.environments or ENVIRONMENTS).absolute()
     started: Started = {}
     for side in SIDES:

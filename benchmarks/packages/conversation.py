@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.memory_peak import peak, reset_peak
 
 _LINES = 6
 """Characters of a driver's output that the error of a failed driver quotes."""
@@ -66,7 +66,7 @@ class Driver:
 
     def turn(self, units: int) -> dict[str, float]:
         """Run `units` steps or evaluations. Return the driver's measurements and `memory`, its peak bytes."""
-        forget_peak(self._process.pid)
+        reset_peak(self._process.pid)
         self._say({"units": units})
         return self._listen() | {"memory": peak(self._process.pid)}
 

@@ -26,7 +26,7 @@ class NotInstalled(Exception):
     """A package's environment could not be created; with pip's output."""
 
 
-def place_of(package: str, folder: Path) -> Path:
+def environment_folder(package: str, folder: Path) -> Path:
     """Return the environment's folder."""
     contents = requirements_of(package).read_bytes() + sys.version.encode()
     return folder / f"{package}-{sha256(contents).hexdigest()[:10]}"
@@ -39,30 +39,30 @@ def requirements_of(package: str) -> Path:
 
 def python_of(package: str, folder: Path) -> Path | None:
     """Return the Python of the package's environment, or None if it is not complete."""
-    place = place_of(package, folder)
-    return place / "bin" / "python" if _stamp(place).exists() else None
+    environment = environment_folder(package, folder)
+    return environment / "bin" / "python" if _stamp(environment).exists() else None
 
 
-def made(package: str, folder: Path) -> Path:
+def install_environment(package: str, folder: Path) -> Path:
     """Return the Python of the package's environment, and create it if it does not exist.
 
     Raises:
         NotInstalled: the environment could not be created, or a package could not be installed.
     """
-    place = place_of(package, folder)
+    environment = environment_folder(package, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"{package}.lock"):
             if python_of(package, folder) is None:
-                shutil.rmtree(place, ignore_errors=True)  # left by an interrupted attempt
-                _run([sys.executable, "-m", "venv", str(place)], package)
-                python = str(place / "bin" / "python")
+                shutil.rmtree(environment, ignore_errors=True)  # left by an interrupted attempt
+                _run([sys.executable, "-m", "venv", str(environment)], package)
+                python = str(environment / "bin" / "python")
                 listed = str(requirements_of(package))
                 _run([python, "-m", "pip", "install", "--quiet", "--retries", "2", "--requirement", listed], package)
-                _stamp(place).touch()
+                _stamp(environment).touch()
     except OSError as error:
         raise NotInstalled(f"{package}: no environment in {folder}: {error}") from error
-    return place / "bin" / "python"
+    return environment / "bin" / "python"
 
 
 def own_variables(**more: str) -> dict[str, str]:
@@ -72,8 +72,8 @@ def own_variables(**more: str) -> dict[str, str]:
     return kept | ONE_THREAD | {"PYTHONNOUSERSITE": "1"} | more
 
 
-def _stamp(place: Path) -> Path:
-    return place / "installed"
+def _stamp(environment: Path) -> Path:
+    return environment / "installed"
 
 
 def _run(command: Sequence[str], package: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.packages.conversation import Command
-from benchmarks.packages.environments import made, own_variables
+from benchmarks.packages.environments import install_environment, own_variables
 from benchmarks.side import ONE_THREAD
 
 DRIVERS = Path(__file__).with_name("drivers")
@@ -57,7 +57,7 @@ class Side:
             # The driver's working directory is its temporary folder, and its code is this project's.
             variables = {**os.environ, "PYTHONPATH": str(_ROOT), **ONE_THREAD}
             return Command(self.name, Path(sys.executable), script, variables)
-        return Command(self.name, made(self.package, environments), script, own_variables())
+        return Command(self.name, install_environment(self.package, environments), script, own_variables())
 
 
 # All steps of a side that pads every row to L cost the same, so a few suffice. Lockstep's depend on the rows' lengths.

@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
 from benchmarks.side import SideProcess
 
@@ -89,11 +89,11 @@ def _side(connection: Any, quantize: str, layers: int, tokens: int) -> None:
     precision = precision_of("bf16-mixed", has_bf16=True)
     # Its imports are not the model's memory.
     predicted = estimate_memory(chosen, _VOCABULARY, precision, Workload(tokens)).total
-    before = forget_peak()
+    before = reset_peak()
     model = LanguageModel(chosen, _VOCABULARY, precision)
     optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad])
     connection.send("ready")
-    connection.send({"model": forget_peak() - before, "predicted": predicted})
+    connection.send({"model": reset_peak() - before, "predicted": predicted})
     row = torch.randint(_VOCABULARY, (1, tokens), generator=torch.Generator().manual_seed(1))
     positions = torch.arange(tokens).unsqueeze(0)
     while True:
@@ -101,7 +101,7 @@ def _side(connection: Any, quantize: str, layers: int, tokens: int) -> None:
             connection.recv()
         except EOFError:
             return
-        forget_peak()
+        reset_peak()
         began, cpu = time.perf_counter(), time.process_time()
         total, number = model.loss(model.hidden_states(model.embed(row), positions), row)
         (total / number).backward()

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
         return
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import console, surroundings, write_json
+    from benchmarks.environment import console, describe_environment, write_json
     from benchmarks.recommender.comparisons import COMPARISONS
     from benchmarks.recommender.measure import take_turns
     from benchmarks.recommender.report import summary, table
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     if unknown:
         raise SystemExit(f"--only: no comparison {', '.join(sorted(unknown))}; there are {', '.join(names)}")
 
-    out, around, results = console(), surroundings(options.repeats), []
+    out, around, results = console(), describe_environment(options.repeats), []
     chosen = [comparison for comparison in COMPARISONS if comparison.name in (options.only or names)]
     for number, comparison in enumerate(chosen, 1):
         out.print(f"[{number}/{len(chosen)}] {comparison.title}", markup=False, highlight=False)
@@ -60,10 +60,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _time_to_quality(root: Path, target: float, json: Path | None) -> None:
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.recommender import time_to_quality
 
-    out, around = console(), surroundings(repeats=1)
+    out, around = console(), describe_environment(repeats=1)
     try:
         found: dict[str, Any] = time_to_quality.measure(root, target)
     except time_to_quality.Missed as missed:

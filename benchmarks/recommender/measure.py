@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.memory_peak import forget_peak, peak
+from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
 from benchmarks.side import SideProcess
 
@@ -85,9 +85,9 @@ class Side(SideProcess):
 
 def _serve(connection: Connection, make: Maker) -> None:
     torch.set_num_threads(1)
-    imported = forget_peak()
+    imported = reset_peak()
     work = make()
-    before = forget_peak()
+    before = reset_peak()
     work()
     connection.send(None)
     while True:

@@ -25,10 +25,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.threads import trainings
 
-    out, around = console(), surroundings(options.repeats) | {"threads": "by side"}
+    out, around = console(), describe_environment(options.repeats) | {"threads": "by side"}
     result = trainings.measure(options.repeats, options.only or NAMES, options.seconds)
     out.print(trainings.table(result))
     out.print(closing_line(around), highlight=False)

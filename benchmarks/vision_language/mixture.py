@@ -19,7 +19,7 @@ _SAMPLES = 1_000_000
 _WORDS = [a + b + c for a in "bdfklmnprst" for b in "aeiou" for c in ("n", "r", "s", "t")]
 
 
-class Sort(NamedTuple):
+class ChatKind(NamedTuple):
     """A kind of sample; the number of words is uniform between the minimum and the maximum."""
 
     share: float
@@ -28,11 +28,11 @@ class Sort(NamedTuple):
     answer: tuple[int, int]
 
 
-SORTS = (
-    Sort(0.30, (0, 0), (8, 40), (4, 60)),  # text only
-    Sort(0.30, (1, 1), (6, 16), (8, 30)),  # captions and short answers
-    Sort(0.25, (1, 1), (10, 30), (80, 260)),  # descriptions
-    Sort(0.15, (2, 4), (10, 40), (10, 60)),  # several images
+CHAT_KINDS = (
+    ChatKind(0.30, (0, 0), (8, 40), (4, 60)),  # text only
+    ChatKind(0.30, (1, 1), (6, 16), (8, 30)),  # captions and short answers
+    ChatKind(0.25, (1, 1), (10, 30), (80, 260)),  # descriptions
+    ChatKind(0.15, (2, 4), (10, 40), (10, 60)),  # several images
 )
 
 
@@ -54,10 +54,10 @@ class MixtureSamples:
     def item(self, epoch: int, index: int) -> ChatItem:
         """Return the sample, which is a function of its index in every epoch."""
         drawn = hash_uniform(index, 0)
-        sort = SORTS[int(np.searchsorted(np.cumsum([sort.share for sort in SORTS]), drawn, side="right"))]
+        kind = CHAT_KINDS[int(np.searchsorted(np.cumsum([kind.share for kind in CHAT_KINDS]), drawn, side="right"))]
         images, question, answer = (
             int(low + hash_integers(high - low + 1, index, place))
-            for place, (low, high) in enumerate((sort.images, sort.question, sort.answer), 1)
+            for place, (low, high) in enumerate((kind.images, kind.question, kind.answer), 1)
         )
         asked = " ".join(["<image>"] * images + [_words(index, 4, question)])
         messages = [Message(role="user", content=asked), Message(role="assistant", content=_words(index, 5, answer))]

@@ -30,10 +30,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait.
-    from benchmarks.environment import closing_line, console, surroundings, write_json
+    from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.vision_language.many_rows import write_many_rows
 
-    out, around = console(), surroundings(options.repeats)
+    out, around = console(), describe_environment(options.repeats)
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for name, group in (("small row groups", _GROUP), ("written again", _LARGE_GROUP)):

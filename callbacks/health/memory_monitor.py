@@ -121,6 +121,7 @@ class MemoryMonitor(Callback):
     def _log(self, trainer: Trainer, pl_module: LightningModule) -> None:
         device = trainer.strategy.root_device
         if device.type == "cuda":
+            # allocated, not reserved: the reserve of the caching allocator grows to whatever the device has
             used = torch.cuda.max_memory_allocated(device)
             torch.cuda.reset_peak_memory_stats(device)
         else:
@@ -129,6 +130,7 @@ class MemoryMonitor(Callback):
         pl_module.log("train/memory_gib", max(of_ranks) / _GIB, on_step=True, on_epoch=False, batch_size=1)
         if not self._has_warned_uneven and trainer.is_global_zero:
             self._has_warned_uneven = self._warn_uneven(of_ranks)
+        # every rank updates the detector; only rank 0 speaks
         if self._growth.update(max(of_ranks)) and trainer.is_global_zero and not self._has_warned_growth:
             self._has_warned_growth = True
             log.warning(

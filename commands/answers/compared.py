@@ -138,7 +138,10 @@ def _joined(of_runs: Sequence[dict[str, Field]]) -> list[Field]:
 
 
 def _steps(iterator: Iterator[T], context: Callable[[], AbstractContextManager[None]]) -> Iterator[T]:
-    """Iterate, with each step in a new context."""
+    """Iterate, with each step in a new context.
+
+    A context around the whole iteration would stay entered at each `yield`, while the caller runs another model.
+    """
     try:
         while True:
             with context():
@@ -147,6 +150,6 @@ def _steps(iterator: Iterator[T], context: Callable[[], AbstractContextManager[N
                 except StopIteration:
                     return
             yield item
-    finally:
+    finally:  # the caller may stop early; the generator then releases what it holds at once
         if isinstance(iterator, Generator):
             iterator.close()

@@ -44,11 +44,13 @@ def launched_processes(environ: Mapping[str, str]) -> LaunchedProcesses | None:
         ValueError: srun has no number of tasks per node, or was not used in a job of several tasks; variables are
             missing; accelerate launch started one process of several.
     """
+    # torchrun comes first: inside a SLURM job it starts the ranks itself, and srun's counts are of its agents
     if "TORCHELASTIC_RUN_ID" in environ:
         per_node = int(environ["LOCAL_WORLD_SIZE"])
         return LaunchedProcesses("torchrun", per_node, int(environ["WORLD_SIZE"]) // per_node)
     if SLURMEnvironment.detect():
         tasks, nodes = int(environ["SLURM_NTASKS"]), int(environ.get("SLURM_NNODES", "1"))
+        # srun sets the step; a batch script or a shell of salloc has only the variables of the job
         if tasks > 1 and "SLURM_STEP_ID" not in environ:
             raise ValueError(
                 f"this SLURM job has {tasks} tasks, but this process was started without srun and would wait "
@@ -89,6 +91,7 @@ def rendezvous_from_env(environ: MutableMapping[str, str]) -> Rendezvous | None:
     if launched.launcher == "srun":
         slurm = SLURMEnvironment()
         job, step = int(environ.get("SLURM_JOB_ID", "0")), int(environ.get("SLURM_STEP_ID", "0"))
+        # every rank computes the same port without asking another; steps of one job get different ports
         environ.setdefault("MASTER_PORT", str(15000 + (job + 101 * step) % 17000))
         environ.setdefault("MASTER_ADDR", slurm.resolve_root_node_address(environ.get("SLURM_NODELIST", "127.0.0.1")))
         rank = int(environ["SLURM_PROCID"])
@@ -120,7 +123,7 @@ def match_launched(
         return devices, num_nodes
     if devices == "auto":
         devices = launched.per_node
-    if num_nodes == 1:
+    if num_nodes == 1:  # the default, which cannot be told from a 1 that the user wrote
         num_nodes = launched.nodes
     requested = device_count(devices)
     if (requested not in (None, launched.per_node)) or num_nodes != launched.nodes:
@@ -133,6 +136,7 @@ def match_launched(
 
 
 _STARTED_BY = "LOCKSTEP_STARTED_BY"
+"""Variable with the process id of rank 0, which Lightning's subprocess launcher passes on to its children."""
 
 
 def mark_parent(environ: MutableMapping[str, str]) -> None:

@@ -29,9 +29,9 @@ def decide_on_rank_zero(
         ValueError: `answer` raised on rank 0, or the ranks cannot connect.
     """
     environ = os.environ if environ is None else environ
-    place = rendezvous_from_env(environ)
-    if place is not None:
-        return answer() if place.processes == 1 else RendezvousStore(place).decide(question, answer)
+    rendezvous = rendezvous_from_env(environ)
+    if rendezvous is not None:
+        return answer() if rendezvous.processes == 1 else RendezvousStore(rendezvous).decide(question, answer)
     variable = _VARIABLE + question.upper()
     if environ.get("LOCAL_RANK", "0") != "0" and variable in environ:
         return environ[variable]

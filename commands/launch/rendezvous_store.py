@@ -37,21 +37,21 @@ class RendezvousStore:
             the port.
     """
 
-    def __init__(self, place: Rendezvous) -> None:
-        self._place = place
-        serves = place.rank == 0 and not place.store_outlives_ranks
-        _wait_for_host(place.address)
+    def __init__(self, rendezvous: Rendezvous) -> None:
+        self._rendezvous = rendezvous
+        serves = rendezvous.rank == 0 and not rendezvous.store_outlives_ranks
+        _wait_for_host(rendezvous.address)
         self.store = self._connect(serves)
         if serves:
             _served.append(self.store)
 
     def _connect(self, serves: bool) -> TCPStore:
-        place, deadline = self._place, time.monotonic() + PORT_TIMEOUT
+        rendezvous, deadline = self._rendezvous, time.monotonic() + PORT_TIMEOUT
         while True:
             try:
                 if not serves:
-                    wait_for_listener(place.address, place.port, TIMEOUT)
-                return open_store(place.address, place.port, serves, TIMEOUT)
+                    wait_for_listener(rendezvous.address, rendezvous.port, TIMEOUT)
+                return open_store(rendezvous.address, rendezvous.port, serves, TIMEOUT)
             except (RuntimeError, OSError) as error:
                 in_use = "EADDRINUSE" in str(error)
                 if in_use and time.monotonic() < deadline:
@@ -61,8 +61,8 @@ class RendezvousStore:
                 if isinstance(error, SilentProgramError):
                     problem = "does not answer as rank 0 would"
                 raise ValueError(
-                    f"MASTER_ADDR {place.address}, MASTER_PORT {place.port} of rank {place.rank} of "
-                    f"{place.processes} {problem}: set both to the machine of rank 0 and a free port there, "
+                    f"MASTER_ADDR {rendezvous.address}, MASTER_PORT {rendezvous.port} of rank {rendezvous.rank} of "
+                    f"{rendezvous.processes} {problem}: set both to the machine of rank 0 and a free port there, "
                     f"the same on all ranks ({str(error).splitlines()[0]})"
                 ) from error
 
@@ -76,19 +76,19 @@ class RendezvousStore:
         Raises:
             ValueError: `answer` raised on rank 0, or a rank does not come in time.
         """
-        return self._answer(question, answer) if self._place.rank == 0 else self._request(question)
+        return self._answer(question, answer) if self._rendezvous.rank == 0 else self._request(question)
 
     def _request(self, question: str) -> str:
         token = uuid.uuid4().hex
-        self.store.set(f"lockstep/{question}/requests/{self._place.rank}", token)
+        self.store.set(f"lockstep/{question}/requests/{self._rendezvous.rank}", token)
         reply = self._wait(lambda: self._reply(question, token), "rank 0", f"lockstep/{question}/at_work")
-        self.store.set(f"lockstep/{question}/received/{self._place.rank}", reply["from"])
+        self.store.set(f"lockstep/{question}/received/{self._rendezvous.rank}", reply["from"])
         if "error" in reply:
             raise ValueError(f"rank 0 ended: {reply['error']}")
         return reply["answer"]
 
     def _reply(self, question: str, token: str) -> dict[str, str] | None:
-        text = self._get(f"lockstep/{question}/reply/{self._place.rank}")
+        text = self._get(f"lockstep/{question}/reply/{self._rendezvous.rank}")
         reply = json.loads(text) if text else {}
         return reply if reply.get("to") == token else None
 
@@ -126,7 +126,7 @@ class RendezvousStore:
         """Reply to each rank and wait until all have received it: the store may end with this process."""
         reply = {**reply, "from": uuid.uuid4().hex}
         sent: dict[int, str] = {}  # rank -> token of the request that was replied to
-        waiting = set(range(1, self._place.processes))
+        waiting = set(range(1, self._rendezvous.processes))
 
         def all_received() -> bool:
             for rank in sorted(waiting):
@@ -138,7 +138,7 @@ class RendezvousStore:
                     waiting.discard(rank)
             return not waiting
 
-        self._wait(all_received, f"some of the {self._place.processes} ranks")
+        self._wait(all_received, f"some of the {self._rendezvous.processes} ranks")
 
     def _get(self, key: str) -> str | None:
         return self.store.get(key).decode() if self.store.check([key]) else None
@@ -150,10 +150,10 @@ class RendezvousStore:
             if at_work and (count := self._get(at_work)) != last:
                 deadline, last = time.monotonic() + TIMEOUT, count
             if time.monotonic() > deadline:
+                rank, processes, address, port, _ = self._rendezvous
                 raise ValueError(
-                    f"rank {self._place.rank} of {self._place.processes} has waited {TIMEOUT:.0f} s for {awaited} "
-                    f"at MASTER_ADDR {self._place.address}, MASTER_PORT {self._place.port}: have all been started, "
-                    "with the same WORLD_SIZE and a RANK of their own?"
+                    f"rank {rank} of {processes} has waited {TIMEOUT:.0f} s for {awaited} at MASTER_ADDR {address}, "
+                    f"MASTER_PORT {port}: have all been started, with the same WORLD_SIZE and a RANK of their own?"
                 )
             time.sleep(0.02)
         return found

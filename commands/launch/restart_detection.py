@@ -20,10 +20,10 @@ def is_restart(environ: MutableMapping[str, str]) -> bool:
     """
     if any(int(environ.get(name, "0")) > 0 for name in ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")):
         return True
-    place = rendezvous_from_env(environ)
-    if place is None or not place.store_outlives_ranks:
+    rendezvous = rendezvous_from_env(environ)
+    if rendezvous is None or not rendezvous.store_outlives_ranks:
         return False
-    return RendezvousStore(place).store.add("lockstep/starts", 1) > 1
+    return RendezvousStore(rendezvous).store.add("lockstep/starts", 1) > 1
 
 
 def restart_prefix(environ: MutableMapping[str, str]) -> str | None:
@@ -32,8 +32,8 @@ def restart_prefix(environ: MutableMapping[str, str]) -> str | None:
     The store of torchrun's agent outlives the ranks. Without the prefix, restarted ranks find the addresses of
     the dead ranks in it and cannot connect.
     """
-    place = rendezvous_from_env(environ)
-    if place is None or not place.store_outlives_ranks or place.processes == 1:
+    rendezvous = rendezvous_from_env(environ)
+    if rendezvous is None or not rendezvous.store_outlives_ranks or rendezvous.processes == 1:
         return None
     return decide_on_rank_zero("start", lambda: uuid.uuid4().hex, environ)
 
@@ -48,20 +48,20 @@ def connect_with_prefix(strategy: Strategy, prefix: str, environ: MutableMapping
         prefix: from `restart_prefix`.
         environ: variables of the launcher.
     """
-    place = rendezvous_from_env(environ)
-    assert place is not None, "there is a prefix"
+    rendezvous = rendezvous_from_env(environ)
+    assert rendezvous is not None, "there is a prefix"
     device, timeout = strategy.root_device, strategy_timeout(strategy)
     backends = torch.distributed.Backend.default_device_backend_map
     backend = getattr(strategy, "process_group_backend", None) or backends.get(device.type, "gloo")
     assert strategy.accelerator is not None, "the trainer sets it"
     strategy.accelerator.setup_device(device)
-    store = RendezvousStore(place).store
+    store = RendezvousStore(rendezvous).store
     store.set_timeout(timeout)
     torch.distributed.init_process_group(
         backend,
         store=torch.distributed.PrefixStore(prefix, store),
-        rank=place.rank,
-        world_size=place.processes,
+        rank=rendezvous.rank,
+        world_size=rendezvous.processes,
         timeout=timeout,
         device_id=None if device.type == "cpu" else device,
     )

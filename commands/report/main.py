@@ -209,8 +209,10 @@ def write_page(
     content = {**page_content(folders, page), **of_ranks, "study": study and {**study.for_page(), "name": name}}
     title = name or (content["runs"][0]["name"] if len(folders) == 1 else f"{len(folders)} runs")
     data = json.dumps(replace_non_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # lone surrogates, which a file name or a sample may contain, cannot be encoded: they become question marks
     scripts = [PAGES / f"{name}.js" for name in SCRIPTS]
     text = html_page(f"{title} – run report", data, scripts, [PAGES / "run_report.css"]).encode("utf-8", "replace")
+    # a page that a browser has open is replaced at once, and an error leaves the earlier page in place
     os.replace(write_temp(page, lambda file: file.write(text), lambda _: None), page)
     flush_folder(page.parent)
 

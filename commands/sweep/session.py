@@ -135,8 +135,8 @@ def checkpoint_remark(run: Path, summary: StudySummary) -> str:
     if not monitor or monitor == summary.metric:
         return ""
     return (
-        f"its best checkpoint is that of {monitor} (best_checkpoint.monitor), not that of {summary.metric}; "
-        f"with --best_checkpoint.monitor {summary.metric} it is"
+        f"its best checkpoint is selected by {monitor} (best_checkpoint.monitor), not by {summary.metric}; "
+        f"--best_checkpoint.monitor {summary.metric} selects by the metric of the sweep"
     )
 
 
@@ -144,7 +144,7 @@ def open_study(command: Command, settings: SweepSettings) -> SweepStudy:
     """Return the study, which may exist.
 
     Raises:
-        YamlFileError: SWEEP.yaml differs from that with which the study was begun; names the line.
+        YamlFileError: SWEEP.yaml has changed since the study was begun; names the line.
         OtherSettingsError: the config or the options differ.
     """
     try:
@@ -175,10 +175,10 @@ def study_identity(arguments: Sequence[str], settings: SweepSettings) -> dict[st
         found |= {f"{key}.{name}": value for name, value in getattr(settings, key)._asdict().items()}
     found |= {f"parameters.{parameter.key}": _described(parameter) for parameter in settings.parameters}
     options = list(arguments)
-    for place in (place for place, word in enumerate(arguments[:-1]) if word == "--config"):
-        path = Path(arguments[place + 1])
+    for index in (index for index, word in enumerate(arguments[:-1]) if word == "--config"):
+        path = Path(arguments[index + 1])
         if path.is_file():
-            options[place + 1], content = path.name, f"content of {path.name}"
+            options[index + 1], content = path.name, f"content of {path.name}"
             digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
             found[content] = f"{found[content]} {digest}" if content in found else digest
     found["options"] = shlex.join(options)

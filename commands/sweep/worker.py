@@ -126,10 +126,11 @@ class Worker:
                 for step, value in history.read_new():
                     self._study.store_value(number, step, value)
                     if self._study.must_prune(number):
+                        # values after the pruned step, read in the same poll, must not become the trial's best value
                         del history.values[next(i for i, (at, _) in enumerate(history.values) if at == step) + 1 :]
                         # Not SIGTERM, after which a training in a SLURM job queues the job again.
                         return (process.stop(signal.SIGINT) if code is None else code), True
-                # The metrics of the newest step may not all be written yet.
+                # The metrics of the newest step may not all be written yet; those of an ended training are.
                 if len(history.steps) > (code is None):
                     self._require_metric(history)
                 if code is not None:

@@ -32,7 +32,7 @@ _SHOWN_EVENTS, _EXPLAINED_EVENTS, _REASONS, _NEAREST, _EXAMPLES = 10, 50, 5, 5, 
 class _Event(NamedTuple):
     item: int  # from 1
     time: int  # seconds since 1970
-    place: int = -1  # of an event of the data; -1 for a visitor's, whose features are missing
+    row: int = -1  # of the event in the data; -1 for an event that the visitor picked, which has no features
 
 
 class RecommenderDemo(Demo):
@@ -126,15 +126,15 @@ class RecommenderDemo(Demo):
         """Yield how the score of the best item changes without each event, and the items most alike to it."""
         title = self._catalog.title(best)
         number = min(len(events), self._data.max_length, _EXPLAINED_EVENTS)
-        places = range(len(events) - number, len(events))
-        shortened = [[*events[:place], *events[place + 1 :]] for place in places]
+        indices = range(len(events) - number, len(events))
+        shortened = [[*events[:index], *events[index + 1 :]] for index in indices]
         scores = self._scores(self._batch([list(events), *shortened], at))
         values = scores.of(torch.full((len(scores), 1), best, device=scores.states.device))[:, 0].tolist()
-        changes = sorted(zip((values[0] - value for value in values[1:]), places, strict=True), reverse=True)
+        changes = sorted(zip((values[0] - value for value in values[1:]), indices, strict=True), reverse=True)
         if len(events) > 1:
             rows = [
-                [self._catalog.title(events[place].item), *self._shown_time(events[place]), round(change, 4)]
-                for change, place in changes[:_REASONS]
+                [self._catalog.title(events[index].item), *self._shown_time(events[index]), round(change, 4)]
+                for change, index in changes[:_REASONS]
             ]
             columns = ["event", *(["time"] if self._reads_times else []), "score lost without it"]
             note = f"Of the last {number} events, each is removed once; the score with all of them is {values[0]:.4g}."
@@ -193,9 +193,9 @@ class RecommenderDemo(Demo):
         ends = np.cumsum([0, *map(len, histories)])
         items = np.array([event.item for history in histories for event in history], np.int32)
         times = np.array([event.time for history in histories for event in history], np.int64)
-        places = np.array([event.place for history in histories for event in history], np.int64)
+        rows_of_data = np.array([event.row for history in histories for event in history], np.int64)
         features = self._data.events.features
-        of_events = None if features is None else features.at(places)
+        of_events = None if features is None else features.at(rows_of_data)
         events = EventArrays(ends, items, times, self._catalog.num_items, of_events)
         users = [str(number) for number in range(len(histories))]
         rows = Histories(events, users, at=np.full(len(users), at, np.int64))

@@ -38,29 +38,31 @@ def checkpoint_findings(
         measure: whether to measure the speed, as one rank does for all; else only test whether the directory is
             writable from this node.
     """
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    directory = folder.absolute()
+    while not directory.exists():
+        directory = directory.parent
+    free = shutil.disk_usage(directory).free
     written = min(_MEASURED if measure else _TESTED, free)
     try:
         if free < 2**20:
             raise OSError(28, "No space left on device")
-        seconds = _write(place, written)
+        seconds = _write(directory, written)
     except OSError as error:
         full = "No space" in str(error) or "quota" in str(error).lower()
         yield Finding(
-            _CHECK, "fail", f"{place} cannot be written to: {error.strerror or error}",
+            _CHECK, "fail", f"{directory} cannot be written to: {error.strerror or error}",
             "a training runs until its first checkpoint, and then ends",
-            f"df -h {place}; free space" if full else f"ls -ld {place}; make it writable, or train in another folder",
+            f"df -h {directory}; free space"
+            if full
+            else f"ls -ld {directory}; make it writable, or train in another folder",
         )  # fmt: skip
         return
     if not measure:
-        yield Finding(_CHECK, "ok", f"{place} can be written to; {_human(free)} free")
+        yield Finding(_CHECK, "ok", f"{directory} can be written to; {_human(free)} free")
         return
     speed = written / seconds
     if size is None:
-        found = f"{place} takes {_human(speed)}/s with fsync; {_human(free)} free; a checkpoint's size is not known"
+        found = f"{directory} takes {_human(speed)}/s with fsync; {_human(free)} free; a checkpoint's size is not known"
         yield Finding(
             _CHECK, "warn", found, f"whether {kept} checkpoints fit is known once the micro batch has been computed",
             f"fix what prevents the micro batch, then run {PROGRAM} doctor again",
@@ -70,13 +72,13 @@ def checkpoint_findings(
     room = f"{kept} checkpoints of {_human(size)} need {_human(needed)}"
     if free < needed:
         yield Finding(
-            _CHECK, "fail", f"{place} has {_human(free)} free; {room}",
+            _CHECK, "fail", f"{directory} has {_human(free)} free; {room}",
             "a checkpoint that does not fit is not saved, and the second failure in a row ends the training",
             "free space, or keep fewer: --last_checkpoint.keep 1 --best_checkpoint.keep 1",
         )  # fmt: skip
         return
     takes = size / speed
-    found = f"{place}: {_human(free)} free, {room}; one takes {takes:.1f} s ({_human(speed)}/s with fsync)"
+    found = f"{directory}: {_human(free)} free, {room}; one takes {takes:.1f} s ({_human(speed)}/s with fsync)"
     between = step * steps_between if step and steps_between else None
     if between is not None and takes > max(1.0, _SHARE * between):
         yield Finding(
@@ -88,14 +90,14 @@ def checkpoint_findings(
         yield Finding(_CHECK, "ok", found)
 
 
-def _write(place: Path, size: int) -> float:
+def _write(directory: Path, size: int) -> float:
     """Write and sync a temporary file; return the seconds it takes.
 
     Raises:
         OSError: the file cannot be written.
     """
     block = os.urandom(min(size, 2**20))  # a compressing file system would write zeros too fast
-    with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-") as file:
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=".doctor-") as file:
         began = time.perf_counter()
         for _ in range(size // len(block)):
             file.write(block)

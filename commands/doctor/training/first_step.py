@@ -1,5 +1,6 @@
 """Probes the first step of a training with the micro-batch of the config, or the largest that fits."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,7 +54,7 @@ def first_step(
         free_cached_memory(torch.device("cuda" if torch.cuda.is_initialized() else "cpu"))
         if isinstance(result, ProbeResult):
             break
-        batch = result
+        batch = result  # half the micro-batch, which is tried next
     findings = []
     if result.samples is not None:
         findings.append(Finding("data", "ok", f"{result.samples:,} samples to train on"))
@@ -97,7 +98,7 @@ def _probe(
         return run_probe_step(model, data, single.trainer, seed, trainable_only, ranks_per_node, directory)
     except BeforeTraining as error:
         return _not_built(error, prepare_command)
-    except Exception as error:
+    except Exception as error:  # any error of the user's model is a finding, never the end of the doctor
         smaller = batch.halved() if auto and divides else None
         if smaller is not None and is_oom_error(error):
             return smaller
@@ -116,6 +117,7 @@ def _measured(probe: ProbeResult, batch: BatchPlan, ranks_per_node: int, request
     """
     on_gpu = probe.device.type == "cuda"
     total = torch.cuda.get_device_properties(probe.device).total_memory if on_gpu else host_memory.limit().size
+    # every rank has a GPU of its own, but all ranks of a node share the memory of the host
     peak = probe.peak if on_gpu else probe.peak * ranks_per_node
     each = f" for each of {ranks_per_node} processes" * (ranks_per_node > 1 and not on_gpu)
     found = (
@@ -125,7 +127,7 @@ def _measured(probe: ProbeResult, batch: BatchPlan, ranks_per_node: int, request
     )
     if batch.micro_batch_size < requested:
         found += f"; {requested} do not fit: trainer.auto_micro_batch chooses about this size"
-    if probe.loss != probe.loss or abs(probe.loss) == float("inf"):
+    if not math.isfinite(probe.loss):
         why = "the first step would be skipped, and the training would stop soon"
         remedy = "--config configs/overlays/debug.yaml names the operation that makes it"
         return Finding("micro batch", "fail", found, why, remedy)

@@ -93,10 +93,11 @@ def run_probe_step(
         seed_everything(seed, verbose=False)
         trainer = build_trainer(settings, probe, directory)
         try:
+            # without a limit, a step that is too large would make the kernel kill the doctor or another process
             with limit_host_memory(trainer.strategy.root_device, ranks_per_node):
                 trainer.fit(model, datamodule=data)
         except Exception as error:
-            if probe.began or is_oom_error(error):
+            if probe.began or is_oom_error(error):  # memory may run out while the weights are moved to the device
                 raise
             raise BeforeTraining(probe.stage, str(error)) from error
         finally:
@@ -148,7 +149,7 @@ class _Probe(Callback):
 
     def __init__(self) -> None:
         self._cuda: torch.device | None = None
-        gc.collect()
+        gc.collect()  # an earlier probe of the same process would otherwise count in the peak
         _reset_peak()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -169,7 +170,7 @@ class _Probe(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._synchronize()
+        self._synchronize()  # kernels run asynchronously: without this, only their launch would be timed
         self.seconds = time.perf_counter() - self._start
 
     def peak(self) -> int:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from benchmarks.network import measurements, prediction
 from benchmarks.network.__main__ import main
-from benchmarks.network.machines import Impossible
+from benchmarks.network.machines import UnsupportedMachineError
 from benchmarks.network.prediction import Assumptions, Reported, Shards, predicted
 from benchmarks.network.step_model import Cluster, StepModel
 from benchmarks.network.tables import describe, rate, table
@@ -111,7 +111,7 @@ def test_without_root_it_says_so_and_ends(monkeypatch):
 
 def test_a_part_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     def refused(repeats):
-        raise Impossible("no TAP device here")
+        raise UnsupportedMachineError("no TAP device here")
 
     monkeypatch.setattr(measurements, "delay", refused)
     measured = measurements.result("bandwidth", [0.03] * 2, rows(measurements.BANDWIDTHS), GRADIENTS)

@@ -4,7 +4,14 @@ import sys
 import pytest
 
 from benchmarks.packages import environments
-from benchmarks.packages.environments import NotInstalled, made, own_variables, place_of, python_of, requirements_of
+from benchmarks.packages.environments import (
+    NotInstalled,
+    environment_folder,
+    install_environment,
+    own_variables,
+    python_of,
+    requirements_of,
+)
 
 # Stands in for Python: `-m venv FOLDER` puts a copy of itself there, `-m pip` does what the test says.
 PYTHON = """#!/bin/sh
@@ -34,8 +41,10 @@ def python(tmp_path, monkeypatch):
 def test_an_environment_is_made_once(python, tmp_path):
     called = python("exit 0")
     assert python_of("recbole", tmp_path / "new") is None
-    first = made("recbole", tmp_path / "new")
-    assert first.exists() and made("recbole", tmp_path / "new") == first == python_of("recbole", tmp_path / "new")
+    first = install_environment("recbole", tmp_path / "new")
+    assert first.exists() and install_environment("recbole", tmp_path / "new") == first == python_of(
+        "recbole", tmp_path / "new"
+    )
     assert called() == ["venv", "pip"]
 
 
@@ -43,7 +52,7 @@ def test_the_output_of_pip_is_reported_and_the_next_attempt_starts_anew(python, 
     called = python("echo progress >&2; echo 'ERROR: No matching distribution found for ray==2.6.3' >&2; exit 1")
     for _ in range(2):
         with pytest.raises(NotInstalled, match="recbole could not be installed: .*pip install(.|\n)*for ray==2.6.3$"):
-            made("recbole", tmp_path)
+            install_environment("recbole", tmp_path)
         assert python_of("recbole", tmp_path) is None
     assert called() == ["venv", "pip"] * 2
 
@@ -51,13 +60,13 @@ def test_the_output_of_pip_is_reported_and_the_next_attempt_starts_anew(python, 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(NotInstalled, match="recbole: no environment in .*file"):
-        made("recbole", tmp_path / "file")
+        install_environment("recbole", tmp_path / "file")
 
 
 def test_other_requirements_are_another_environment(tmp_path, monkeypatch):
-    before = place_of("recbole", tmp_path)
+    before = environment_folder("recbole", tmp_path)
     monkeypatch.setattr(environments, "requirements_of", lambda package: requirements_of("rectools"))
-    assert place_of("recbole", tmp_path) != before
+    assert environment_folder("recbole", tmp_path) != before
 
 
 def test_this_projects_code_is_not_on_the_path(monkeypatch):

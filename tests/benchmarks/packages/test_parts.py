@@ -61,14 +61,14 @@ def test_without_any_package_there_is_nothing_to_compare(monkeypatch, capsys):
     def refuse(package, folder):
         raise NotInstalled(f"{package} could not be installed: no network")
 
-    monkeypatch.setattr(sides, "made", refuse)
+    monkeypatch.setattr(sides, "install_environment", refuse)
     with pytest.raises(SystemExit, match="no package could be installed"):
         door.main([])
     assert capsys.readouterr().err.count("no network") == 2
 
 
 def test_where_nothing_is_to_be_installed_nothing_is(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(sides, "made", lambda package, folder: pytest.fail("installs"))
+    monkeypatch.setattr(sides, "install_environment", lambda package, folder: pytest.fail("installs"))
     door.main(["--installed", "--environments", str(tmp_path)])
     output = capsys.readouterr()
     assert "no package is installed" in output.out and "recbole is not installed" in output.err

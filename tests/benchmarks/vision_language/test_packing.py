@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.vision_language import packing
-from benchmarks.vision_language.mixture import SORTS, MixtureSamples
+from benchmarks.vision_language.mixture import CHAT_KINDS, MixtureSamples
 from benchmarks.vision_language.models import TINY, amounts_of_turns
 from datamodules.multimodal.batch import ImageLayout
 
@@ -23,7 +23,7 @@ def test_tokens_are_the_same_in_every_layout_and_padding_is_not():
 
 
 def test_the_mixture_is_as_described():
-    assert sum(sort.share for sort in SORTS) == 1
+    assert sum(sort.share for sort in CHAT_KINDS) == 1
     source = MixtureSamples(ImageLayout(16, 16))
     items = [source.item(0, index) for index in range(400)]
     images = [len(item.counts) for item in items]

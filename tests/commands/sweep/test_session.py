@@ -67,7 +67,7 @@ def test_a_config_is_the_same_by_any_path(tmp_path, monkeypatch):
 def test_a_best_checkpoint_of_another_metric_is_reported(tmp_path):
     run = Recorded(tmp_path / "a").folder  # its best_checkpoint.monitor is val/ndcg@10
     summary = StudySummary("val/loss", "minimize", [], [], "")
-    assert checkpoint_remark(run, summary).startswith("its best checkpoint is that of val/ndcg@10")
+    assert checkpoint_remark(run, summary).startswith("its best checkpoint is selected by val/ndcg@10")
     assert checkpoint_remark(run, summary._replace(metric="val/ndcg@10")) == ""
     shutil.rmtree(run)
     assert checkpoint_remark(run, summary) == ""
