@@ -8,7 +8,7 @@ from pathlib import Path
 
 def reset_peak(process: int | None = None) -> int:
     """Reset the peak where the system can (Linux), and return its baseline in bytes. `process`: see ``peak``."""
-    # Elsewhere, or if /proc is read-only, the baseline is the peak of the preparation, far below that of the work.
+    # Elsewhere, or if /proc is read-only, the baseline is the peak of the preparation, far below the peak of the work.
     with suppress(OSError):
         Path(f"/proc/{process or 'self'}/clear_refs").write_text("5")
     return peak(process)

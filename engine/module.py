@@ -191,7 +191,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
     def call_before_normalization(self, function: Callable[[], None]) -> None:
         """Call `function` once, in the next step, when its gradients are complete and before they become the mean.
 
-        For code that reduces the gradients over the ranks in the place of DDP.
+        For code that reduces the gradients over the ranks instead of DDP.
         """
         self._before_normalization.append(function)
 

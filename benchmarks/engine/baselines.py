@@ -1,6 +1,6 @@
 """Peers: SASRec in a plain DDP loop, and in the same loop with Accelerate, with one or several processes.
 
-The network is that of benchmarks/recommender/plain_sasrec.py, with the sizes of configs/recommender/sasrec.yaml. The
+The network is benchmarks/recommender/plain_sasrec.py, with the sizes of configs/recommender/sasrec.yaml. The
 loops follow PyTorch's tutorial ("Getting Started with Distributed Data Parallel") and Accelerate's quick tour. The
 samples of each global batch, optimizer, warm-up and clipping are those of Lockstep. Each process gets an equal number
 of rows, padded on the left to 200 items, and computes the mean of its own rows.

@@ -46,7 +46,7 @@ def step_2(repeats: int) -> Result:
 
 
 def share(repeats: int) -> Result:
-    """Measure what a step costs more than that of a bare loop: with Accelerate, in plain Lightning, in the engine."""
+    """Measure how much more a step costs than in a bare loop: with Accelerate, in plain Lightning, in the engine."""
     turns: dict[str, list[Turn]] = {}
     bases: dict[str, str] = {}
     goals = []

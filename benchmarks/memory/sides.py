@@ -134,7 +134,7 @@ def _steps(setting: Setting, size: Size) -> int:
         def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
             model = self.language_model
             embeddings = model.embed(tokens)
-            if not embeddings.requires_grad:  # those of the other modality are trained
+            if not embeddings.requires_grad:  # the embeddings of the other modality are trained
                 embeddings = embeddings.detach().requires_grad_()
             total, number = model.loss(model.hidden_states(embeddings, positions), tokens)
             return total / number

@@ -59,7 +59,7 @@ SETTINGS_AT = 200 * MEGABIT
 
 
 def bandwidth(repeats: int, networks: Sequence[Network] = BANDWIDTHS, steps: int = 10) -> Result:
-    """Measure steps of two machines at each bandwidth, beside those of a single machine."""
+    """Measure steps of two machines at each bandwidth, beside steps of a single machine."""
     return _networks("bandwidth", repeats, networks, steps, delayed=False)
 
 

@@ -54,7 +54,7 @@ class Shards(NamedTuple):
         return 4 * (3 * self.in_layers + 2 * self.others) / 2
 
     def states(self, ranks: int) -> float:
-        """Return the bytes that a group of ranks all-reduces in a step: that of the tokens of all its ranks."""
+        """Return the bytes that a group of ranks all-reduces in a step, for the tokens of all its ranks."""
         return 4 * 7 * self.layers * self.width * self.tokens * ranks
 
     def speedup(self, cluster: Cluster, compute: float, ranks: int, hidden_share: float) -> float:

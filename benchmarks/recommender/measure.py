@@ -1,8 +1,8 @@
 """Measures two or more sides of a comparison in turns, each in its own process with a single thread.
 
-Sides alternate (peer, ours, peer, ours, ...), so other load on the machine affects both, and ratios are computed
-within a turn. Separate processes make the peak memory that of a single side. Use CPU seconds: they are nearly the same
-on a busy machine; wall seconds are not.
+Sides alternate (peer, ours, peer, ours, ...), so other load on the machine affects both, and ratios are computed within
+a turn. In separate processes, the peak memory belongs to a single side. Use CPU seconds: they are nearly the same on a
+busy machine; wall seconds are not.
 """
 
 import time

@@ -1,9 +1,9 @@
 """Peer: batches built event by event in Python, as in the samplers of the public codes.
 
-The rows are those of kang205/SASRec, pmixer/SASRec.pytorch and their descendants: a loop from the end of the history
-fills inputs, targets and a negative each; negatives are redrawn until the user has no event with them. With times, two
-nested loops write the interval of every pair of events into an L x L matrix (the public codes of TiSASRec do this for
-all users at the start and keep the result; some descendants do it for each batch).
+The rows equal the rows of kang205/SASRec, pmixer/SASRec.pytorch and their descendants: a loop from the end of the
+history fills inputs, targets and a negative each; negatives are redrawn until the user has no event with them. With
+times, two nested loops write the interval of every pair of events into an L x L matrix (the public codes of TiSASRec do
+this for all users at the start and keep the result; some descendants do it for each batch).
 """
 
 from random import Random

@@ -22,7 +22,7 @@ class Sizes(NamedTuple):
 
     tower: dict[str, Any]
     language_model: dict[str, Any]
-    vocabulary: int | None  # None: that of the built-in tokenizer
+    vocabulary: int | None  # None: the vocabulary of the built-in tokenizer
     batch_size: int
     row_tokens: int
 

@@ -126,6 +126,7 @@ class LockstepCLI(SubcommandCLI):
         if model.get("init_from"):
             model.init_from = self._run.select_initial_weights(model.init_from, checkpoint)
         self._store_prefix = restart_prefix(os.environ)
+        # later code reads the selected names from the config; _config_text was taken before
         config.run_name, config.ckpt_path = directory.name, checkpoint
         config.trainer.default_root_dir = str(directory)
         adapt_to_launch(config, self.subcommand, launched)
@@ -192,6 +193,7 @@ class LockstepCLI(SubcommandCLI):
         launched = launched_processes(os.environ)
         if launched is not None and launched.launcher == "the launcher":
             plugins = config.get("plugins") or []
+            # Lightning detects torchrun and SLURM itself, but no other launcher
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), EnvVariablesEnvironment()]
         log_settings = self.instantiated("log")
         if log_settings.console == "json":
@@ -206,6 +208,7 @@ class LockstepCLI(SubcommandCLI):
         keep_config = partial(write_config, self._config_text, folder)
         add_own_callbacks(trainer, keep_config, log_settings, altered, self._threads)
         if self._store_prefix is not None and trainer.world_size > 1:
+            # before Lightning's own call, which finds a process group and creates no other
             connect_with_prefix(trainer.strategy, self._store_prefix, os.environ)
         return trainer
 

@@ -8,8 +8,8 @@ import sys
 def freeze_imports() -> None:
     """Exempt all present objects from garbage collection, also at the end of the process, and start collecting others.
 
-    Only with Triton, the collection at the end happens: Triton 3.9, of torch 2.15 for GPUs, else prints two dozen lines
-    about objects that exist at the end ("nanobind: leaked ...").
+    If Triton is imported, the objects are collected at the end after all: otherwise Triton 3.9, of torch 2.15 for GPUs,
+    prints two dozen lines about objects that exist at the end ("nanobind: leaked ...").
     """
     gc.freeze()
     gc.enable()

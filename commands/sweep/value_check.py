@@ -84,7 +84,7 @@ def problem_of(arguments: list[str]) -> str:
     from commands.doctor.training.load_config import fit_parser, instantiate_part, parse_fit
     from engine.system.extras import require_extras
 
-    fit_parser().exit_on_error = True  # an error is one line, as that of `fit`
+    fit_parser().exit_on_error = True  # an error is printed in one line, as `fit` prints it
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):

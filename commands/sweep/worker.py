@@ -130,7 +130,7 @@ class Worker:
                         del history.values[next(i for i, (at, _) in enumerate(history.values) if at == step) + 1 :]
                         # Not SIGTERM, after which a training in a SLURM job queues the job again.
                         return (process.stop(signal.SIGINT) if code is None else code), True
-                # The metrics of the newest step may not all be written yet; those of an ended training are.
+                # While the training runs, the metrics of the newest step may not all be written yet.
                 if len(history.steps) > (code is None):
                     self._require_metric(history)
                 if code is not None:

@@ -1,7 +1,7 @@
 """Returns the logical shape of a parameter: of the weight that it stands for, whatever part or form of it is stored.
 
 The codes of a quantized weight have fewer elements than the weight, whose shape is their attribute `logical_shape`. A
-sharded weight is a DTensor, whose `shape` is that of the whole weight already.
+sharded weight is a DTensor, whose `shape` is the shape of the whole weight already.
 """
 
 from torch import nn

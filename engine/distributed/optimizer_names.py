@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 
 def named_optimizer_state(module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-    """Return an optimizer's state dict with names of parameters in the place of numbers. Tensors are not copied."""
+    """Return an optimizer's state dict with names of parameters instead of numbers. Tensors are not copied."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
     return {
         "state": {names[parameter]: dict(state) for parameter, state in optimizer.state.items() if state},

@@ -1,6 +1,6 @@
 """Writes and reads weights and optimizer state as shards, with torch.distributed.checkpoint.
 
-A shard names the place of its elements in the whole tensor, so any number of ranks reads what another number has
+A shard records the position of its elements in the whole tensor, so any number of ranks reads what another number has
 written. Only tensors are written: torch reads everything else by plain pickle, which could run code.
 """
 
@@ -141,7 +141,7 @@ def read_full_checkpoint(folder: Path, groups: Sequence[Any] | None) -> dict[str
 
 @torch.no_grad()
 def gather_full(content: Any, keep: bool) -> Any:
-    """Return a nested dict with whole tensors on the CPU in the place of shards. A collective.
+    """Return a nested dict with whole tensors on the CPU instead of shards. A collective.
 
     Args:
         content: equal structure on all ranks.

@@ -2,7 +2,7 @@
 
 bitsandbytes quantizes the state of a whole weight in blocks of 256 elements with a common scale (Dettmers et al.,
 "8-bit Optimizers via Block-wise Quantization", ICLR 2022). Here a rank has some rows of the weight, so a block may lie
-on two or more ranks. They agree on the scale of each block, so the codes are those of the whole weight, and a
+on two or more ranks. They agree on the scale of each block, so the codes equal the codes of the whole weight, and a
 checkpoint fits any number of ranks.
 """
 
@@ -180,7 +180,7 @@ def _sharded_dimension(tensor: DTensor) -> int:
 
 
 def _first_element(tensor: Tensor) -> int:
-    """Return the place of this rank's first element in the whole tensor, flattened."""
+    """Return the index of this rank's first element in the whole tensor, flattened."""
     if not isinstance(tensor, DTensor):
         return 0
     mesh, dimension = tensor.device_mesh, _sharded_dimension(tensor)

@@ -11,7 +11,7 @@ decay, which is decoupled (Loshchilov and Hutter, ICLR 2019) and applies to touc
       x_i  <-  (1 - r w) x_i - r g_i / (sqrt(s_i) + eps)
 
 - `lazy_adamw`: AdamW whose running means change in the steps that touch a row only, like torch.optim.SparseAdam. The
-  step count t of the bias correction is that of the whole table. If each step touches each row, this is AdamW. The
+  bias correction uses the step count t of the whole table. If each step touches each row, this is AdamW. The
   state is two tensors of the size of the table::
 
       m_i  <-  b1 m_i + (1 - b1) g_i

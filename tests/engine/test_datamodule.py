@@ -78,7 +78,7 @@ def test_the_position_counts_trained_batches(data):
     assert (state["epoch"], state["batches"], state["accumulation"]) == (1, 0, 2)
 
     resumed = module(data, state)
-    resumed.trainer.is_last_batch = True  # Lightning's counters are those of the checkpoint until something is trained
+    resumed.trainer.is_last_batch = True  # Lightning keeps the checkpoint's counters until something is trained
     resumed.trainer.fit_loop.epoch_loop.batch_progress.current.processed = 6
     next(iter(resumed.train_dataloader()))
     assert (resumed.state_dict()["epoch"], resumed.state_dict()["batches"]) == (1, 0)

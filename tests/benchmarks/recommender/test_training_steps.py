@@ -1,4 +1,4 @@
-"""Checks that a measured step is that of a run, and that both sides do the same work."""
+"""Checks that a measured step equals the step of a run, and that both sides do the same work."""
 
 import inspect
 

@@ -83,7 +83,7 @@ def test_a_failed_run_logs_the_reason_and_closes_its_files(lockstep, tmp_path):
 
 
 def test_metrics_of_a_step_are_logged_though_the_run_was_killed_after_its_checkpoint(lockstep, tmp_path):
-    """A rank may wait for another, and be ended, between the write of a checkpoint and that of the step's metrics."""
+    """A rank may wait for another, and be ended, between the writes of a checkpoint and of the step's metrics."""
     options = [*TINY, "--last_checkpoint.every_n_steps", "6", "--trainer.limit_val_batches", "0"]
     lockstep("fit", *options, "--trainer.max_steps", "6", name="a")
     path = tmp_path / "runs/a/metrics.jsonl"

@@ -28,7 +28,7 @@ def test_names(logged_name, name):
 
 
 def test_every_metric_is_named_and_described(monkeypatch):
-    """Includes those of a GPU, whose memory is mocked."""
+    """The metrics include those of a GPU, whose memory is mocked."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (30, 100))
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 40)

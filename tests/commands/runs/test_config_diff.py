@@ -1,4 +1,4 @@
-"""Checks which settings of an evaluation count as different from those of its run."""
+"""Checks which settings of an evaluation count as different from the run's settings."""
 
 import pytest
 import yaml

@@ -38,7 +38,7 @@ def test_the_reference_changes_no_digit():
 
 @pytest.mark.parametrize("splits", [[[0.1, 0.7, 0.3], [0.9], []], [[1.0, 2.0]], [[3e38], [3e38]], [[math.nan]]])
 def test_numbers_of_the_host_have_the_bits_of_tensors(monkeypatch, splits):
-    """A GPU's sums stay in tensors, here those of the CPU."""
+    """A GPU's sums stay in tensors; the test uses tensors of the CPU."""
     counters = [StepCounters(), StepCounters()]
     results = []
     for counter, is_host in zip(counters, (True, False), strict=True):

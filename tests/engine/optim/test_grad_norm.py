@@ -43,7 +43,7 @@ def groups(network):
 
 
 def shard_and_compare(rank, rendezvous):
-    """On each of two ranks the norm of shards is that of the whole, and clipping by it reaches the limit."""
+    """On each of two ranks the norm of shards equals the norm of the whole, and clipping by it reaches the limit."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     network, inputs = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3)), torch.randn(2, 4, 8)
     for tensor in (*network.state_dict().values(), inputs):

@@ -14,7 +14,7 @@ _LIMIT = 4 << 30
 
 
 class LimitedMemory(Callback):
-    """The loss of `most` samples fits, that of twice as many does not.
+    """The loss of `most` samples fits into the memory, the loss of twice as many does not.
 
     A GPU's process gets 4 GiB, of which the loss of `most` samples takes three quarters. A CPU has no such limit, so
     its allocator is asked for more than any machine has.

@@ -1,4 +1,4 @@
-"""Tiny tokenizers with a BOS token, like those of Llama and Gemma, and chat templates for them."""
+"""Builds tiny tokenizers with a BOS token, as Llama and Gemma have them, and their chat templates."""
 
 from typing import Any
 

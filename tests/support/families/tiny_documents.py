@@ -136,7 +136,7 @@ def tiny_texts() -> Iterator[str]:
 
 
 def tiny_tokenizer() -> ChatTokenizer:
-    """Return a tokenizer like that of TinyDocuments."""
+    """Return a tokenizer like the tokenizer of TinyDocuments."""
     return load_tokenizer(None, tiny_texts())
 
 

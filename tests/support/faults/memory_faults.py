@@ -38,7 +38,7 @@ class Hungry(Callback):
 
     def __init__(self, most: int, process: int = -1, like_gpu: bool = False) -> None:
         self.most, self.process = most, process
-        if like_gpu:  # a trial may run: the error is that of a GPU's allocator
+        if like_gpu:  # a trial may run: the error looks like the error of a GPU's allocator
             auto_micro_batch.reports_oom = lambda device: True
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

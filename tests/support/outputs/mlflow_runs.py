@@ -1,4 +1,4 @@
-"""Read metrics of MLflow's database, and those of metrics.jsonl for comparison."""
+"""Reads metrics from MLflow's database, and from metrics.jsonl for comparison."""
 
 import json
 import math

@@ -97,7 +97,7 @@ class Team(Run):
         arguments: of train.py.
         processes: how many; one is started as from a shell, more as torchrun starts them.
         restart: how often torchrun has restarted the team.
-        environment: variables besides those of the launcher.
+        environment: variables besides the launcher's.
         store: of the team before, which torchrun keeps when it starts the processes again.
         nodes: whether each process is a node of its own, as two must be that share a GPU.
     """
