@@ -19,10 +19,10 @@ from datamodules.recommender.batch import TrainBatch
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
-from lightning_modules.recommender.item_rows import ItemOptimizer
 from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.networks.architecture import Attention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.sparse_item_rows import ItemOptimizer
 
 _NEGATIVES = 128
 

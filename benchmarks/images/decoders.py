@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks.images.jpeg_images import SIZES, jpeg
 from benchmarks.order import in_order
-from datamodules.image_classifier.sources.base import fitted_pixels
+from datamodules.image_classifier.sources.image_source import fitted_pixels
 
 _EDGE = 224
 _SECONDS = 0.5

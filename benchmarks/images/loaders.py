@@ -13,7 +13,7 @@ from rich.table import Table
 from benchmarks.images.jpeg_images import jpeg
 from benchmarks.order import in_order
 from datamodules.image_classifier.dataset import ImageDataset
-from datamodules.image_classifier.sources.base import FileImages
+from datamodules.image_classifier.sources.image_source import FileImages
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.vision_language.chat_dataset import ImageProcessor

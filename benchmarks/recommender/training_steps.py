@@ -26,12 +26,12 @@ from engine.data.dataloader import PendingSampler, TimedDataLoader
 from engine.data.samplers import MicroBatchRequest, TrainSampler
 from engine.optim.optimizers import build_optimizer
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
-from lightning_modules.recommender.item_rows import ItemOptimizer, item_tables
 from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.recommender.networks.architecture import Attention
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.sparse_item_rows import ItemOptimizer, item_tables
 from lightning_modules.recommender.training_loss import TrainingLoss
 
 HIDDEN_SIZE, TIME_SPAN, LENGTH_GROUPS = 64, 256, 8

@@ -12,9 +12,9 @@ from typing_extensions import override
 from datamodules.image_classifier.augmentation import Augmentation, prepare_batch
 from datamodules.image_classifier.batch import Images
 from datamodules.image_classifier.dataset import ImageDataset, RawImages
-from datamodules.image_classifier.sources.base import Splits, digits
 from datamodules.image_classifier.sources.cifar import download_cifar, read_cifar
 from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabelled
+from datamodules.image_classifier.sources.image_source import Splits, digits
 from engine.base_options import LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
 from engine.export.artifacts import DatasetCard

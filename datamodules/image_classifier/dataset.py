@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datamodules.image_classifier.sources.base import ImageSource
+from datamodules.image_classifier.sources.image_source import ImageSource
 from engine.data.errors import BadSampleError
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 from engine.determinism.stateless_rng import global_seed, hash_bits, hash_integers

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from datamodules.multimodal.batch import ImageLayout, Images, Tiling
 from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
-from datamodules.multimodal.images.prepared import prepare_images
+from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.images.tiling import MARKER, Fit, collate_views
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from engine.base_options import Unpack

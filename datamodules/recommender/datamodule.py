@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from datamodules.recommender.dataset import RankingDataset, TrainDataset, Windows
 from datamodules.recommender.evaluation_size import weak_evaluations
-from datamodules.recommender.features.event_settings import EventFeatures
-from datamodules.recommender.features.settings import ItemFeatures
+from datamodules.recommender.features.event_feature_settings import EventFeatures
+from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.interaction_data import InteractionData
 from datamodules.recommender.length_buckets import LengthGroups
 from datamodules.recommender.negatives.mixture import NegativeKind, NegativeOptions, check_negative_options

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from datamodules.recommender.batch import EventCoding, RankingBatch, SampledItems, TrainBatch
-from datamodules.recommender.checks import validate_events
+from datamodules.recommender.event_validation import validate_events
 from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.features.event_coding import CodedEvents
 from datamodules.recommender.features.trained_items import TrainedItems

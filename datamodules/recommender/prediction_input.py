@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.events import Events
-from datamodules.recommender.features.event_settings import EventFeatures
+from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.history_features import HistoryFeatures
 from datamodules.recommender.reading.item_lists import ItemLists
 from datamodules.recommender.reading.predict_histories import Histories, read_histories

@@ -8,7 +8,7 @@ from typing_extensions import override
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.images.decoding import decode, image_size
-from datamodules.multimodal.images.prepared import count_image_tokens, prepare_images
+from datamodules.multimodal.images.image_processing import count_image_tokens, prepare_images
 from datamodules.multimodal.images.tiling import Fit, Views, collate_views
 from datamodules.vision_language.chat_file import ImageChat
 from engine.data.samplers import ShuffleBlocks

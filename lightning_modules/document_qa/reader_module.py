@@ -19,7 +19,6 @@ from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
 from lightning_modules.document_qa.answering.evaluation import DocumentEvaluation
 from lightning_modules.document_qa.answering.length_buckets import PromptBucket
 from lightning_modules.document_qa.losses import Loss
-from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.export.image_text import export_image_text
@@ -28,6 +27,7 @@ from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import Criterion, cross_entropy
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
+from lightning_modules.multimodal.multimodal_module import MultimodalModule
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 
 PREDICTIONS = "predictions.jsonl"

@@ -23,12 +23,12 @@ from engine.optim.global_loss_mean import LossSum
 from lightning_modules.document_qa.answering.length_buckets import bucket_rows, row_lengths
 from lightning_modules.document_qa.contrastive import ProjectionHead, Temperature, info_nce
 from lightning_modules.document_qa.ranking_evaluation import RankingEvaluation
-from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
+from lightning_modules.multimodal.multimodal_module import MultimodalModule
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 
 

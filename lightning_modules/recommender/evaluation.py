@@ -10,11 +10,11 @@ from torch import Tensor
 from datamodules.recommender.batch import History, RankingBatch, Scorer
 from datamodules.recommender.interface import RecommenderData
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
+from lightning_modules.recommender.beyond_accuracy import RecommendedItems
 from lightning_modules.recommender.item_scores import BLOCK_BYTES, Scores
 from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
 from lightning_modules.recommender.metrics import RankingMetrics, candidate_ranks, ranks
 from lightning_modules.recommender.ranks.collected_ranks import CollectedRanks
-from lightning_modules.recommender.recommended_items import RecommendedItems
 
 log = logging.getLogger("lockstep")
 

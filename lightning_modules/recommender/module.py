@@ -19,13 +19,6 @@ from lightning_modules.recommender.features.feature_encoder import (
 )
 from lightning_modules.recommender.features.next_item_scores import NextItemScores
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
-from lightning_modules.recommender.item_rows import (
-    ItemOptimizer,
-    check_item_optimizer,
-    check_saved_item_optimizer,
-    check_strategy_of_rows,
-    item_tables,
-)
 from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
 from lightning_modules.recommender.networks.architecture import (
@@ -40,6 +33,13 @@ from lightning_modules.recommender.networks.attention import AttentionKernel
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
 from lightning_modules.recommender.ranking_module import RankingModule
+from lightning_modules.recommender.sparse_item_rows import (
+    ItemOptimizer,
+    check_item_optimizer,
+    check_saved_item_optimizer,
+    check_strategy_of_rows,
+    item_tables,
+)
 from lightning_modules.recommender.training_loss import TrainingLoss
 
 

@@ -10,8 +10,8 @@ from datamodules.recommender.batch import TrainBatch
 from engine.determinism.stateless_rng import global_seed
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import NextItemLoss
+from lightning_modules.recommender.networks.dropout_keys import MaskKeys, mask_keys
 from lightning_modules.recommender.networks.hyper_connections import summarize
-from lightning_modules.recommender.networks.mask_keys import MaskKeys, mask_keys
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 

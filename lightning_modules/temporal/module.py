@@ -10,12 +10,12 @@ from engine.base_options import Unpack
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, optional
 from engine.number_check import check_number, check_numbers
-from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
+from lightning_modules.multimodal.multimodal_module import MultimodalModule
 from lightning_modules.temporal.encoder import Pooling
 from lightning_modules.temporal.series_evaluation import SeriesEvaluation
 from lightning_modules.temporal.series_features import SeriesFeatures

@@ -9,16 +9,16 @@ from datamodules.multimodal.batch import ImageLayout
 from datamodules.vision_language.interface import VisionLanguageData
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
-from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.export.image_text import export_image_text
+from lightning_modules.multimodal.export.load_export import read_image_text
 from lightning_modules.multimodal.export.parts import MODALITY
-from lightning_modules.multimodal.export.reading import read_image_text
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
+from lightning_modules.multimodal.multimodal_module import MultimodalModule
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 
 

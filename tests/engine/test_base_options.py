@@ -13,8 +13,8 @@ from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from engine.base_options import LoadingOptions, TrainingOptions
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
-from lightning_modules.multimodal.base import MultimodalModule
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
+from lightning_modules.multimodal.multimodal_module import MultimodalModule
 
 COMPONENTS = {"modality", "language_model", "projector"}
 """Parameters of LanguageModule and MultimodalModule that a family gives itself."""

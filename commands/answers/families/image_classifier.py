@@ -17,8 +17,8 @@ from commands.answers.interface import Demo, Example, Field, Question, UploadedF
 from datamodules.image_classifier.batch import Images
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.image_classifier.dataset import ImageDataset
-from datamodules.image_classifier.sources.base import ArrayImages, ImageSource, fitted_pixels
 from datamodules.image_classifier.sources.image_folder import SUFFIXES
+from datamodules.image_classifier.sources.image_source import ArrayImages, ImageSource, fitted_pixels
 from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.image_classifier.module import ImageClassifier

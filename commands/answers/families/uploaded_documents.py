@@ -18,7 +18,7 @@ from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import ConversionResult
 from datamodules.document_qa.ingestion.ingested_document import PAGES, IngestedDocument
-from datamodules.document_qa.ingestion.ocr.programs import require_recognizer
+from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
 from datamodules.document_qa.ingestion.sources import IMAGE_SUFFIXES, PDF_SUFFIXES
 from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, converting
 from engine.io.atomic_file import remove

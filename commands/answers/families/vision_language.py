@@ -15,7 +15,7 @@ from commands.answers.interface import Choice, Demo, Example, Field, Question, U
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.images.decoding import MAX_PIXELS
-from datamodules.multimodal.images.prepared import prepare_images
+from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset, ImageProcessor
 from datamodules.vision_language.chat_file import MARKER, ImageChat

@@ -13,7 +13,7 @@ from datamodules.document_qa.ingestion.cache import FAILED, GIVEN_UP, Cache, Sou
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import ConversionResult, files_of
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
-from datamodules.document_qa.ingestion.ocr.programs import require_recognizer
+from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
 from datamodules.document_qa.ingestion.ray_tasks import converted_by_ray, require_ray
 from datamodules.document_qa.ingestion.sources import document_kind
 from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, converted

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datamodules.download import DownloadError, download
-from datamodules.image_classifier.sources.base import ArrayImages, Splits, hold_out
+from datamodules.image_classifier.sources.image_source import ArrayImages, Splits, hold_out
 from engine.system.installation import PROGRAM
 
 BASE_URL = "https://www.cs.toronto.edu/~kriz"

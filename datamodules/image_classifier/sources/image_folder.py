@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datamodules.image_classifier.sources.base import FileImages, ImageSource, Splits, hold_out
+from datamodules.image_classifier.sources.image_source import FileImages, ImageSource, Splits, hold_out
 from engine.io.json_records import describe_names
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCoding, FeaturesIdentity
 from datamodules.recommender.events import EventColumns, Events, Integers
-from datamodules.recommender.features.event_settings import EventFeatures
+from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.splits import Examples
 
 _SMALLEST_DEVIATION = 1e-9

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.events import EventColumns
-from datamodules.recommender.features.event_settings import KEY, EventFeatures
+from datamodules.recommender.features.event_feature_settings import KEY, EventFeatures
 from datamodules.recommender.reading.column_choice import choose_named
 from datamodules.recommender.reading.error_location import NUMBER, last_line_fault
 from datamodules.recommender.reading.errors import InteractionError, preview

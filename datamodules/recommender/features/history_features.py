@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from datamodules.recommender.events import EventColumns
-from datamodules.recommender.features.event_settings import EventFeatures
+from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.reading.errors import preview_json
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.batch import Catalog, FeaturesIdentity, ItemFeatureArrays
 from datamodules.recommender.features.encoding import encode_items
+from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_reader import read_item_table
 from datamodules.recommender.features.item_table import KEY, ItemTable
-from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.reading.errors import InteractionError, preview
 

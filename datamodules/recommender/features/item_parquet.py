@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, repeated
-from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.errors import InteractionError, preview
 from datamodules.recommender.reading.parquet_table import ParquetError, parquet_schema, read_column

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_parquet import read_parquet
 from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, repeated
-from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.content_type import foreign_content
 from datamodules.recommender.reading.error_location import NUMBER, Faults, last_line_fault

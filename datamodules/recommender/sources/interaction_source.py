@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from datamodules.recommender.batch import Scorer
-from datamodules.recommender.features.event_settings import KEY
-from datamodules.recommender.features.settings import ItemFeatures
+from datamodules.recommender.features.event_feature_settings import KEY
+from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.sources.synthetic import Marketplace
 from datamodules.recommender.store.interaction_store import VERSION, InteractionStore
 from datamodules.recommender.store.prepare import Conversion, is_prepared, prepare_store

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypedDict
 
 from typing_extensions import Unpack
 
+from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.event_reader import choose_event_columns, read_event_columns
-from datamodules.recommender.features.event_settings import EventFeatures
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.file_formats import Layout, detect, with_ratings
 from datamodules.recommender.reading.filters import Filters

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
 from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
-from datamodules.temporal.synthetic_series.exam import KINDS, draw
+from datamodules.temporal.synthetic_series.question_types import KINDS, draw
 from datamodules.temporal.user_series.datamodule import QuestionList, read_questions
 from engine.base_options import Unpack
 from engine.determinism.stateless_rng import hash_bits

@@ -10,8 +10,8 @@ from engine.determinism.stateless_rng import global_seed
 from engine.optim.row_table import RowTable
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
 from lightning_modules.recommender.features.item_dropout import keeps_own_vector
-from lightning_modules.recommender.item_rows import read_item_rows, renumber, used_items
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.sparse_item_rows import read_item_rows, renumber, used_items
 
 
 class TrainingVectors:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lightning_modules.recommender.networks.counter_dropout import Dropout
+from lightning_modules.recommender.networks.dropout_keys import MaskedLayer
 from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
 from lightning_modules.recommender.networks.last_position import last_attention, select_position
-from lightning_modules.recommender.networks.mask_keys import MaskedLayer
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, TimeBuckets, time_buckets
 
 AttentionKernel = Literal["torch", "triton"]

@@ -2,7 +2,7 @@
 
 torch draws a 32-bit number per element, which on a CPU takes longer than the attention before it. Here a 64-bit number
 decides four elements, and the mask has one byte per element, which is four to five times faster. Other devices use
-torch's fused kernel. The bits are hashes of keys (mask_keys.py), or numbers of torch's global generators where there
+torch's fused kernel. The bits are hashes of keys (dropout_keys.py), or numbers of torch's global generators where there
 are no keys, as on other devices.
 """
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
 
-from lightning_modules.recommender.networks.mask_keys import MaskedLayer, keyed_bits
+from lightning_modules.recommender.networks.dropout_keys import MaskedLayer, keyed_bits
 
 _LEVELS = 1 << 16
 

@@ -23,6 +23,7 @@ from lightning_modules.recommender.networks.attention import (
 )
 from lightning_modules.recommender.networks.blocks import Block, Context, Sublayer
 from lightning_modules.recommender.networks.counter_dropout import Dropout
+from lightning_modules.recommender.networks.dropout_keys import MaskKeys, masked_layers, number_layers, set_keys
 from lightning_modules.recommender.networks.fuxi import FuXiAttention
 from lightning_modules.recommender.networks.hstu import HSTUAttention
 from lightning_modules.recommender.networks.hyper_connections import (
@@ -32,7 +33,6 @@ from lightning_modules.recommender.networks.hyper_connections import (
 )
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder, EventFeatureSizes
 from lightning_modules.recommender.networks.inputs.request_time import request_times
-from lightning_modules.recommender.networks.mask_keys import MaskKeys, masked_layers, number_layers, set_keys
 from lightning_modules.recommender.networks.recurrent.gru import GRULayers
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets, time_buckets
 

@@ -17,7 +17,7 @@ from engine.optim.global_loss_mean import LossSum
 from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
-from lightning_modules.multimodal.export.reading import has_adapters, read_adapters
+from lightning_modules.multimodal.export.load_export import has_adapters, read_adapters
 from lightning_modules.multimodal.flops import chat_amounts
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions

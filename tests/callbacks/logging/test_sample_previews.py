@@ -77,7 +77,7 @@ def test_classified_images(lockstep):
 
 
 def test_the_pictures_are_those_of_the_samples(lockstep):
-    from datamodules.image_classifier.sources.base import digits
+    from datamodules.image_classifier.sources.image_source import digits
 
     run = lockstep("fit", *DIGITS, name="a")
     validation = digits(0.1).validation

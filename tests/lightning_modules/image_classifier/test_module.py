@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from commands.report.saved_answers import read_answers
 from datamodules.image_classifier.sources import cifar
-from datamodules.image_classifier.sources.base import digits
+from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.module import ImageClassifier
 from lightning_modules.image_classifier.networks.resnet import ResNet18
 from tests.conftest import REPOSITORY

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from datamodules.image_classifier.sources.base import digits
+from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.networks.resnet import ResNet18
 from lightning_modules.image_classifier.shift_averaging import average_over_shifts
 from tests.lightning_modules.image_classifier.test_module import DIGITS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import lightning_modules.multimodal.base as base
+import lightning_modules.multimodal.multimodal_module as base
 from datamodules.vision_language.rendered_scenes import RenderedScenes, SceneSamples
 from datamodules.vision_language.scenes.grading import grade
 from datamodules.vision_language.scenes.scene import Split, World

@@ -9,7 +9,7 @@ import yaml
 
 from datamodules.multimodal.batch import ImageLayout, Images, Tiling
 from datamodules.multimodal.chat_dataset import ChatItem
-from datamodules.multimodal.images.prepared import prepare_images
+from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.images.tiling import Views, collate_views
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 

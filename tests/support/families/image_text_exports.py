@@ -11,7 +11,7 @@ from torch import Tensor
 
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem
-from datamodules.multimodal.images.prepared import prepare_images
+from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.images.tiling import Fit, collate_views
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.multimodal.text.tokenizer import ChatTokenizer

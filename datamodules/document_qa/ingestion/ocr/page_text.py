@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from datamodules.document_qa.ingestion.ocr.programs import recognizer
 from datamodules.document_qa.ingestion.ocr.recognizer import Ocr
+from datamodules.document_qa.ingestion.ocr.recognizer_choice import recognizer
 from datamodules.document_qa.ingestion.readers.bounding_boxes import Box, clip_to_page, reading_order
 from datamodules.document_qa.types.document import Chunk
 

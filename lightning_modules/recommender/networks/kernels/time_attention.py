@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lightning_modules.recommender.networks.counter_dropout import dropped_levels
+from lightning_modules.recommender.networks.dropout_keys import mask_places
 from lightning_modules.recommender.networks.fused_causal_attention import Relations
 from lightning_modules.recommender.networks.kernels.time_attention_kernels import (
     differentiate_keys,
     differentiate_queries,
     mix_values,
 )
-from lightning_modules.recommender.networks.mask_keys import mask_places
 
 _TILES = {64: 64, 128: 32}
 """{width of a head: queries and keys of a program's tile} in 16 bits, at most; half as many in 32 bits."""

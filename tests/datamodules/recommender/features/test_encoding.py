@@ -5,9 +5,9 @@ import pytest
 
 from datamodules.recommender.batch import Catalog
 from datamodules.recommender.features.encoding import LIMIT, encode_items
+from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_features import load_item_features, with_cold_items
 from datamodules.recommender.features.item_table import ItemTable
-from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.reading.errors import InteractionError
 
 NAN = np.nan

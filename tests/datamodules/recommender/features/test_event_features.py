@@ -12,7 +12,7 @@ from datamodules.recommender.batch import CodedNumber
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.events import EventArrays, EventColumns
 from datamodules.recommender.features.event_coding import CodedEvents, coding_identity, event_coding
-from datamodules.recommender.features.event_settings import EventFeatures
+from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.history_features import HistoryFeatures
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.errors import InteractionError

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_reader import read_item_table
-from datamodules.recommender.features.settings import ItemFeatures
 from datamodules.recommender.reading.errors import InteractionError
 
 COLUMNS = ItemFeatures(categories=["genres", "brand"], numbers=["price", "year"])

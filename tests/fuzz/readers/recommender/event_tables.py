@@ -49,8 +49,8 @@ class EventTables(Reader):
         return table_mutation(next((mark for mark in (b"\t", b";") if mark in data), b","))(random, data)
 
     def read(self, path: Path) -> Rows:
+        from datamodules.recommender.features.event_feature_settings import EventFeatures
         from datamodules.recommender.features.event_reader import read_event_columns
-        from datamodules.recommender.features.event_settings import EventFeatures
         from datamodules.recommender.reading.file_formats import detect
         from datamodules.recommender.reading.interactions import read_interactions
 

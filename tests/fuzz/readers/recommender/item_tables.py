@@ -39,8 +39,8 @@ class ItemTables(Reader):
         return table_mutation(next((mark for mark in (b"\t", b";") if mark in data), b","))(random, data)
 
     def read(self, path: Path) -> Rows:
+        from datamodules.recommender.features.item_feature_settings import ItemFeatures
         from datamodules.recommender.features.item_reader import read_item_table
-        from datamodules.recommender.features.settings import ItemFeatures
 
         settings = ItemFeatures(
             item_column="item_id", categories=["genres"], numbers=["price", "year"], vector=self.vector

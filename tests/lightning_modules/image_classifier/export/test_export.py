@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datamodules.image_classifier.sources.base import digits
+from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.export.runtime import load_classifier
 from tests.lightning_modules.image_classifier.test_module import FOLDER, SMALL
 from tests.support.outputs.model_card import read_card, run_code

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from engine.determinism.tensor_hash import hash_tensor
 from engine.distributed.logical_shape import logical_numel
-from lightning_modules.multimodal.base import require_whole_weights
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.quantization import dequantize, quantize
@@ -22,6 +21,7 @@ from lightning_modules.multimodal.language.quantized_linear import (
     quantize_linear_layers,
     quantized_layers,
 )
+from lightning_modules.multimodal.multimodal_module import require_whole_weights
 from tests.lightning_modules.multimodal.conftest import CONFIGS
 
 SHAPES = [(48, 32), (3, 5), (7, 37), (300, 256)]  # whole blocks, less than one, an odd number of weights, many

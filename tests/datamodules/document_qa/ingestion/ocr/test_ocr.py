@@ -10,8 +10,8 @@ from PIL import Image, ImageDraw, ImageFont
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.ocr import tesseract
-from datamodules.document_qa.ingestion.ocr.programs import recognizer, require_recognizer
 from datamodules.document_qa.ingestion.ocr.recognizer import Line, RecognitionError
+from datamodules.document_qa.ingestion.ocr.recognizer_choice import recognizer, require_recognizer
 from datamodules.document_qa.retrieval.bm25 import Bm25
 from datamodules.document_qa.types.question import Question
 

@@ -9,8 +9,8 @@ from torch import nn
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.export.image_text import Answering, target_of, write
+from lightning_modules.multimodal.export.load_export import read_image_text, read_parts
 from lightning_modules.multimodal.export.parts import export
-from lightning_modules.multimodal.export.reading import read_image_text, read_parts
 from tests.support.families.image_text_exports import Computed, chat_item, noise, tiny_parts
 
 POSITIONS = torch.arange(11).unsqueeze(0)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.recommended_items import RecommendedItems
+from lightning_modules.recommender.beyond_accuracy import RecommendedItems
 
 V = 8
 

@@ -6,7 +6,7 @@ import torch
 from datamodules.recommender.batch import History
 from lightning_modules.recommender.networks import attention_tiles
 from lightning_modules.recommender.networks.counter_dropout import Dropout
-from lightning_modules.recommender.networks.mask_keys import (
+from lightning_modules.recommender.networks.dropout_keys import (
     MaskKeys,
     mask_keys,
     masked_layers,

@@ -7,7 +7,7 @@ import pytest
 
 from datamodules.temporal.series.normalization import normalize
 from datamodules.temporal.synthetic_series.datamodule import ExamSettings, GeneratedQuestions, Split, SyntheticSeries
-from datamodules.temporal.synthetic_series.exam import KINDS
+from datamodules.temporal.synthetic_series.question_types import KINDS
 
 NUMBER = 240
 

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.images.prepared import count_image_tokens, prepare_images
+from datamodules.multimodal.images.image_processing import count_image_tokens, prepare_images
 from datamodules.multimodal.images.tiling import collate_views, empty_views
 
 NEXT = ImageLayout(8, 4, max_tiles=2, tiling="llava_next")

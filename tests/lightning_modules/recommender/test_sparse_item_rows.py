@@ -5,7 +5,7 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 
 from engine.strategies.fsdp import VerifiedFSDPStrategy
-from lightning_modules.recommender.item_rows import check_saved_item_optimizer, check_strategy_of_rows
+from lightning_modules.recommender.sparse_item_rows import check_saved_item_optimizer, check_strategy_of_rows
 from tests.lightning_modules.recommender.test_module import Recommender, V, loss_and_gradients, make_batch
 
 WIDTH = 8
