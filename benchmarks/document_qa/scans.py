@@ -14,11 +14,11 @@ from PIL import Image, ImageFilter
 
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
-from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings, Split
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings, Split
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.pdf_writer import render_page
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
-from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question
 from engine.determinism.stateless_rng import hash_uniform
@@ -39,7 +39,7 @@ def share_found(
     questions: list[Question], documents: Mapping[str, Document], sources: tuple[str, ...]
 ) -> tuple[int, int]:
     """Return (questions whose first page by bm25 is an evidence page, questions) of some evidence sources."""
-    retriever = Bm25()
+    retriever = BM25()
     asked = [question for question in questions if question.evidence_pages and question.source in sources]
     found = [retriever.rank(documents[question.document], question)[0] in question.evidence_pages for question in asked]
     return sum(found), len(asked)
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--manuals", type=int, default=5, help="manuals of 12 pages (default: 5)")
     parser.add_argument("--ocr", default="rapidocr", choices=["rapidocr", "tesseract"])
     options = parser.parse_args()
-    sampler = QuestionSampler(ManualSettings(chapters=4), AskingSettings())
+    sampler = QuestionSampler(ManualSettings(chapters=4), ManualQuestionSettings())
     split = ManualQuestionSet(sampler, Split.VALIDATION, _PER_MANUAL * options.manuals, per_manual=_PER_MANUAL)
     questions = [split.questions(0, index)[0] for index in range(len(split))]
     originals = {split.document(0, index).name: split.document(0, index) for index in range(len(split))}

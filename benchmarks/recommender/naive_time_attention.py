@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
-from lightning_modules.recommender.networks.blocks import Block
+from lightning_modules.recommender.networks.blocks import EncoderBlock
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
@@ -78,6 +78,6 @@ def with_naive_attention(encoder: SequenceEncoder) -> SequenceEncoder:
     assert encoder.time_tables is not None, "an encoder without times"
     encoder.register_module("time_tables", NaiveTimeTables(encoder.time_tables))
     for block in encoder.blocks:
-        assert isinstance(block, Block) and isinstance(block.attention.function, TimeIntervalAttention)
+        assert isinstance(block, EncoderBlock) and isinstance(block.attention.function, TimeIntervalAttention)
         block.attention.function = NaiveTimeAttention(block.attention.function)
     return encoder

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lightning_modules.recommender.networks.attention import StandardAttention
-from lightning_modules.recommender.networks.blocks import Block, FeedForward
+from lightning_modules.recommender.networks.blocks import EncoderBlock, FeedForward
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
@@ -63,7 +63,7 @@ class PlainBlock(nn.Module):
 
     def __init__(self, block: nn.Module) -> None:
         super().__init__()
-        assert isinstance(block, Block) and block.feed_forward is not None, "not a block of a plain SASRec"
+        assert isinstance(block, EncoderBlock) and block.feed_forward is not None, "not a block of a plain SASRec"
         ours, feed_forward = block.attention.function, block.feed_forward.function
         assert isinstance(ours, StandardAttention) and isinstance(feed_forward, FeedForward)
         self.attention = nn.MultiheadAttention(

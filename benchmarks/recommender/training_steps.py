@@ -31,7 +31,7 @@ from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.recommender.networks.architecture import Attention
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
-from lightning_modules.recommender.sparse_item_rows import ItemOptimizer, item_tables
+from lightning_modules.recommender.sparse_item_rows import ItemOptimizer, sparse_item_tables
 from lightning_modules.recommender.training_loss import TrainingLoss
 
 HIDDEN_SIZE, TIME_SPAN, LENGTH_GROUPS = 64, 256, 8
@@ -157,7 +157,7 @@ class ModuleAlone(SequentialRecommender):
     ) -> None:
         super().__init__(loss=loss, item_optimizer=item_optimizer)
         self.encoder = encoder
-        self.row_tables = item_tables(encoder, item_optimizer, learning_rate=None)
+        self.row_tables = sparse_item_tables(encoder, item_optimizer, learning_rate=None)
         all_items = loss == "cross_entropy"
         vectors = TrainingVectors(encoder, None, self.row_tables, all_items, item_dropout=0.0)
         self.micro_batch_loss = TrainingLoss(encoder, vectors, self.loss, self.architecture["dropout"] > 0)

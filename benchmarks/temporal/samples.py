@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.side import one_thread
 from datamodules.temporal.datamodule import ResourceTimelines
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 from engine.data.samplers import MicroBatchRequest
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ _SAMPLES = 320  # per turn
 
 def measure(repeats: int) -> dict[str, Any]:
     """Return {name: a number for each turn}: milliseconds per sample, milliseconds per step, shares."""
-    full = Synthesis(format="full", min_steps=20, max_steps=100)
+    full = SyntheticTimelines(format="full", min_steps=20, max_steps=100)
     found: dict[str, list[float]] = {name: [] for name in ("tiny", "full", "rows", "step", "waiting", "share")}
     data = ResourceTimelines(batch_size=_BATCH, num_samples=_SAMPLES * repeats, row_tokens=192, patch_length=5)
     data.setup("fit")

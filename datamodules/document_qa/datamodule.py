@@ -11,7 +11,7 @@ from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.config import AugmentationSettings
 from datamodules.document_qa.evaluation import AnswerEvaluation, Split
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
-from datamodules.document_qa.prompt.prompt import AnswerWith, Language, Prompter
+from datamodules.document_qa.prompt.prompt import AnswerWith, Language, PromptBuilder
 from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
 from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
@@ -159,9 +159,11 @@ class DocumentDataModule(AnswerEvaluation):
         return True
 
     @cached_property
-    def prompter(self) -> Prompter:
+    def prompter(self) -> PromptBuilder:
         """Makes chats of contexts and questions; cached."""
-        return Prompter(self.tokenizer.control, self.answer_with, self.prompt_language, self.system, self.list_options)
+        return PromptBuilder(
+            self.tokenizer.control, self.answer_with, self.prompt_language, self.system, self.list_options
+        )
 
     @cached_property
     def context_builder(self) -> ContextBuilder:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptions
 from datamodules.document_qa.evaluation import Split as SplitName
-from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings, Split
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings, Split
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.manual import GENERATOR_VERSION
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
@@ -58,7 +58,7 @@ class SyntheticManuals(DocumentDataModule):
     def __init__(
         self,
         manuals: ManualSettings | None = None,
-        asking: AskingSettings | None = None,
+        asking: ManualQuestionSettings | None = None,
         seed: int = 0,
         num_samples: int = 3200,
         fresh_samples: bool = True,
@@ -72,7 +72,7 @@ class SyntheticManuals(DocumentDataModule):
         **documents: Unpack[DocumentOptions],
     ) -> None:
         super().__init__(**documents)
-        self.sampler = QuestionSampler(manuals or ManualSettings(), asking or AskingSettings())
+        self.sampler = QuestionSampler(manuals or ManualSettings(), asking or ManualQuestionSettings())
         self.seed, self.fresh_samples, self.root = seed, fresh_samples, root
         self.one_page_chats, self.describing_epochs = one_page_chats, describing_epochs
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
@@ -126,7 +126,7 @@ class SyntheticManuals(DocumentDataModule):
     @override
     def texts(self) -> Iterator[str]:
         # The texts cover all kinds of questions, so all stages of a training have the same vocabulary.
-        asking = AskingSettings(unseen_wordings=0.3, page_mentions=0.2)
+        asking = ManualQuestionSettings(unseen_wordings=0.3, page_mentions=0.2)
         everything = ManualQuestionSet(
             QuestionSampler(ManualSettings(), asking), Split.TEST, _TEXTS, _TEXTS_SEED, per_manual=4
         )

@@ -96,8 +96,8 @@ class ImageLayout(NamedTuple):
         return self.tokens + (self.max_tiles > 1)
 
     @property
-    def learnt(self) -> int:
-        """Number of learnt vectors that are placed among the features of images."""
+    def learned(self) -> int:
+        """Number of learned vectors that are placed among the features of images."""
         tiles = self.max_tiles**2 if self.max_tiles > 1 else 0
         if self.tiling == "llava_next":
             return 1  # the end of a line
@@ -107,9 +107,9 @@ class ImageLayout(NamedTuple):
 
     @property
     def special_tokens(self) -> tuple[str, ...]:
-        """Special tokens of images in transformers' class: of a feature, of each learnt vector, and one without use.
+        """Special tokens of images in transformers' class: of a feature, of each learned vector, and one without use.
 
-        Empty if the class inserts learnt vectors as it does features.
+        Empty if the class inserts learned vectors as it does features.
         """
         if self.tiling != "idefics3":
             return ()
@@ -134,9 +134,11 @@ class ImageLayout(NamedTuple):
 
 
 class FeatureOrder(NamedTuple):
-    """Learnt vectors and features in the order of the placeholders, for a tiling other than `places`."""
+    """Learned vectors and features in the order of the placeholders, for a tiling other than `places`."""
 
-    indices: Tensor  # [F] int64, a learnt vector below `learnt` of the layout, then feature n of view v, v * tokens + n
+    indices: (
+        Tensor  # [F] int64, a learned vector below `learned` of the layout, then feature n of view v, v * tokens + n
+    )
     counts: Tensor  # [S] int64, number of indices of each sample
 
 

@@ -17,7 +17,7 @@ from datamodules.recommender.negatives.mixture import NegativeKind, NegativeOpti
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.item_lists import ItemLists
 from datamodules.recommender.sampled_candidates import prepare_candidates, stored_candidates
-from datamodules.recommender.sources.dataset_card import described
+from datamodules.recommender.sources.dataset_card import dataset_card
 from datamodules.recommender.sources.interaction_source import Dataset, InteractionSource
 from datamodules.recommender.sources.synthetic import Marketplace
 from datamodules.recommender.split_settings import SplitName, SplitSettings
@@ -243,4 +243,4 @@ class InteractionSequences(InteractionData):
     @override
     def description(self) -> DatasetCard:
         content = f"{self.events.summary}; of a history the last {self.max_length} events; split: {self.split.name}."
-        return described(self.source.dataset, self.source.root.name, content)
+        return dataset_card(self.source.dataset, self.source.root.name, content)

@@ -15,10 +15,10 @@ from datamodules.recommender.event_validation import validate_events
 from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.features.event_coding import CodedEvents
 from datamodules.recommender.features.trained_items import TrainedItems
-from datamodules.recommender.negatives.absent_items import HeldItems
+from datamodules.recommender.negatives.absent_items import InteractedItems
 from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions
 from datamodules.recommender.negatives.popularity import target_counts
-from datamodules.recommender.user_histories import Rows, find_rows, gather, gather_history, times_at, to_tensor
+from datamodules.recommender.user_histories import HistoryRows, find_rows, gather, gather_history, times_at, to_tensor
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import hash_integers
 
@@ -101,14 +101,14 @@ class TrainDataset(Dataset[TrainBatch]):
         negatives, sampled = self._negatives(draw, rows, first - rows.starts, targets)
         return TrainBatch(history, to_tensor(targets), to_tensor(negatives), to_tensor(rows.users), sampled)
 
-    def _windows(self, draw: MicroBatchRequest, rows: Rows) -> tuple[Rows, NDArray[np.int64]]:
+    def _windows(self, draw: MicroBatchRequest, rows: HistoryRows) -> tuple[HistoryRows, NDArray[np.int64]]:
         """Return each row's inputs, of which the last ones are trained, and their numbers."""
         inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
         if self.windows == "random":
             inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
         return inputs, np.minimum(inputs.ends - inputs.starts, self.max_length)
 
-    def _positions_after(self, draw: MicroBatchRequest, inputs: Rows) -> NDArray[np.int64]:
+    def _positions_after(self, draw: MicroBatchRequest, inputs: HistoryRows) -> NDArray[np.int64]:
         """Draw the number of positions after each row's window, int64 [B]; 0 unless a row has more than `max_length`.
 
         A number beyond the history is that of the window at this end, so that its positions are as likely as others.
@@ -119,12 +119,12 @@ class TrainDataset(Dataset[TrainBatch]):
         return np.clip(drawn, 0, longer)
 
     def _negatives(
-        self, draw: MicroBatchRequest, rows: Rows, first: Integers, targets: Integers
+        self, draw: MicroBatchRequest, rows: HistoryRows, first: Integers, targets: Integers
     ) -> tuple[NDArray[np.int64], SampledItems | None]:
         options, real = self.mixture.options, targets > 0
         if options.number == 0 and options.is_uniform:
             return np.zeros((len(targets), 1, 0), np.int64), None
-        held = HeldItems(self.events, rows.starts, rows.ends, self.negatives_among)
+        held = InteractedItems(self.events, rows.starts, rows.ends, self.negatives_among)
         if options.shared:
             positions, real = np.zeros((1, 1, 1), np.int64), real[:, :1]
         else:

@@ -59,7 +59,7 @@ def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> 
     return rows
 
 
-class Rows(NamedTuple):
+class HistoryRows(NamedTuple):
     """Positions of the events of a request's rows; a padding row has user -1 and no events."""
 
     users: NDArray[np.int64]
@@ -67,15 +67,15 @@ class Rows(NamedTuple):
     ends: NDArray[np.int64]
 
 
-def find_rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> Rows:
+def find_rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> HistoryRows:
     """Return the positions of the events of the samples of a request."""
     real = draw.indices >= 0
     drawn = np.where(real, users[draw.indices], -1)
-    return Rows(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
+    return HistoryRows(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
 
 
 def gather_history(
-    events: Events, rows: Rows, counts: Integers, time_scale: Integers, features: CodedEvents | None = None
+    events: Events, rows: HistoryRows, counts: Integers, time_scale: Integers, features: CodedEvents | None = None
 ) -> History:
     """Gather the last ``counts[b]`` events of each row, padded to the longest one (at least 1: no empty axes).
 

@@ -1,7 +1,7 @@
 """Reads a cache of samples: memory-mapped Arrow files and a manifest that describes them.
 
-A cached sample is bit-identical to what `Synthesis` returns. A cache that was written with other settings, or by
-another version of the generator, is refused.
+A cached sample is bit-identical to the sample of `SyntheticTimelines`. A cache that was written with other settings, or
+by another version of the generator, is refused.
 
 Each shard is one Arrow IPC file with one record batch. A row has the columns values, present, capacities, question,
 answer and facts (JSON). The manifest is written last, so a folder with a manifest is complete.
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from datamodules.temporal.channels import CHANNELS, Scale
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, Synthesis
+from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, SyntheticTimelines
 from datamodules.temporal.text.facts import Facts
 from datamodules.temporal.text.number_format import Notation
 from engine.io.file_hash import hash_file
@@ -34,7 +34,7 @@ class CacheMismatch(ValueError):
     """The cache does not hold the requested samples. The message names the difference and what to do."""
 
 
-class Extent(NamedTuple):
+class ShardRange(NamedTuple):
     """The part of a split that is cached."""
 
     samples: int  # of an epoch
@@ -67,7 +67,7 @@ def verify_cache(folder: Path) -> None:
 
 
 class CachedTimelines:
-    """Samples of a cache. Replaces the `Synthesis` that the cache was written with.
+    """Samples of a cache. Replaces the `SyntheticTimelines` that the cache was written with.
 
     Memory-mapped pages are read on demand and shared by all processes of a machine.
 
@@ -80,7 +80,7 @@ class CachedTimelines:
         CacheMismatch: the settings, the version of the generator or the size of a file differ.
     """
 
-    def __init__(self, folder: Path, synthesis: Synthesis) -> None:
+    def __init__(self, folder: Path, synthesis: SyntheticTimelines) -> None:
         self.folder, self.synthesis = Path(folder), synthesis
         found = read_manifest(self.folder)
         expected = make_manifest(synthesis, {}, {})
@@ -93,7 +93,7 @@ class CachedTimelines:
                 raise CacheMismatch(
                     f"{self.folder / name}: found {size:,} bytes, expected {file['size']:,}; {_REWRITE_HINT}"
                 )
-        self.extents = {Split[name]: Extent(*extent) for name, extent in found["extents"].items()}
+        self.extents = {Split[name]: ShardRange(*extent) for name, extent in found["extents"].items()}
         self._files = {
             split: [name for name, file in found["files"].items() if file["split"] == split.name] for split in Split
         }
@@ -106,12 +106,12 @@ class CachedTimelines:
         return self.synthesis.notation
 
     def sample(self, split: Split, epoch: int, index: int) -> TimelineSample:
-        """Return the sample that `Synthesis.sample` returns.
+        """Return the sample that `SyntheticTimelines.sample` returns.
 
         Raises:
             IndexError: the sample is not cached.
         """
-        extent = self.extents.get(split, Extent(0, 0))
+        extent = self.extents.get(split, ShardRange(0, 0))
         if not (0 <= index < extent.samples and 0 <= epoch < extent.epochs):
             raise IndexError(
                 f"{self.folder}: found {extent.epochs} epochs of {extent.samples:,} samples for {Split(split).name}, "
@@ -139,7 +139,7 @@ class CachedTimelines:
         Raises:
             CacheMismatch: fewer samples or epochs are cached.
         """
-        kept = self.extents.get(split, Extent(0, 0))
+        kept = self.extents.get(split, ShardRange(0, 0))
         if samples > kept.samples or epochs > kept.epochs:
             raise CacheMismatch(
                 f"{self.folder}: found {kept.epochs} epochs of {kept.samples:,} samples for {split.name}, expected "
@@ -160,7 +160,7 @@ class CachedTimelines:
 
 
 def make_manifest(
-    synthesis: Synthesis, extents: Mapping[Split, Extent], files: Mapping[str, Mapping[str, Any]]
+    synthesis: SyntheticTimelines, extents: Mapping[Split, ShardRange], files: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the manifest of a cache."""
     return {

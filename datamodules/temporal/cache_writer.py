@@ -10,13 +10,13 @@ from typing import IO, Any
 from datamodules.temporal.cache import (
     MANIFEST,
     CacheMismatch,
-    Extent,
+    ShardRange,
     find_corrupt_file,
     make_manifest,
     read_manifest,
 )
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 from engine.io.atomic_file import flush_folder, write_temp
 from engine.io.ignored_folder import make_ignored_folder
 from engine.io.json_checksum import with_checksum
@@ -27,8 +27,8 @@ SHARD = 10_000
 
 def write_cache(
     folder: Path,
-    synthesis: Synthesis,
-    extents: Mapping[Split, Extent],
+    synthesis: SyntheticTimelines,
+    extents: Mapping[Split, ShardRange],
     shard: int = SHARD,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
@@ -73,7 +73,7 @@ def write_cache(
     return manifest
 
 
-def _holds(folder: Path, synthesis: Synthesis, extents: Mapping[Split, Extent]) -> bool:
+def _holds(folder: Path, synthesis: SyntheticTimelines, extents: Mapping[Split, ShardRange]) -> bool:
     try:
         found = read_manifest(folder)
     except (FileNotFoundError, CacheMismatch):

@@ -13,7 +13,7 @@ from typing_extensions import override
 from datamodules.multimodal.chat_dataset import ChatExamples
 from datamodules.multimodal.datamodule import ChatOptions
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
-from datamodules.temporal.cache import MANIFEST, CachedTimelines, Extent, verify_cache
+from datamodules.temporal.cache import MANIFEST, CachedTimelines, ShardRange, verify_cache
 from datamodules.temporal.cache_writer import write_cache
 from datamodules.temporal.channels import CHANNELS
 from datamodules.temporal.dataset import TimelineQuestions, Timelines
@@ -22,7 +22,7 @@ from datamodules.temporal.recorded.dataset import RecordedTimelines
 from datamodules.temporal.recorded.predict_questions import PredictDataset
 from datamodules.temporal.reports.timeline_reports import report_training_data
 from datamodules.temporal.synthetic.curriculum import Curriculum
-from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, Synthesis
+from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, SyntheticTimelines
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
@@ -65,7 +65,7 @@ class ResourceTimelines(TimelineEvaluation):
 
     def __init__(
         self,
-        synthesis: Synthesis | None = None,
+        synthesis: SyntheticTimelines | None = None,
         num_samples: int = 10_000,
         fresh_samples: bool = True,
         easy_epochs: int = 0,
@@ -82,7 +82,7 @@ class ResourceTimelines(TimelineEvaluation):
         **batches: Unpack[ChatOptions],
     ) -> None:
         super().__init__(**batches)
-        self.synthesis = synthesis or Synthesis()
+        self.synthesis = synthesis or SyntheticTimelines()
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
         for name, size in zip(("num_samples", "validation_size", "test_size"), self.sizes.values(), strict=True):
             if size < 1:
@@ -153,7 +153,7 @@ class ResourceTimelines(TimelineEvaluation):
         return 1 if overfit else max(1, trainer.max_epochs or 1)
 
     @property
-    def _synthetic(self) -> Synthesis | CachedTimelines:
+    def _synthetic(self) -> SyntheticTimelines | CachedTimelines:
         return CachedTimelines(self._cache, self.synthesis) if self.cached_epochs else self.synthesis
 
     @property
@@ -173,7 +173,7 @@ class ResourceTimelines(TimelineEvaluation):
     @override
     def texts(self) -> Iterator[str]:
         # Depends on the format only, so other questions and curves have the same tokens.
-        synthesis = Synthesis(format=self.synthesis.format)
+        synthesis = SyntheticTimelines(format=self.synthesis.format)
         for index in range(_TEXTS):
             sample = synthesis.sample(Split.TRAIN, 0, index)
             yield f"{sample.question}\n{sample.answer}"
@@ -192,8 +192,8 @@ class ResourceTimelines(TimelineEvaluation):
         if self.timelines is not None:
             self._evaluation_timelines  # noqa: B018  (checks the files)
         if self.cached_epochs:
-            extents = {split: Extent(size) for split, size in self.sizes.items()}
-            extents[Split.TRAIN] = Extent(self.sizes[Split.TRAIN], self.cached_epochs)
+            extents = {split: ShardRange(size) for split, size in self.sizes.items()}
+            extents[Split.TRAIN] = ShardRange(self.sizes[Split.TRAIN], self.cached_epochs)
             write_cache(self._cache, self.synthesis, extents, progress=_log_progress)
         source = self._dataset(self.synthesis, Split.TRAIN)
         path = report_training_data(Path(self.root), source, self.synthesis, self._tokens)

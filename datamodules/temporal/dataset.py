@@ -14,9 +14,9 @@ from datamodules.temporal.cache import CachedTimelines
 from datamodules.temporal.recorded.dataset import RecordedTimelines
 from datamodules.temporal.synthetic.curriculum import Curriculum
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 
-Timelines = Synthesis | Curriculum | CachedTimelines | RecordedTimelines
+Timelines = SyntheticTimelines | Curriculum | CachedTimelines | RecordedTimelines
 """Sources of samples."""
 
 Curves = tuple[NDArray[np.float32], NDArray[np.bool_]]

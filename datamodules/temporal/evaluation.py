@@ -12,7 +12,7 @@ from datamodules.temporal.dataset import TimelineQuestions
 from datamodules.temporal.grading import OUTCOMES, grade
 from datamodules.temporal.recorded.predict_questions import PredictDataset
 from datamodules.temporal.reports.timeline_reports import preview, report_test
-from datamodules.temporal.synthetic.samples import Synthesis
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from datamodules.temporal.text.facts import Task
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from engine.telemetry.sample_previews import SamplePreview
@@ -27,7 +27,7 @@ class TimelineEvaluation(MultimodalDataModule):
     kinds = tuple(task.value for task in Task)
     baselines = ("rules",)
 
-    synthesis: Synthesis
+    synthesis: SyntheticTimelines
     timelines: str | None
 
     @property

@@ -60,7 +60,7 @@ class ImageChats(ChatEvaluation):
         max_pixels: maximum width x height of an image; a larger image makes its sample invalid.
         fit: how an image becomes a square view: `stretch`, `pad` (padded to a square, as in LLaVA) or `crop` (the
             central square).
-        tiling: how an image becomes views, and the order of their features. `places`: a learnt vector precedes the
+        tiling: how an image becomes views, and the order of their features. `places`: a learned vector precedes the
             features of each view. `llava_next`, `idefics3`: as in the class of transformers of this name, which the
             model can be exported as; see docs/vision-language.md.
         root: folder that `prepare` writes to.

@@ -18,7 +18,7 @@ _INITIAL_SCALE, _MAX_SCALE = 1 / 0.07, 100.0  # as in CLIP
 
 
 class Temperature(nn.Module):
-    """Learnt inverse temperature that multiplies the scores. It starts at 1 / 0.07 and is at most 100."""
+    """Learned inverse temperature that multiplies the scores. It starts at 1 / 0.07 and is at most 100."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,13 +21,13 @@ from engine.module import LockstepModule
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.image_classifier.confusion_matrix_plot import plot_confusion_matrix
-from lightning_modules.image_classifier.sample_previews import ShownImage, example
+from lightning_modules.image_classifier.sample_previews import ImagePreview, example
 
 
 class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
     """Evaluates a classifier by its loss and accuracy, with a confusion matrix. A subclass computes `scores`."""
 
-    preview_reservoir: PreviewReservoir[ShownImage]
+    preview_reservoir: PreviewReservoir[ImagePreview]
 
     @abstractmethod
     def scores(self, pixels: Tensor) -> Tensor:
@@ -65,14 +65,14 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
             samples = batch.samples.tolist()
             for row in self.preview_reservoir.rows_to_keep(samples):
                 share, label = scores[row].softmax(0).max(0)
-                shown = ShownImage(int(batch.labels[row]), int(label), float(share))
+                shown = ImagePreview(int(batch.labels[row]), int(label), float(share))
                 self.preview_reservoir.keep(samples[row], shown)
 
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         """Return previews of images: their classes and predictions."""
         return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
 
-    def _example(self, sample: int, shown: ShownImage) -> SamplePreview:
+    def _example(self, sample: int, shown: ImagePreview) -> SamplePreview:
         return example(*self.data.validation_image(sample), shown, self.data.classes)
 
     @override

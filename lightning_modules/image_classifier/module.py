@@ -21,7 +21,7 @@ from engine.optim.global_loss_mean import LossSum
 from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.image_classifier.evaluated_classifier import EvaluatedClassifier
 from lightning_modules.image_classifier.export.export import Classifier, export
-from lightning_modules.image_classifier.export.model_card import described
+from lightning_modules.image_classifier.export.model_card import model_card
 from lightning_modules.image_classifier.export.runtime import load_classifier
 from lightning_modules.image_classifier.networks.factory import Architecture, Kind
 from lightning_modules.image_classifier.networks.normalization import Norm
@@ -198,7 +198,7 @@ class ImageClassifier(EvaluatedClassifier):
             self.network, self.architecture, self.data.classes, self.data.shape, self.evaluation_shift
         )
         checked = export(classifier, folder, images, expected)
-        return described(classifier, self.average is not None, checked)
+        return model_card(classifier, self.average is not None, checked)
 
     @override
     def load_export(self, folder: Path) -> None:

@@ -10,7 +10,7 @@ from engine.telemetry.image_grid import encode_png_grid
 from engine.telemetry.sample_previews import SamplePreview
 
 
-class ShownImage(NamedTuple):
+class ImagePreview(NamedTuple):
     """Result of an image in a preview."""
 
     label: int  # -1 if the class is unknown
@@ -18,7 +18,7 @@ class ShownImage(NamedTuple):
     probability: float
 
 
-def example(name: str, pixels: NDArray[np.uint8], shown: ShownImage, classes: Sequence[str]) -> SamplePreview:
+def example(name: str, pixels: NDArray[np.uint8], shown: ImagePreview, classes: Sequence[str]) -> SamplePreview:
     """Render the preview of an image.
 
     Args:

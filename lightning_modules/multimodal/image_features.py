@@ -28,8 +28,8 @@ _PLACE_STD = 0.02  # the initial standard deviation of most language models' emb
 class ImageFeatures(ModalityFeatures[ImageData]):
     """Features of Images, any number of them in a chat.
 
-    Where the data split images (`max_tiles` above 1), a learnt embedding of the view's position in its image precedes
-    the features of each view. Other tilings of the data place learnt embeddings elsewhere, see `FeatureOrder`. They
+    Where the data split images (`max_tiles` above 1), a learned embedding of the view's position in its image precedes
+    the features of each view. Other tilings of the data place learned embeddings elsewhere, see `FeatureOrder`. They
     train at the projector's rate.
 
     Args:
@@ -73,10 +73,10 @@ class ImageFeatures(ModalityFeatures[ImageData]):
 
     @override
     def build_places(self, data: ImageData, hidden_size: int) -> nn.Embedding | None:
-        learnt = ImageLayout(0, 0, data.max_tiles, tiling=data.tiling).learnt
-        if not learnt:
+        learned = ImageLayout(0, 0, data.max_tiles, tiling=data.tiling).learned
+        if not learned:
             return None
-        places = nn.Embedding(learnt, hidden_size)
+        places = nn.Embedding(learned, hidden_size)
         nn.init.normal_(places.weight, std=_PLACE_STD)
         return places
 

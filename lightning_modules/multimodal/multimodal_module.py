@@ -24,7 +24,7 @@ from lightning_modules.multimodal.checkpoints.stage_init import Origin
 from lightning_modules.multimodal.connector.merge_embeddings import Features, merge_features_into_embeddings
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator
-from lightning_modules.multimodal.export.load_export import read_parts
+from lightning_modules.multimodal.export.load_export import load_parts
 from lightning_modules.multimodal.export.parts import export_parts
 from lightning_modules.multimodal.flops import LanguageModelFlops, chat_amounts, language_model_flops, trains
 from lightning_modules.multimodal.language.config import LanguageModelSettings
@@ -171,7 +171,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
 
     @override
     def load_export(self, folder: Path) -> None:
-        read_parts(self, folder)
+        load_parts(self, folder)
 
     @property
     def pretrained(self) -> dict[str, str | None]:

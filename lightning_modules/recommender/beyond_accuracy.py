@@ -11,7 +11,7 @@ from torchmetrics import Metric
 from lightning_modules.recommender.item_scores import Scores, best_items
 
 
-class RecommendedItems(Metric):
+class BeyondAccuracyMetrics(Metric):
     """Coverage@k, novelty@k and popularity@k of the top k items of each user.
 
     - `coverage@k`: share of the catalogue that is recommended to at least one user (catalogue coverage; Herlocker et

@@ -10,7 +10,7 @@ from torch import Tensor
 from datamodules.recommender.batch import History, RankingBatch, Scorer
 from datamodules.recommender.interface import RecommenderData
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
-from lightning_modules.recommender.beyond_accuracy import RecommendedItems
+from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics
 from lightning_modules.recommender.item_scores import BLOCK_BYTES, Scores
 from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
 from lightning_modules.recommender.metrics import RankingMetrics, candidate_ranks, ranks
@@ -55,7 +55,7 @@ class RankingEvaluation:
         self._scorers: dict[str, Scorer] = {}
         self._baselines_done: set[str] = set()
         self._beyond_accuracy = beyond_accuracy
-        self._recommended: RecommendedItems | None = None
+        self._recommended: BeyondAccuracyMetrics | None = None
         self._training_counts: Tensor | None = None
         self._num_items = 1
         self.collected: CollectedRanks | None = None
@@ -87,10 +87,10 @@ class RankingEvaluation:
             self._baselines_done.add(stage)
             self._scorers = {**_scorers(self.baselines, self.item_baselines, data, device), **data.optima}
 
-    def _recommended_items(self, data: RecommenderData) -> RecommendedItems:
+    def _recommended_items(self, data: RecommenderData) -> BeyondAccuracyMetrics:
         if self._training_counts is None:
             self._training_counts = Popularity(*data.training_events, data.catalog.num_items).counts
-        return RecommendedItems(self.protocol, self._beyond_accuracy, self._training_counts)
+        return BeyondAccuracyMetrics(self.protocol, self._beyond_accuracy, self._training_counts)
 
     def update(self, scores: Scores, batch: RankingBatch) -> None:
         """Count the ranks of a batch.

@@ -14,7 +14,7 @@ BLOCK_BYTES = 1 << 28
 """Largest size of a block of scores. A block has at least one item; 256 MB are 262,144 items of 256 users."""
 
 
-class Block(NamedTuple):
+class ScoreBlock(NamedTuple):
     """Scores of consecutive items."""
 
     first: int  # item of the first column
@@ -34,7 +34,7 @@ class ItemScores:
         self.states, self.weight = states.float(), weight
         self.num_items = len(weight)
         self._size = _columns(len(states), 4, self.num_items, block_bytes)
-        self._only: Block | None = None  # the scores of all items, if they are one block
+        self._only: ScoreBlock | None = None  # the scores of all items, if they are one block
 
     def __len__(self) -> int:
         return len(self.states)
@@ -42,21 +42,21 @@ class ItemScores:
     def row(self, row: int) -> "ItemScores":
         """Return the scores of one of the users."""
         own = ItemScores(self.states[row : row + 1], self.weight)
-        own._only = self._only and Block(1, self._only.scores[row : row + 1])
+        own._only = self._only and ScoreBlock(1, self._only.scores[row : row + 1])
         return own
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[ScoreBlock]:
         """Yield the blocks, in the order of items. Do not change their scores."""
         for number in range(-(-self.num_items // self._size)):
             yield self._block(number)
 
-    def _block(self, number: int) -> Block:
+    def _block(self, number: int) -> ScoreBlock:
         if self._only is not None:
             return self._only
         start = number * self._size
         with torch.autocast(self.states.device.type, enabled=False):
             vectors = self.weight[start : start + self._size].float()
-            block = Block(start + 1, self.states @ vectors.T)
+            block = ScoreBlock(start + 1, self.states @ vectors.T)
         if self._size >= self.num_items:
             self._only = block
         return block
@@ -73,7 +73,7 @@ class ItemScores:
         return found
 
 
-class GivenScores:
+class PrecomputedScores:
     """Scores that are computed already, in blocks like those of ItemScores.
 
     Args:
@@ -88,30 +88,30 @@ class GivenScores:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def row(self, row: int) -> "GivenScores":
+    def row(self, row: int) -> "PrecomputedScores":
         """Return the scores of one of the users."""
-        return GivenScores(self.scores[row : row + 1])
+        return PrecomputedScores(self.scores[row : row + 1])
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[ScoreBlock]:
         """Yield the blocks, in the order of items. Do not change their scores."""
         for first in range(1, self.num_items + 1, self._size):
-            yield Block(first, self.scores[:, first : min(first + self._size, self.num_items + 1)])
+            yield ScoreBlock(first, self.scores[:, first : min(first + self._size, self.num_items + 1)])
 
     def of(self, items: Tensor) -> Tensor:
         """Return the scores of items [B, n]; those of item 0 have no meaning."""
         return self.scores.gather(1, items)
 
 
-Scores = ItemScores | GivenScores | Tensor
+Scores = ItemScores | PrecomputedScores | Tensor
 """Scores of all items for B users; a tensor is [B, V + 1], with column 0 ignored."""
 
 
-def in_blocks(scores: Scores) -> ItemScores | GivenScores:
+def as_blocks(scores: Scores) -> ItemScores | PrecomputedScores:
     """Return scores that can be read in blocks."""
-    return GivenScores(scores) if isinstance(scores, Tensor) else scores
+    return PrecomputedScores(scores) if isinstance(scores, Tensor) else scores
 
 
-def places_in(block: Block, items: Tensor) -> tuple[Tensor, Tensor]:
+def block_positions(block: ScoreBlock, items: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows and columns of a block's scores that belong to items [B, n]; 0 is no item."""
     columns = items - block.first
     inside = (items > 0) & (columns >= 0) & (columns < block.scores.shape[1])
@@ -132,7 +132,7 @@ def best_items(
     Returns:
         items and scores, [B, min(number, V)] each. Excluded items have -inf, and any number.
     """
-    scores = in_blocks(scores)
+    scores = as_blocks(scores)
     number = min(number, scores.num_items)
     items = values = None
     for block in scores.blocks():
@@ -140,7 +140,7 @@ def best_items(
         if seen is not None or excluded is not None:
             own = own.clone()
             if seen is not None:
-                own[places_in(block, seen)] = -torch.inf
+                own[block_positions(block, seen)] = -torch.inf
             if excluded is not None:
                 own.masked_fill_(excluded[block.first : block.first + own.shape[1]].to(own.device), -torch.inf)
         columns = _best_columns(own, min(number, own.shape[1]))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from lightning_modules.recommender.item_scores import Scores, in_blocks, places_in
+from lightning_modules.recommender.item_scores import Scores, as_blocks, block_positions
 from lightning_modules.recommender.ranks.rank_metrics import gain_of_rank
 
 
@@ -29,13 +29,13 @@ def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
     Returns:
         [B] int64, from 1 to V; 0 in rows without a target.
     """
-    scores = in_blocks(scores)
+    scores = as_blocks(scores)
     of_target, count = scores.of(target[:, None]), torch.zeros_like(target)
     for block in scores.blocks():
         ahead = ~(block.scores < of_target)
         if seen is not None:
-            ahead[places_in(block, seen)] = False
-        ahead[places_in(block, target[:, None])] = True
+            ahead[block_positions(block, seen)] = False
+        ahead[block_positions(block, target[:, None])] = True
         count += ahead.sum(1)
     return count * (target > 0)
 
@@ -51,7 +51,7 @@ def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tenso
     Returns:
         [B] int64, from 1 to C + 1; 0 in rows without a target.
     """
-    found = in_blocks(scores).of(torch.cat((target[:, None], candidates), 1))
+    found = as_blocks(scores).of(torch.cat((target[:, None], candidates), 1))
     ahead = ~(found[:, 1:] < found[:, :1])
     return (ahead.sum(1) + 1) * (target > 0)
 

@@ -38,7 +38,7 @@ from lightning_modules.recommender.sparse_item_rows import (
     check_item_optimizer,
     check_saved_item_optimizer,
     check_strategy_of_rows,
-    item_tables,
+    sparse_item_tables,
 )
 from lightning_modules.recommender.training_loss import TrainingLoss
 
@@ -198,7 +198,7 @@ class SequentialRecommender(RankingModule):
             catalog = self.data.catalog
             self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self._encoder_settings)
             set_attention_kernel(self.encoder, self.attention_kernel)
-            self.row_tables = item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
+            self.row_tables = sparse_item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
             self.item_features = feature_encoder(self.data.item_features, self.encoder)
             all_items = self.loss.name == "cross_entropy"
             vectors = TrainingVectors(self.encoder, self.item_features, self.row_tables, all_items, self.item_dropout)

@@ -29,7 +29,7 @@ from lightning_modules.recommender.item_scores import ItemScores
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.ranks.collected_ranks import write_ranks
 from lightning_modules.recommender.recommendations import Recommendations
-from lightning_modules.recommender.sample_previews import ShownUser, example, shown_user
+from lightning_modules.recommender.sample_previews import UserPreview, example, user_preview
 
 
 class RankingModule(LockstepModule[RecommenderData]):
@@ -44,7 +44,7 @@ class RankingModule(LockstepModule[RecommenderData]):
     item_features: FeatureEncoder | None
     evaluation: RankingEvaluation
     next_item_scores: NextItemScores
-    preview_reservoir: PreviewReservoir[ShownUser]
+    preview_reservoir: PreviewReservoir[UserPreview]
 
     remove_seen: bool
     save_ranks: bool
@@ -99,13 +99,13 @@ class RankingModule(LockstepModule[RecommenderData]):
         if self.preview_reservoir.number:
             users = batch.users.tolist()
             for row in self.preview_reservoir.rows_to_keep(users):
-                self.preview_reservoir.keep(users[row], shown_user(scores, batch, row, self.remove_seen))
+                self.preview_reservoir.keep(users[row], user_preview(scores, batch, row, self.remove_seen))
 
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         """Return previews of users: their last items, the next item and the recommendations."""
         return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
 
-    def _example(self, row: int, shown: ShownUser) -> SamplePreview:
+    def _example(self, row: int, shown: UserPreview) -> SamplePreview:
         return example(self.data.user(row), shown, self.data.catalog.title)
 
     # -- prediction --------------------------------------------------------------------------------------------------

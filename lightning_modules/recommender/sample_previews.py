@@ -7,14 +7,14 @@ import torch
 
 from datamodules.recommender.batch import RankingBatch
 from engine.telemetry.sample_previews import SamplePreview
-from lightning_modules.recommender.item_scores import Scores, best_items, in_blocks
+from lightning_modules.recommender.item_scores import Scores, as_blocks, best_items
 from lightning_modules.recommender.metrics import ranks
 
 LAST, BEST = 10, 10
 """Number of items of the history and of recommendations in a preview."""
 
 
-class ShownUser(NamedTuple):
+class UserPreview(NamedTuple):
     """A user of a preview. Items count from 1."""
 
     last: tuple[int, ...]  # last items of the history, the newest first
@@ -24,7 +24,7 @@ class ShownUser(NamedTuple):
     best: tuple[int, ...]  # recommendations, the best first
 
 
-def shown_user(scores: Scores, batch: RankingBatch, row: int, remove_seen: bool) -> ShownUser:
+def user_preview(scores: Scores, batch: RankingBatch, row: int, remove_seen: bool) -> UserPreview:
     """Return the preview of a user.
 
     Args:
@@ -33,19 +33,19 @@ def shown_user(scores: Scores, batch: RankingBatch, row: int, remove_seen: bool)
         row: row of the user.
         remove_seen: whether items of the history are excluded.
     """
-    own, target = in_blocks(scores).row(row), batch.target[row : row + 1]
+    own, target = as_blocks(scores).row(row), batch.target[row : row + 1]
     seen = batch.seen[row : row + 1] if remove_seen else None
     rank = int(ranks(own, target, seen))
     best, values = best_items(own, BEST, seen)
     events = int(batch.history.lengths[row])
     history = batch.history.items[row, max(0, events - LAST) : events].tolist()
-    return ShownUser(
+    return UserPreview(
         tuple(reversed(history)), events, int(target), rank,
         tuple(best[values > -torch.inf].tolist()),
     )  # fmt: skip
 
 
-def example(user: str, shown: ShownUser, title: Callable[[int], str]) -> SamplePreview:
+def example(user: str, shown: UserPreview, title: Callable[[int], str]) -> SamplePreview:
     """Render a preview. It is right if the target is recommended; otherwise the target follows with its rank."""
     history = f"the last {len(shown.last)} of {shown.events}" if shown.events > len(shown.last) else "all"
     right = shown.rank <= BEST

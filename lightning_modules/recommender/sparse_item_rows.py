@@ -76,7 +76,7 @@ def check_saved_item_optimizer(checkpoint: Mapping[str, Any], item_optimizer: It
             )
 
 
-def read_item_rows(table: RowTable, batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
+def gather_item_rows(table: RowTable, batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
     """Read the item vectors that a micro-batch uses, and renumber its items accordingly.
 
     Args:
@@ -102,10 +102,10 @@ def used_items(batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
     numbers = torch.cat([always, *(column.flatten() for column in columns)])
     items, places = torch.unique(numbers, return_inverse=True)
     parts = iter(places[len(always) :].split([column.numel() for column in columns]))
-    return renumber(batch, lambda column: next(parts).view_as(column)), items
+    return renumber_items(batch, lambda column: next(parts).view_as(column)), items
 
 
-def renumber(batch: Sequence[TrainBatch], number: Callable[[Tensor], Tensor]) -> list[TrainBatch]:
+def renumber_items(batch: Sequence[TrainBatch], number: Callable[[Tensor], Tensor]) -> list[TrainBatch]:
     """Return the parts of a micro-batch with other numbers of their items.
 
     Args:
@@ -127,7 +127,9 @@ def _item_columns(part: TrainBatch) -> list[Tensor]:
     return columns if part.sampled is None else [*columns, part.sampled.batch_negatives]
 
 
-def item_tables(encoder: SequenceEncoder, item_optimizer: ItemOptimizer, learning_rate: float | None) -> list[RowTable]:
+def sparse_item_tables(
+    encoder: SequenceEncoder, item_optimizer: ItemOptimizer, learning_rate: float | None
+) -> list[RowTable]:
     """Return the tables of an encoder that are trained by rows: its item vectors, or none for `dense`.
 
     Args:

@@ -10,7 +10,7 @@ from datamodules.recommender.batch import TrainBatch
 from engine.determinism.stateless_rng import global_seed
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import NextItemLoss
-from lightning_modules.recommender.networks.dropout_keys import MaskKeys, mask_keys
+from lightning_modules.recommender.networks.dropout_keys import DropoutKeys, dropout_keys
 from lightning_modules.recommender.networks.hyper_connections import summarize
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -59,8 +59,8 @@ class TrainingLoss:
             metrics |= {f"mhc/{name}": value for name, value in summary.items()}
         return MicroBatchLoss(total, real, metrics)
 
-    def _mask_keys(self, batch: Sequence[TrainBatch], step: int | None) -> Sequence[MaskKeys | None]:
+    def _mask_keys(self, batch: Sequence[TrainBatch], step: int | None) -> Sequence[DropoutKeys | None]:
         """Return the keys of dropout for each part; None on a GPU, whose fused kernels draw masks themselves."""
         if not self.dropout or batch[0].users.device.type != "cpu" or step is None:
             return [None] * len(batch)
-        return mask_keys([part.users for part in batch], global_seed(), step)
+        return dropout_keys([part.users for part in batch], global_seed(), step)

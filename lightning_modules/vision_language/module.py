@@ -13,7 +13,7 @@ from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.export.image_text import export_image_text
-from lightning_modules.multimodal.export.load_export import read_image_text
+from lightning_modules.multimodal.export.load_export import load_image_text
 from lightning_modules.multimodal.export.parts import MODALITY
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
@@ -69,4 +69,4 @@ class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
         if (folder / MODALITY).is_dir():
             super().load_export(folder)
         else:
-            read_image_text(self, folder)
+            load_image_text(self, folder)

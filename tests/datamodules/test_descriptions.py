@@ -6,7 +6,7 @@ from datamodules.document_qa.questions.question_source import QuestionSource
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
 from datamodules.image_classifier.datamodule import LabelledImages
-from datamodules.recommender.sources.dataset_card import described
+from datamodules.recommender.sources.dataset_card import dataset_card
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes
@@ -28,7 +28,7 @@ def test_ones_own_are_named_without_where_they_lie(tmp_path):
     assert chats.name == "chats.json, more.jsonl"
     asked = DocumentQuestions(QuestionSource("/home/me/questions.jsonl", "/home/me/manuals")).description()
     assert asked.name == "questions.jsonl, about the documents in manuals"
-    clicks = described("files", "clicks.csv", "3 users.")
+    clicks = dataset_card("files", "clicks.csv", "3 users.")
     real = ResourceTimelines(timelines="/home/me/machine.csv").description()
     assert "machine.csv" in real.content and "/home" not in real.content
     for found in (images, chats, asked, clicks, real):
@@ -38,6 +38,6 @@ def test_ones_own_are_named_without_where_they_lie(tmp_path):
 def test_public_ones_have_their_owners_terms():
     digits = LabelledImages("digits").description()
     assert "1,294 images to train" in digits.content and "CC BY 4.0" in digits.licence
-    films = described("ml-1m", "ml-1m", "")
+    films = dataset_card("ml-1m", "ml-1m", "")
     assert films.name == "MovieLens ml-1m" and "no commercial use and no redistribution" in films.licence
-    assert "generated" in described("synthetic", "", "").licence
+    assert "generated" in dataset_card("synthetic", "", "").licence

@@ -167,11 +167,11 @@ DATA = (
         ("tests/datamodules/temporal/recorded/test_reader.py",),
     ),
     Bug(
-        "end-of-turn-is-not-learnt",
+        "end-of-turn-is-not-learned",
         "The token that ends an answer is not supervised, so the model never stops writing.",
         "datamodules/multimodal/text/chat_encoder.py",
-        "[learnt] * (len(text) + 1) + [False] * (len(after) - 1)",
-        "[learnt] * len(text) + [False] * len(after)",
+        "[learned] * (len(text) + 1) + [False] * (len(after) - 1)",
+        "[learned] * len(text) + [False] * len(after)",
         ("tests/datamodules/multimodal/text/test_chat_encoder.py", "tests/datamodules/multimodal/test_chat_dataset.py"),
     ),
     Bug(

@@ -20,7 +20,7 @@ from datamodules.document_qa.ingestion.convert import ConversionResult
 from datamodules.document_qa.ingestion.ingested_document import PAGES, IngestedDocument
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
 from datamodules.document_qa.ingestion.sources import IMAGE_SUFFIXES, PDF_SUFFIXES
-from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, converting
+from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, convert_with_timeout
 from engine.io.atomic_file import remove
 
 log = logging.getLogger("lockstep")
@@ -90,7 +90,7 @@ class UploadedDocuments:
         path.write_bytes(file.content)
         end = time.monotonic() + self._seconds
         try:
-            steps = converting([path], self._cache.folder, self._settings, _PROGRESS, memory=self._memory)
+            steps = convert_with_timeout([path], self._cache.folder, self._settings, _PROGRESS, memory=self._memory)
             with closing(steps):
                 for step in steps:
                     if time.monotonic() > end:

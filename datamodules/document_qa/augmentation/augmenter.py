@@ -7,10 +7,10 @@ import numpy as np
 from datamodules.document_qa.augmentation.config import AugmentationSettings
 from datamodules.document_qa.augmentation.distractor_pages import add_distractor_pages
 from datamodules.document_qa.augmentation.drop_irrelevant import drop_irrelevant
-from datamodules.document_qa.augmentation.mirror import mirrored
+from datamodules.document_qa.augmentation.mirror import mirror_figures
 from datamodules.document_qa.augmentation.option_shuffle import shuffle_options
 from datamodules.document_qa.augmentation.paraphrase import paraphrase_question
-from datamodules.document_qa.augmentation.scan_noise import Scanned, sample_scan
+from datamodules.document_qa.augmentation.scan_noise import ScannedDocument, sample_scan
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question
 from engine.determinism.stateless_rng import hash_bits
@@ -31,7 +31,7 @@ class Augmenter:
     def __init__(self, settings: AugmentationSettings, seed: int) -> None:
         self.settings, self.seed = settings, seed
 
-    def altered(
+    def augment(
         self,
         questions: Sequence[Question],
         document: Document,
@@ -57,7 +57,7 @@ class Augmenter:
         key = int(hash_bits(self.seed, _STREAM, epoch, index))
         random = np.random.Generator(np.random.Philox(key=key))
         if settings.flips != "none" and random.random() < 0.5:
-            questions, document = mirrored(questions, document, settings.flips, ranked)
+            questions, document = mirror_figures(questions, document, settings.flips, ranked)
         if settings.option_order:
             questions = [shuffle_options(question, random) for question in questions]
         questions = [
@@ -69,4 +69,4 @@ class Augmenter:
         scan = sample_scan(settings, random)
         if settings.unneeded and random.random() < settings.unneeded:
             document = drop_irrelevant(questions, document, random)
-        return questions, document if scan is None else Scanned(document, scan, key), tuple(ranked)
+        return questions, document if scan is None else ScannedDocument(document, scan, key), tuple(ranked)

@@ -40,7 +40,7 @@ _UNCLEAR = re.compile(
 )
 
 
-def mirrored(
+def mirror_figures(
     questions: Sequence[Question], document: Document, direction: Direction, shown: Sequence[int]
 ) -> tuple[Sequence[Question], Document]:
     """Mirror all figures of a document and its questions, unless that could change the right answer.
@@ -55,7 +55,7 @@ def mirrored(
     ambiguous = any(map(_UNCLEAR.search, words))
     if not about_figures or ambiguous or any(_has_direction(text, direction) for text in page_texts):
         return questions, document
-    return [_mirrored(question, direction) for question in questions], Mirrored(document, direction)
+    return [_mirrored(question, direction) for question in questions], MirroredDocument(document, direction)
 
 
 def mirror_words(text: str, direction: Direction) -> str:
@@ -64,7 +64,7 @@ def mirror_words(text: str, direction: Direction) -> str:
     return _pattern(direction).sub(lambda found: _as_written(swaps[found.group().lower()], found.group()), text)
 
 
-class Mirrored(DocumentView):
+class MirroredDocument(DocumentView):
     """A document with mirrored figures."""
 
     def __init__(self, document: Document, direction: Direction) -> None:

@@ -37,7 +37,7 @@ def sample_scan(settings: AugmentationSettings, random: np.random.Generator) -> 
     return None if scan == Scan() else scan
 
 
-class Scanned(DocumentView):
+class ScannedDocument(DocumentView):
     """A document with scan artefacts, the same on every access.
 
     Args:

@@ -17,10 +17,10 @@ from datamodules.document_qa.types.question import SOURCES, Question
 FIRST_PAGES = (1, 4)
 """k of page_recall@k."""
 
-Measure = Callable[[Sequence["Graded"]], MetricEstimate | None]
+Measure = Callable[[Sequence["GradedRecord"]], MetricEstimate | None]
 
 
-class Graded(NamedTuple):
+class GradedRecord(NamedTuple):
     """An answer and its grade."""
 
     question: Question
@@ -79,7 +79,7 @@ def compute_metrics(
     measures = _MEASURES if retrieved else {name: fn for name, fn in _MEASURES.items() if name not in _RECALLS}
     found = _by_source(own, measures)
     blind = [
-        Graded(item.question, item.record, answer, grade(item.question, answer, relative_tolerance))
+        GradedRecord(item.question, item.record, answer, grade(item.question, answer, relative_tolerance))
         for item in own
         if (answer := item.record.question_only) is not None
     ]
@@ -95,10 +95,13 @@ def compute_metrics(
 
 def grade_answers(
     questions: Sequence[Question], records: Sequence[AnswerRecord], relative_tolerance: float = 0.0
-) -> list[Graded]:
+) -> list[GradedRecord]:
     """Grade the answers that were given with the context."""
     pairs = zip(questions, records, strict=True)
-    return [Graded(item, record, record.whole, grade(item, record.whole, relative_tolerance)) for item, record in pairs]
+    return [
+        GradedRecord(item, record, record.whole, grade(item, record.whole, relative_tolerance))
+        for item, record in pairs
+    ]
 
 
 def unique_by_sample(records: Iterable[AnswerRecord]) -> list[AnswerRecord]:
@@ -109,7 +112,7 @@ def unique_by_sample(records: Iterable[AnswerRecord]) -> list[AnswerRecord]:
     return [unique[sample] for sample in sorted(unique)]
 
 
-def _by_source(items: Sequence[Graded], measures: Mapping[str, Measure]) -> dict[str, MetricEstimate]:
+def _by_source(items: Sequence[GradedRecord], measures: Mapping[str, Measure]) -> dict[str, MetricEstimate]:
     """Compute measures over all questions and over those of each source, measure by measure."""
     groups = {source: [item for item in items if item.question.source == source] for source in SOURCES}
     parts = {"": items, **{f"{source}/": group for source, group in groups.items() if group}}
@@ -126,16 +129,16 @@ def _mean(points: Iterable[float | None]) -> MetricEstimate | None:
     return mean(known) if known else None
 
 
-def _accuracy(items: Sequence[Graded]) -> MetricEstimate | None:
+def _accuracy(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     return _mean(item.grade.right for item in items)
 
 
-def _choice_accuracy(items: Sequence[Graded]) -> MetricEstimate | None:
+def _choice_accuracy(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     choices = [item for item in items if item.question.options]
     return _mean(item.grade.right for item in choices) if len(choices) < len(items) else None
 
 
-def _balanced_accuracy(items: Sequence[Graded]) -> MetricEstimate | None:
+def _balanced_accuracy(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     pairs = [
         (item.question.right, item.question.right if item.grade.right else item.given.chosen)
         for item in items
@@ -149,7 +152,7 @@ def _points(name: str) -> Measure:
     return lambda items: _mean(item.grade.measures.get(name) for item in items)
 
 
-def _abstention_f1(items: Sequence[Graded]) -> MetricEstimate | None:
+def _abstention_f1(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     known = [item for item in items if item.grade.right is not None]
     unanswerable = [is_unanswerable(item.question) for item in known]
     if len(set(unanswerable)) < 2:
@@ -157,7 +160,7 @@ def _abstention_f1(items: Sequence[Graded]) -> MetricEstimate | None:
     return MetricEstimate(abstention_f1(unanswerable, [item.grade.abstained for item in known]), len(known))
 
 
-def _calibration_error(items: Sequence[Graded]) -> MetricEstimate | None:
+def _calibration_error(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     known = [(item.given.confidence, item.grade.right) for item in items if item.grade.right is not None]
     if not known:
         return None
@@ -175,13 +178,13 @@ def _calibration_error(items: Sequence[Graded]) -> MetricEstimate | None:
     )
 
 
-def _loss(items: Sequence[Graded]) -> MetricEstimate | None:
+def _loss(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     terms = sum(item.given.terms for item in items)
     count = sum(item.given.terms > 0 for item in items)
     return MetricEstimate(math.fsum(item.given.loss for item in items) / terms, count) if terms else None
 
 
-def _perplexity(items: Sequence[Graded]) -> MetricEstimate | None:
+def _perplexity(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     loss = _loss(items)
     return None if loss is None else loss._replace(value=math.exp(min(loss.value, 700.0)))
 
@@ -194,7 +197,7 @@ def _page_recall(first: int) -> Measure:
     )
 
 
-def _context_recall(items: Sequence[Graded]) -> MetricEstimate | None:
+def _context_recall(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     return _mean(
         page_recall(item.record.pages, item.question.evidence_pages, len(item.record.pages))
         for item in items
@@ -202,7 +205,7 @@ def _context_recall(items: Sequence[Graded]) -> MetricEstimate | None:
     )
 
 
-def _evidence_page_accuracy(items: Sequence[Graded]) -> MetricEstimate | None:
+def _evidence_page_accuracy(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     return _mean(
         is_evidence_page(evidence.page, item.question.evidence_pages)
         for item in items
@@ -213,7 +216,7 @@ def _evidence_page_accuracy(items: Sequence[Graded]) -> MetricEstimate | None:
 def _expected(points: Callable[[Question], float | None]) -> Measure:
     """Return the measure of a baseline. It has no interval, as it is an expected value."""
 
-    def measure(items: Sequence[Graded]) -> MetricEstimate | None:
+    def measure(items: Sequence[GradedRecord]) -> MetricEstimate | None:
         found = _mean(points(item.question) for item in items)
         return None if found is None else MetricEstimate(found.value, found.questions)
 

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import DOCUMENT, IngestedDocument
-from datamodules.document_qa.ingestion.sources import Stamp, digest, page_images, stamp
+from datamodules.document_qa.ingestion.sources import FileStamp, digest, file_stamp, page_images
 from engine.data.errors import UnreadableDocumentError
 from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
 from engine.io.json_checksum import has_wrong_checksum, with_checksum
@@ -40,7 +40,7 @@ log = logging.getLogger("lockstep")
 class SourceRecord(NamedTuple):
     """The source files of a document."""
 
-    files: tuple[Stamp, ...]  # all source files, the document's own file first
+    files: tuple[FileStamp, ...]  # all source files, the document's own file first
     content: str  # digest of their contents
 
 
@@ -115,7 +115,7 @@ class Cache:
             The record to save; None if not even sizes and times can be read.
         """
         try:
-            stamps = tuple(map(stamp, files))
+            stamps = tuple(map(file_stamp, files))
         except OSError:
             return None
         known = SourceRecord(stamps, mark + hashlib.sha256(repr(stamps).encode()).hexdigest())
@@ -188,7 +188,7 @@ class Cache:
             documents: dict[str, Any] = content["documents"]
             return {
                 name: SourceRecord(
-                    tuple(Stamp(str(file), *map(int, state)) for file, *state in record["files"]),
+                    tuple(FileStamp(str(file), *map(int, state)) for file, *state in record["files"]),
                     str(record["content"]),
                 )
                 for name, record in documents.items()
@@ -205,7 +205,7 @@ def _unchanged(path: Path, known: SourceRecord) -> SourceRecord | None:
         files = [Path(file.path) for file in known.files]
         if path.is_dir() and [image.absolute() for image in page_images(path)] != files:
             return None
-        stamps = tuple(map(stamp, files))
+        stamps = tuple(map(file_stamp, files))
         if any(now[:3] != before[:3] for now, before in zip(stamps, known.files, strict=True)):
             return None
         # A mark has no digest to compare with.

@@ -9,7 +9,7 @@ from datamodules.document_qa.ingestion.cache import BROKEN, Cache, SourceRecord
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import CHECKSUM, CHUNKS, DOCUMENT
 from datamodules.document_qa.ingestion.page_writer import PageWriter
-from datamodules.document_qa.ingestion.sources import digest, document_kind, not_pages, page_images, stamp
+from datamodules.document_qa.ingestion.sources import digest, document_kind, file_stamp, not_pages, page_images
 from engine.data.errors import UnreadableDocumentError
 from engine.io.atomic_file import flush_folder, remove, temp_path
 from engine.io.file_hash import crc32_file
@@ -35,7 +35,7 @@ def convert(path: Path, cache: Cache) -> ConversionResult:
     """
     try:
         files = files_of(path)
-        stamps = tuple(map(stamp, files))  # before the contents are read, so that later changes are detected
+        stamps = tuple(map(file_stamp, files))  # before the contents are read, so that later changes are detected
         known = SourceRecord(stamps, digest(files))
     except UnreadableDocumentError as error:
         return ConversionResult("", None, str(error), unopened=isinstance(error.__cause__, OSError))

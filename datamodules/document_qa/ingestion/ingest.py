@@ -14,9 +14,9 @@ from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import ConversionResult, files_of
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
-from datamodules.document_qa.ingestion.ray_tasks import converted_by_ray, require_ray
+from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray, require_ray
 from datamodules.document_qa.ingestion.sources import document_kind
-from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, converted
+from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, convert_documents
 from engine.data.errors import UnreadableDocumentError
 from engine.io.ignored_folder import make_ignored_folder
 from engine.system.installation import PROGRAM
@@ -27,14 +27,14 @@ _NOTES = 3  # number of warnings per document that are logged individually
 log = logging.getLogger("lockstep")
 
 
-class Ingested(NamedTuple):
+class IngestedDocuments(NamedTuple):
     """Documents, by the name of their file or folder, for example `manual.pdf`."""
 
     documents: dict[str, IngestedDocument]
     broken: dict[str, str]  # error messages of skipped documents
 
 
-def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> Ingested:
+def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> IngestedDocuments:
     """Ingest documents that are new or have changed.
 
     Calls may be interrupted, repeated and concurrent; finished documents are kept.
@@ -79,7 +79,7 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
     return _sorted(found)
 
 
-def ingested(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> Ingested:
+def open_ingested(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> IngestedDocuments:
     """Return documents that have been ingested, without reading their source files.
 
     Raises:
@@ -102,7 +102,7 @@ def ingested(paths: Sequence[Path], cache: Path, settings: IngestionSettings) ->
 def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocument | str | None]) -> int:
     """Convert new documents, add them to `found` and return the number of converted pages."""
     remembered: dict[str, SourceRecord] = {}
-    engine = converted_by_ray if kept.settings.engine == "ray" else converted
+    engine = convert_with_ray if kept.settings.engine == "ray" else convert_documents
     pages, saved_at = 0, time.monotonic()
     try:
         # `closing` ends the workers at once when a broken document raises.
@@ -176,8 +176,8 @@ def _check_names(paths: Sequence[Path]) -> None:
         raise ValueError(f"{same}: documents have the same name")
 
 
-def _sorted(found: dict[Path, IngestedDocument | str | None]) -> Ingested:
-    return Ingested(
+def _sorted(found: dict[Path, IngestedDocument | str | None]) -> IngestedDocuments:
+    return IngestedDocuments(
         {path.name: result for path, result in found.items() if isinstance(result, IngestedDocument)},
         {path.name: result for path, result in found.items() if isinstance(result, str)},
     )

@@ -46,7 +46,7 @@ def require_ray() -> None:
     require_extras({"ray": "data.init_args.ingestion.engine ray"})
 
 
-def converted_by_ray(
+def convert_with_ray(
     paths: Sequence[Path], folder: Path, settings: IngestionSettings, do: Conversion = convert
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure], None, None]:
     """Convert documents and yield (path, result) as they finish. Ends its tasks, and a Ray that it started, on exit.

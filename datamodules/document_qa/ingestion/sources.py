@@ -23,7 +23,7 @@ _OTHER_IMAGES = (
 _CHUNK = 1 << 20  # bytes read at once
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """Identifies the state of a file without reading it."""
 
     path: str  # absolute
@@ -95,7 +95,7 @@ def _by_number(path: Path) -> tuple[list[tuple[int, int, str]], str]:
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts], path.name
 
 
-def stamp(path: Path) -> Stamp:
+def file_stamp(path: Path) -> FileStamp:
     """Return size and times of a file.
 
     Raises:
@@ -104,8 +104,8 @@ def stamp(path: Path) -> Stamp:
     try:
         found = os.stat(path)
     except FileNotFoundError:  # an image of a Markdown file, which may be added later
-        return Stamp(str(path.absolute()), -1, 0)
-    return Stamp(str(path.absolute()), found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return FileStamp(str(path.absolute()), -1, 0)
+    return FileStamp(str(path.absolute()), found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def digest(files: list[Path]) -> str:

@@ -36,7 +36,7 @@ class _Worker(NamedTuple):
     connection: Connection
 
 
-def converted(
+def convert_documents(
     paths: Sequence[Path], folder: Path, settings: IngestionSettings, do: Conversion = convert
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure], None, None]:
     """Convert documents and yield (path, result) as they finish. Ends all workers on exit.
@@ -50,11 +50,11 @@ def converted(
     Raises:
         OSError: the cache cannot be written.
     """
-    with closing(converting(paths, folder, settings, do=do)) as steps:
+    with closing(convert_with_timeout(paths, folder, settings, do=do)) as steps:
         yield from (step for step in steps if step is not None)
 
 
-def converting(
+def convert_with_timeout(
     paths: Sequence[Path],
     folder: Path,
     settings: IngestionSettings,
@@ -62,14 +62,14 @@ def converting(
     do: Conversion = convert,
     memory: int | None = None,
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure] | None, None, None]:
-    """Convert documents as `converted` does; also yield None whenever no document has finished for `seconds`.
+    """Convert documents as `convert_documents` does; also yield None whenever no document has finished for `seconds`.
 
     Args:
-        paths: see `converted`.
-        folder: see `converted`.
-        settings: see `converted`.
+        paths: see `convert_documents`.
+        folder: see `convert_documents`.
+        settings: see `convert_documents`.
         seconds: time after which None is yielded; None waits without end.
-        do: see `converted`.
+        do: see `convert_documents`.
         memory: bytes that a worker may allocate for documents, on Linux; more is a WorkerFailure. None: no limit.
     """
     waiting = list(reversed(paths))

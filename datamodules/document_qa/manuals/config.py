@@ -73,7 +73,7 @@ class ManualSettings:
 
 
 @dataclass(frozen=True)
-class AskingSettings:
+class ManualQuestionSettings:
     """Properties of the questions.
 
     Args:

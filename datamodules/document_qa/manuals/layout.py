@@ -19,7 +19,7 @@ FIGURE = 240.0  # edge length of a drawing
 _HEADING_TOP, _BODY_TOP = MARGIN, MARGIN + 54.0
 
 
-class Placed(NamedTuple):
+class LayoutBox(NamedTuple):
     """An element of a page."""
 
     kind: ChunkKind
@@ -41,7 +41,7 @@ class Placed(NamedTuple):
         return self.left / WIDTH, self.top / HEIGHT, self.right / WIDTH, self.bottom / HEIGHT
 
 
-def lay_out(device: Device, random: np.random.Generator) -> list[tuple[Chapter, PageKind, tuple[Placed, ...]]]:
+def lay_out(device: Device, random: np.random.Generator) -> list[tuple[Chapter, PageKind, tuple[LayoutBox, ...]]]:
     """Lay out all pages in their order: (chapter, kind of page, elements).
 
     Args:
@@ -52,7 +52,7 @@ def lay_out(device: Device, random: np.random.Generator) -> list[tuple[Chapter, 
     return [(*pages[number], _page(*pages[number], random)) for number in sorted(pages)]
 
 
-def _page(chapter: Chapter, kind: PageKind, random: np.random.Generator) -> tuple[Placed, ...]:
+def _page(chapter: Chapter, kind: PageKind, random: np.random.Generator) -> tuple[LayoutBox, ...]:
     heading = _text((HEADINGS[kind].format(title=chapter.title),), _HEADING_TOP, HEADING_SIZE)
     if kind == "text":
         return heading, _text(_prose(chapter, random), _BODY_TOP, TEXT_SIZE)
@@ -60,13 +60,13 @@ def _page(chapter: Chapter, kind: PageKind, random: np.random.Generator) -> tupl
         rows: tuple[tuple[str, ...], ...] = (("item", "name", *chapter.columns),)
         rows += tuple((f"part {part.number}", part.name, *part.values.values()) for part in chapter.parts)
         right, bottom = MARGIN + len(rows[0]) * CELL_WIDTH, _BODY_TOP + len(rows) * CELL_HEIGHT
-        return heading, Placed("table", MARGIN, _BODY_TOP, right, bottom, rows)
-    return heading, Placed("figure", MARGIN, _BODY_TOP, MARGIN + FIGURE, _BODY_TOP + FIGURE, ())
+        return heading, LayoutBox("table", MARGIN, _BODY_TOP, right, bottom, rows)
+    return heading, LayoutBox("figure", MARGIN, _BODY_TOP, MARGIN + FIGURE, _BODY_TOP + FIGURE, ())
 
 
-def _text(lines: tuple[str, ...], top: float, size: float) -> Placed:
+def _text(lines: tuple[str, ...], top: float, size: float) -> LayoutBox:
     lowest = top + len(lines) * LINE * size / TEXT_SIZE
-    return Placed("text", MARGIN, top, WIDTH - MARGIN, lowest, tuple((line,) for line in lines), size)
+    return LayoutBox("text", MARGIN, top, WIDTH - MARGIN, lowest, tuple((line,) for line in lines), size)
 
 
 def _prose(chapter: Chapter, random: np.random.Generator) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from datamodules.document_qa.manuals.config import ManualSettings, PageKind, Split
 from datamodules.document_qa.manuals.devices import Chapter, Device, make_device
 from datamodules.document_qa.manuals.drawing import draw
-from datamodules.document_qa.manuals.layout import Placed, lay_out
+from datamodules.document_qa.manuals.layout import LayoutBox, lay_out
 from datamodules.document_qa.manuals.pdf_writer import pdf_bytes, render_page
 from datamodules.document_qa.types.document import Chunk, Page
 from engine.determinism.stateless_rng import hash_bits
@@ -41,7 +41,7 @@ class Manual:
         return make_device(self._random(_DEVICE), self.settings, self.name)
 
     @cached_property
-    def layout(self) -> list[tuple[Chapter, PageKind, tuple[Placed, ...]]]:
+    def layout(self) -> list[tuple[Chapter, PageKind, tuple[LayoutBox, ...]]]:
         """Chapter, kind and elements of each page."""
         return lay_out(self.device, self._random(_TEXT))
 

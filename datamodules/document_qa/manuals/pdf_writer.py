@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from datamodules.document_qa.manuals.layout import CELL_HEIGHT, CELL_WIDTH, HEIGHT, LINE, TEXT_SIZE, WIDTH, Placed
+from datamodules.document_qa.manuals.layout import CELL_HEIGHT, CELL_WIDTH, HEIGHT, LINE, TEXT_SIZE, WIDTH, LayoutBox
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -13,7 +13,7 @@ _FONT = "Helvetica"  # one of the standard fonts, which every PDF reader has
 _SCALE = 2.0  # pixels per point of a rendered page
 
 
-def pdf_bytes(title: str, pages: Sequence[Sequence[Placed]], drawing: "Callable[[int], Image]") -> bytes:
+def pdf_bytes(title: str, pages: Sequence[Sequence[LayoutBox]], drawing: "Callable[[int], Image]") -> bytes:
     """Write a PDF. The same arguments give the same bytes.
 
     Args:
@@ -45,7 +45,7 @@ def render_page(pdf: bytes, page: int) -> "Image":
         document.close()
 
 
-def _draw(canvas: Any, element: Placed, page: int, drawing: "Callable[[int], Image]") -> None:
+def _draw(canvas: Any, element: LayoutBox, page: int, drawing: "Callable[[int], Image]") -> None:
     # A PDF measures heights from the bottom of the page, the layout from its top.
     if element.kind == "figure":
         from reportlab.lib.utils import ImageReader

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.devices import Chapter, choose, choose_one
 from datamodules.document_qa.manuals.question_types import (
     DRAWING,
@@ -15,8 +15,8 @@ from datamodules.document_qa.manuals.question_types import (
     OPTIONS,
     UNANSWERABLE_BASES,
     UNANSWERABLE_KIND,
-    Kind,
     QuestionContent,
+    QuestionType,
     ask_unanswerable,
 )
 from datamodules.document_qa.manuals.templates import ON_PAGE, UNSEEN_WORDINGS, WORDINGS
@@ -47,7 +47,7 @@ class QuestionSampler:
     """
 
     manuals: ManualSettings
-    asking: AskingSettings
+    asking: ManualQuestionSettings
 
     def __post_init__(self) -> None:
         self.manuals.check()
@@ -152,7 +152,7 @@ class QuestionSampler:
         return until / until[-1]
 
     @staticmethod
-    def _kind(name: str) -> Kind:
+    def _kind(name: str) -> QuestionType:
         return DRAWING if name == DRAWING.name else KINDS[name]
 
     @staticmethod

@@ -32,7 +32,7 @@ class QuestionContent(NamedTuple):
     others: tuple[str, ...]  # wrong answers, of which three become options
 
 
-class Kind(NamedTuple):
+class QuestionType(NamedTuple):
     """A kind of question."""
 
     name: str
@@ -114,7 +114,7 @@ def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSett
 
 
 def ask_unanswerable(
-    random: np.random.Generator, base: Kind, chapter: Chapter, settings: ManualSettings
+    random: np.random.Generator, base: QuestionType, chapter: Chapter, settings: ManualSettings
 ) -> QuestionContent:
     """Turn a question into one about a part that the chapter lacks, or a column that its table lacks."""
     asking = base.ask(random, chapter, settings)
@@ -132,23 +132,27 @@ def _cell(part: Part) -> int:
     return part.cell
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, QuestionType] = {
     kind.name: kind
     for kind in (
-        Kind("material", "text", ("text",), "string", _of_part("material", lambda part: part.material)),
-        Kind("function", "text", ("text",), "string", _of_part("function", lambda part: part.function)),
-        Kind("name", "table", ("table",), "string", _of_part("name", lambda part: part.name)),
-        Kind("value", "table", ("table",), "number", _of_column(by_place=False)),
-        Kind("colour_at", "figure", ("figure",), "string", _at_place("colour_at", lambda part: part.colour)),
-        Kind("shape_at", "figure", ("figure",), "string", _at_place("shape_at", lambda part: part.shape)),
-        Kind("number_at", "figure", ("figure",), "number", _at_place("number_at", lambda part: str(part.number))),
-        Kind("place_of", "figure", ("figure",), "string", _place_of),
-        Kind("relation", "figure", ("figure",), "relation", _relation),
-        Kind("value_at", "hop", ("figure", "table"), "number", _of_column(by_place=True)),
-        Kind("material_at", "hop", ("figure", "text"), "string", _at_place("material_at", lambda part: part.material)),
-        Kind("material_of_name", "cross", ("text", "table"), "string", _material_of_name),
+        QuestionType("material", "text", ("text",), "string", _of_part("material", lambda part: part.material)),
+        QuestionType("function", "text", ("text",), "string", _of_part("function", lambda part: part.function)),
+        QuestionType("name", "table", ("table",), "string", _of_part("name", lambda part: part.name)),
+        QuestionType("value", "table", ("table",), "number", _of_column(by_place=False)),
+        QuestionType("colour_at", "figure", ("figure",), "string", _at_place("colour_at", lambda part: part.colour)),
+        QuestionType("shape_at", "figure", ("figure",), "string", _at_place("shape_at", lambda part: part.shape)),
+        QuestionType(
+            "number_at", "figure", ("figure",), "number", _at_place("number_at", lambda part: str(part.number))
+        ),
+        QuestionType("place_of", "figure", ("figure",), "string", _place_of),
+        QuestionType("relation", "figure", ("figure",), "relation", _relation),
+        QuestionType("value_at", "hop", ("figure", "table"), "number", _of_column(by_place=True)),
+        QuestionType(
+            "material_at", "hop", ("figure", "text"), "string", _at_place("material_at", lambda part: part.material)
+        ),
+        QuestionType("material_of_name", "cross", ("text", "table"), "string", _material_of_name),
     )
 }
 
-DRAWING = Kind("drawing", "figure", ("figure",), "string", _drawing)
+DRAWING = QuestionType("drawing", "figure", ("figure",), "string", _drawing)
 """Asks to describe a drawing, for a separate training stage of the vision tower. It has no options."""

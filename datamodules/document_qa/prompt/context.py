@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from datamodules.document_qa.prompt.prompt import Prompter
+from datamodules.document_qa.prompt.prompt import PromptBuilder
 from datamodules.document_qa.types.document import Chunk, Document
 from datamodules.document_qa.views.ablation import AblatedDocument
 from datamodules.multimodal.batch import ImageLayout
@@ -64,7 +64,7 @@ class ContextSettings:
             raise ValueError(f"{name}texts is false and images is none, so a context would be empty")
 
 
-class Block(NamedTuple):
+class ContextBlock(NamedTuple):
     """A page of a context."""
 
     page: int
@@ -85,7 +85,7 @@ class PageSelection(NamedTuple):
 class Context(NamedTuple):
     """The pages that precede a question."""
 
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[ContextBlock, ...] = ()
 
     @property
     def text(self) -> str:
@@ -120,7 +120,12 @@ class ContextBuilder:
     """
 
     def __init__(
-        self, settings: ContextSettings, tokenizer: ChatTokenizer, prompter: Prompter, layout: ImageLayout, fit: Fit
+        self,
+        settings: ContextSettings,
+        tokenizer: ChatTokenizer,
+        prompter: PromptBuilder,
+        layout: ImageLayout,
+        fit: Fit,
     ) -> None:
         self.settings, self.tokenizer, self.prompter = settings, tokenizer, prompter
         self.layout, self.fit = layout, fit
@@ -131,7 +136,7 @@ class ContextBuilder:
 
         A page that exceeds the budget by itself is skipped, so lower-ranked pages may follow.
         """
-        kept: list[Block] = []
+        kept: list[ContextBlock] = []
         too_long: list[int] = []
         tokens = images = 0
         for number in ranked:
@@ -173,7 +178,7 @@ class ContextBuilder:
         """Return the number of tokens of a context, including those of its images."""
         return self._length(document, [self._measured(document, number) for number in pages])
 
-    def _measured(self, document: Document, number: int) -> Block:
+    def _measured(self, document: Document, number: int) -> ContextBlock:
         """Return the block of a page, without views."""
         settings, page = self.settings, document.pages[number - 1]
         whole, figures = settings.images in ("pages", "both"), settings.images in ("figures", "both")
@@ -194,9 +199,9 @@ class ContextBuilder:
             chunks.append(chunk)
         if settings.show_page_numbers:
             lines.insert(0, self.prompter.page_heading(number))
-        return Block(number, "\n".join(lines), tuple(chunks), tuple(images))
+        return ContextBlock(number, "\n".join(lines), tuple(chunks), tuple(images))
 
-    def _seen(self, document: Document, block: Block) -> Block:
+    def _seen(self, document: Document, block: ContextBlock) -> ContextBlock:
         pictures = (
             document.picture(block.page) if figure is None else document.figure(figure) for figure in block.images
         )
@@ -207,10 +212,10 @@ class ContextBuilder:
         limits = (tokens, self.settings.tokens), (images, self.settings.max_images)
         return all(most is None or number <= most for number, most in limits)
 
-    def _ordered(self, blocks: list[Block]) -> list[Block]:
+    def _ordered(self, blocks: list[ContextBlock]) -> list[ContextBlock]:
         return sorted(blocks, key=lambda block: block.page) if self.settings.order == "reading" else blocks
 
-    def _length(self, document: Document, blocks: Sequence[Block]) -> int:
+    def _length(self, document: Document, blocks: Sequence[ContextBlock]) -> int:
         text = _joined(blocks)
         images = [(block.page, figure) for block in blocks for figure in block.images]
         # Each marker counts as one token of the text; the tokens of the image replace it.
@@ -237,5 +242,5 @@ def sample_views(context: Context, layout: ImageLayout) -> Views:
     return concat_views(context.views, layout)
 
 
-def _joined(blocks: Sequence[Block]) -> str:
+def _joined(blocks: Sequence[ContextBlock]) -> str:
     return "\n".join(block.text for block in blocks if block.text)

@@ -32,7 +32,7 @@ WORDINGS: dict[Language, Wording] = {
 _OPTION = "{letter}. {option}"
 
 
-class Prompter:
+class PromptBuilder:
     """Makes chats of contexts and questions.
 
     Args:

@@ -8,13 +8,13 @@ from typing import Any
 
 from datamodules.document_qa.questions.answer_types import canonical_answer, infer_answer_type
 from datamodules.document_qa.questions.question_record import (
+    answer_as_text,
     document_of,
     format_value,
-    located,
     pages_of,
     source_of,
     text_of,
-    written,
+    with_location,
 )
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Question, Source
 
@@ -72,13 +72,13 @@ def _record(record: object, where: str) -> Question:
             where=where,
         )
     except ValueError as error:
-        raise located(where, error) from error
+        raise with_location(where, error) from error
 
 
 def _answer(value: object, form: str | None) -> str | None:
     if form == "List":
-        return ", ".join(filter(None, map(written, _list("answer", value)))) or None
-    answer = written(value)
+        return ", ".join(filter(None, map(answer_as_text, _list("answer", value)))) or None
+    answer = answer_as_text(value)
     return None if answer is None else canonical_answer(answer)
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.document_qa.questions.answer_types import infer_answer_type
-from datamodules.document_qa.questions.question_record import document_of, format_value, identifier, located, text_of
+from datamodules.document_qa.questions.question_record import (
+    document_of,
+    format_value,
+    identifier,
+    text_of,
+    with_location,
+)
 from datamodules.document_qa.types.question import Question
 
 
@@ -64,7 +70,7 @@ def _record(record: object, where: str) -> tuple[Question, tuple[str, ...]]:
             also_right=answers[1:],
         ), pages
     except ValueError as error:
-        raise located(where, error) from error
+        raise with_location(where, error) from error
 
 
 def _page_ids(value: object) -> tuple[str, ...]:

@@ -53,10 +53,10 @@ def parse_question(record: object, where: str) -> Question:
             where=where,
         )
     except ValueError as error:
-        raise located(where, error) from error
+        raise with_location(where, error) from error
 
 
-def located(where: str, error: ValueError) -> ValueError:
+def with_location(where: str, error: ValueError) -> ValueError:
     """Return an error that names file and line, with a message of bounded length: fields may be long texts."""
     text = str(error)
     return ValueError(f"{where}: {text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + '...'}")
@@ -124,7 +124,7 @@ def format_value(value: object) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
-def written(value: object) -> str | None:
+def answer_as_text(value: object) -> str | None:
     """Return an answer as text; None if there is none.
 
     Raises:
@@ -148,7 +148,7 @@ def _options(value: object) -> tuple[tuple[str, ...], bool]:
 
 
 def _answer(value: object, options: tuple[str, ...], lettered: bool) -> tuple[str | None, int | None]:
-    answer = written(value)
+    answer = answer_as_text(value)
     if answer is None or not options:
         return answer, None
     right = place_of(answer, options, lettered)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from datamodules.document_qa.ingestion.config import IngestionSettings
-from datamodules.document_qa.ingestion.ingest import Ingested, ingest, ingested
+from datamodules.document_qa.ingestion.ingest import IngestedDocuments, ingest, open_ingested
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.questions.document_files import document_files, link_pages
 from datamodules.document_qa.questions.question_file import QuestionFormat, read_question_file
@@ -38,7 +38,7 @@ class QuestionSource:
     documents: str
     format: QuestionFormat = "auto"
 
-    def ingest(self, root: Path, settings: IngestionSettings) -> Ingested:
+    def ingest(self, root: Path, settings: IngestionSettings) -> IngestedDocuments:
         """Ingest the documents of the questions into `root`, unless they are ingested already.
 
         Returns:
@@ -65,7 +65,7 @@ class QuestionSource:
         """
         file = read_question_file(self.questions, self.format)
         files = document_files(file, Path(self.documents), root)
-        found = ingested(sorted(set(files.values())), root / CACHE, settings)
+        found = open_ingested(sorted(set(files.values())), root / CACHE, settings)
         documents = {
             name: IngestedDocument(name, found.documents[path.name].folder)
             for name, path in files.items()

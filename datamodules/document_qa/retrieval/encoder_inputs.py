@@ -13,7 +13,7 @@ from datamodules.multimodal.images.tiling import Views, empty_views
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
 
 
-class Read(NamedTuple):
+class EncoderInput(NamedTuple):
     """A question or a page, encoded."""
 
     chat: Chat  # up to the assistant's turn
@@ -46,7 +46,7 @@ class EncoderInputBuilder:
         document = questions.document(epoch, index)
         return apply_ablation(document, self.ablate, lambda: questions.another_document(epoch, index))
 
-    def question(self, question: Question) -> Read:
+    def question(self, question: Question) -> EncoderInput:
         """Encode a question with its options, whose words may occur on the page.
 
         Raises:
@@ -55,7 +55,7 @@ class EncoderInputBuilder:
         text = self.context_builder.prompter.question_text(question)
         return self._read(text, empty_views(self.context_builder.layout), (), question_label(question))
 
-    def page(self, document: Document, number: int) -> Read:
+    def page(self, document: Document, number: int) -> EncoderInput:
         """Encode a page.
 
         Raises:
@@ -66,6 +66,6 @@ class EncoderInputBuilder:
         name = f"page {number} of {document.name}"
         return self._read(context.text, views, self.context_builder.features(context.views), name)
 
-    def _read(self, text: str, views: Views, counts: tuple[int, ...], name: str) -> Read:
+    def _read(self, text: str, views: Views, counts: tuple[int, ...], name: str) -> EncoderInput:
         messages = self.context_builder.prompter.messages("", [(text, None)])
-        return Read(encode_sample(self.encoder.prompt, ChatItem(messages, counts, views), name), views)
+        return EncoderInput(encode_sample(self.encoder.prompt, ChatItem(messages, counts, views), name), views)

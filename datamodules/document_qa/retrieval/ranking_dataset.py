@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from datamodules.document_qa.batch import Candidates, QuestionsAndPages, Ranking
 from datamodules.document_qa.prompt.prompt import question_label
-from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder, Read
+from datamodules.document_qa.retrieval.encoder_inputs import EncoderInput, EncoderInputBuilder
 from datamodules.document_qa.retrieval.ranking_metrics import RankingMetrics
 from datamodules.document_qa.retrieval.saved_rankings import FILE
 from datamodules.document_qa.types.document import Document
@@ -29,7 +29,7 @@ from engine.io.atomic_file import flush_folder, write_temp
 log = logging.getLogger("lockstep")
 
 
-class Unit(NamedTuple):
+class QuestionOrPage(NamedTuple):
     """A question or a page of the data set."""
 
     part: int  # index of the question set
@@ -118,25 +118,25 @@ class RankingDataset(Dataset[QuestionsAndPages]):
         flush_folder(folder)
         log.info("pages ranked for %s questions: %s", f"{len(lines):,}", path)
 
-    def _question(self, unit: Unit) -> Question:
+    def _question(self, unit: QuestionOrPage) -> Question:
         return self.parts[unit.part].questions(0, unit.sample)[0]
 
     @property
-    def _units(self) -> list[Unit]:
+    def _units(self) -> list[QuestionOrPage]:
         return self._made[0]
 
     @cached_property
-    def _made(self) -> tuple[list[Unit], list[Candidates]]:
-        units: list[Unit] = []
+    def _made(self) -> tuple[list[QuestionOrPage], list[Candidates]]:
+        units: list[QuestionOrPage] = []
         candidates: list[Candidates] = []
         for part, samples in self._documents():
             pages = self._pages(part, samples[0])
             if self.number is not None and units and len(units) + len(samples) + pages > self.number:
                 break
             start = len(units)
-            units += [Unit(part, sample) for sample in samples]
+            units += [QuestionOrPage(part, sample) for sample in samples]
             numbers = tuple(range(len(units), len(units) + pages))
-            units += [Unit(part, samples[0], page) for page in range(1, pages + 1)]
+            units += [QuestionOrPage(part, samples[0], page) for page in range(1, pages + 1)]
             candidates += [Candidates(start + place, numbers) for place in range(len(samples))]
         return units, candidates
 
@@ -165,7 +165,7 @@ class RankingDataset(Dataset[QuestionsAndPages]):
             self._last = (part, sample), self.reader.document(self.parts[part], 0, sample)
         return self._last[1]
 
-    def _read(self, number: int) -> Read:
+    def _read(self, number: int) -> EncoderInput:
         unit = self._units[number]
         document = self._document(unit.part, unit.sample)
         return self.reader.page(document, unit.page) if unit.page else self.reader.question(self._question(unit))

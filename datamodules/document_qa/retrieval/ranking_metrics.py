@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import comb
 
 from datamodules.document_qa.grading.page_recall import page_recall, reciprocal_rank
-from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.retrieval.retrievers import Hybrid
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import SOURCES, Question
@@ -27,7 +27,7 @@ class RankingMetrics:
     """
 
     def __init__(self) -> None:
-        self._bm25 = Bm25()
+        self._bm25 = BM25()
         self._points: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, question: Question, document: Document, ranked: Sequence[int]) -> None:
@@ -38,7 +38,7 @@ class RankingMetrics:
         systems = {
             MODEL: points(ranked, evidence),
             "bm25": points(self._bm25.rank(document, question), evidence),
-            "hybrid": points(Hybrid(self._bm25, _Given(ranked)).rank(document, question), evidence),
+            "hybrid": points(Hybrid(self._bm25, _SavedPages(ranked)).rank(document, question), evidence),
             "random": random_points(len(document.pages), len(evidence)),
         }
         for system, reached in systems.items():
@@ -75,7 +75,7 @@ def random_points(pages: int, evidence: int) -> Points:
     return {**recalls, "mrr": float(ranks)}
 
 
-class _Given:
+class _SavedPages:
     """A Retriever that returns a given ranking."""
 
     def __init__(self, ranked: Sequence[int]) -> None:

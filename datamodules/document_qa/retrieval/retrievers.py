@@ -4,7 +4,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.retrieval.config import WITH_RANKINGS, RetrieverSettings
 from datamodules.document_qa.retrieval.cross_encoder import CrossEncoder
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
@@ -26,13 +26,13 @@ def make_retriever(settings: RetrieverSettings) -> Retriever:
     if settings.kind == "all_pages":
         return AllPages()
     if settings.kind == "oracle":
-        return Oracle(_First(Bm25(), 1))
+        return Oracle(_First(BM25(), 1))
     return _First(_search(settings), settings.pages)
 
 
 def _search(settings: RetrieverSettings) -> Retriever:
     """Return a retriever of all pages; pages that the question mentions stay first."""
-    search: Retriever = Bm25()
+    search: Retriever = BM25()
     if settings.kind in WITH_RANKINGS:
         assert settings.rankings is not None  # guaranteed by check()
         dense = Dense(rankings_file(settings.rankings))

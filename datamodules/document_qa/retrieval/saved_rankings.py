@@ -12,7 +12,7 @@ FILE = "rankings.jsonl"
 _FIELDS = {"id", "document", "pages", "scores"}
 
 
-class Ranked(NamedTuple):
+class SavedRanking(NamedTuple):
     """The saved ranking of a question's pages."""
 
     document: str  # name of the question's document
@@ -35,7 +35,7 @@ def rankings_file(name: str) -> Path:
     )
 
 
-def read_rankings(path: Path) -> dict[str, Ranked]:
+def read_rankings(path: Path) -> dict[str, SavedRanking]:
     """Read rankings by question id.
 
     Each line is an object {"id": text, "document": name, "pages": [page numbers from 1, best first],
@@ -44,7 +44,7 @@ def read_rankings(path: Path) -> dict[str, Ranked]:
     Raises:
         ValueError: a line is invalid; the message names it.
     """
-    found: dict[str, Ranked] = {}
+    found: dict[str, SavedRanking] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -59,7 +59,7 @@ def read_rankings(path: Path) -> dict[str, Ranked]:
     return found
 
 
-def _ranking(line: str, where: str) -> tuple[str, Ranked]:
+def _ranking(line: str, where: str) -> tuple[str, SavedRanking]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -79,4 +79,4 @@ def _ranking(line: str, where: str) -> tuple[str, Ranked]:
         raise ValueError(f"{where}: scores is {str(scores)[:80]}, expected a list of numbers")
     if len(scores) != len(pages) or any(first < second for first, second in zip(scores, scores[1:], strict=False)):
         raise ValueError(f"{where}: found {len(scores)} scores of {len(pages)} pages, expected one each, descending")
-    return question, Ranked(record["document"], pages)
+    return question, SavedRanking(record["document"], pages)

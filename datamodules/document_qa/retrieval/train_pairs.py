@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from datamodules.document_qa.batch import RetrievalPairs
 from datamodules.document_qa.prompt.prompt import question_label
-from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder, Read
+from datamodules.document_qa.retrieval.encoder_inputs import EncoderInput, EncoderInputBuilder
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question, QuestionSet
 from datamodules.multimodal.chat_dataset import TooLong, sample_indices
@@ -24,9 +24,9 @@ _RIGHT, _WRONG = 0x51647, 0x3F0A6  # identifiers of random streams
 
 
 class _Pair(NamedTuple):
-    question: Read
-    positive: Read
-    negatives: list[Read]
+    question: EncoderInput
+    positive: EncoderInput
+    negatives: list[EncoderInput]
     evidence: list[int]  # page keys
     keys: list[int]  # of `positive` and `negatives`
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.prompt.context import Context, ContextBuilder, PageSelection
-from datamodules.document_qa.prompt.prompt import Prompter, question_label
+from datamodules.document_qa.prompt.prompt import PromptBuilder, question_label
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question, QuestionSet, Retriever
 from datamodules.document_qa.views.ablation import Ablation, apply_ablation
@@ -44,7 +44,7 @@ class SampleBuilder:
         questions: QuestionSet,
         retriever: Retriever,
         builder: ContextBuilder,
-        prompter: Prompter,
+        prompter: PromptBuilder,
         ablate: Ablation = "none",
         augmenter: Augmenter | None = None,
         evidence_first: bool = False,
@@ -71,7 +71,7 @@ class SampleBuilder:
             return DocumentSample(questions, document, (), PageSelection(()))
         ranked = interleave([self._ranked(document, question) for question in questions])
         if self.augmenter is not None:
-            questions, document, ranked = self.augmenter.altered(
+            questions, document, ranked = self.augmenter.augment(
                 questions, document, ranked, lambda: self.questions.another_document(epoch, index), epoch, index
             )
         shown = apply_ablation(document, self.ablate, lambda: self.questions.another_document(epoch, index))

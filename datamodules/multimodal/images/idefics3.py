@@ -1,7 +1,7 @@
 """Cuts images into the views of Idefics3ForConditionalGeneration of transformers, and orders their features as it does.
 
 The longer edge of an image is enlarged or reduced to `max_tiles` tiles, its shorter edge in proportion, rounded up to
-whole tiles. The tiles precede a view of the whole image. Learnt vectors frame each view and name its place, and
+whole tiles. The tiles precede a view of the whole image. Learned vectors frame each view and name its place, and
 line breaks end the rows of tiles: in the chat of transformers these are special tokens and texts. See Laurençon et al.,
 "Building and better understanding vision-language models" (arXiv 2408.12637).
 """
@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.images.tiling import Views, resized
+from datamodules.multimodal.images.tiling import Views, resize
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 FRAME = 0
-"""Learnt vector around each view."""
+"""Learned vector around each view."""
 
 WHOLE = 1
-"""Learnt vector before the view of the whole image; those of the tiles follow it in reading order."""
+"""Learned vector before the view of the whole image; those of the tiles follow it in reading order."""
 
 
 def idefics3_views(image: "Image", layout: ImageLayout) -> Views:
@@ -32,12 +32,12 @@ def idefics3_views(image: "Image", layout: ImageLayout) -> Views:
     size = layout.size
     rows, columns = idefics3_grid(image.height, image.width, layout)
     if rows * columns == 0:
-        pixels = resized(image, size, size)[None]
+        pixels = resize(image, size, size)[None]
     else:
-        reduced = Image.fromarray(resized(image, *_reduced(image.width, image.height, layout)))
-        sheet = resized(reduced, columns * size, rows * size)
+        reduced = Image.fromarray(resize(image, *_reduced(image.width, image.height, layout)))
+        sheet = resize(reduced, columns * size, rows * size)
         tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
-        pixels = np.concatenate([tiles, resized(Image.fromarray(sheet), size, size)[None]])
+        pixels = np.concatenate([tiles, resize(Image.fromarray(sheet), size, size)[None]])
     places = [*(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns)), 0]
     return Views(
         np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)),
@@ -82,6 +82,6 @@ def _reduced(width: int, height: int, layout: ImageLayout) -> tuple[int, int]:
 def _order(rows: int, columns: int, layout: ImageLayout) -> NDArray[np.int64]:
     """Return the order of the features of an image, as in FeatureOrder."""
     names = [WHOLE + 1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns)]
-    features = layout.learnt + np.arange((1 + rows * columns) * layout.tokens).reshape(-1, layout.tokens)
+    features = layout.learned + np.arange((1 + rows * columns) * layout.tokens).reshape(-1, layout.tokens)
     views = [[FRAME, name, *view] for name, view in zip([*names, WHOLE], features.tolist(), strict=True)]
     return np.array([*(index for view in views for index in view), FRAME], np.int64)

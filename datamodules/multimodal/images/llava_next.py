@@ -1,8 +1,8 @@
 """Cuts images into the views of LlavaNextForConditionalGeneration of transformers, and orders their features alike.
 
 A view of the whole image, stretched, precedes the tiles. The tiles are an image of unchanged aspect ratio on a black
-sheet. Their features form one grid, from which the rows or columns of the sheet's black edges are removed, and a learnt
-vector ends each line of the grid. See Liu et al., "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge" (2024).
+sheet. Their features form one grid. The rows or columns of the sheet's black edges are removed from it, and a learned
+vector ends each line. See Liu et al., "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge" (2024).
 """
 
 import math
@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.images.tiling import Views, resized
+from datamodules.multimodal.images.tiling import Views, resize
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 LINE_END = 0
-"""Learnt vector at the end of a line of features."""
+"""Learned vector at the end of a line of features."""
 
 
 def llava_next_views(image: "Image", layout: ImageLayout) -> Views:
@@ -27,7 +27,7 @@ def llava_next_views(image: "Image", layout: ImageLayout) -> Views:
     rows, columns = llava_next_grid(image.height, image.width, layout)
     sheet = _sheet(image, rows * size, columns * size)
     tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
-    pixels = np.concatenate([resized(image, size, size)[None], tiles]).transpose(0, 3, 1, 2)
+    pixels = np.concatenate([resize(image, size, size)[None], tiles]).transpose(0, 3, 1, 2)
     places = [0, *(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns))]
     order = llava_next_order(image.height, image.width, layout)
     return Views(np.ascontiguousarray(pixels), np.array(places, np.int64), order)
@@ -52,9 +52,9 @@ def llava_next_order(height: int, width: int, layout: ImageLayout) -> NDArray[np
     edge, tokens = math.isqrt(layout.tokens), layout.tokens
     rows, columns = llava_next_grid(height, width, layout)
     tiles = tokens + np.arange(rows * columns * tokens).reshape(rows, columns, edge, edge)
-    grid = layout.learnt + _without_edges(tiles.swapaxes(1, 2).reshape(rows * edge, columns * edge), height, width)
+    grid = layout.learned + _without_edges(tiles.swapaxes(1, 2).reshape(rows * edge, columns * edge), height, width)
     lines = np.concatenate([grid, np.full((len(grid), 1), LINE_END)], axis=1)
-    return np.concatenate([layout.learnt + np.arange(tokens), lines.ravel()]).astype(np.int64)
+    return np.concatenate([layout.learned + np.arange(tokens), lines.ravel()]).astype(np.int64)
 
 
 def _sheet(image: "Image", height: int, width: int) -> NDArray[np.uint8]:
@@ -66,7 +66,7 @@ def _sheet(image: "Image", height: int, width: int) -> NDArray[np.uint8]:
         inner_width, inner_height = min(math.ceil(image.width * scale_height), width), height
     left, top = (width - inner_width) // 2, (height - inner_height) // 2
     sheet = np.zeros((height, width, 3), np.uint8)
-    sheet[top : top + inner_height, left : left + inner_width] = resized(image, inner_width, inner_height)
+    sheet[top : top + inner_height, left : left + inner_width] = resize(image, inner_width, inner_height)
     return sheet
 
 

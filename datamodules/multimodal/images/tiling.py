@@ -53,7 +53,7 @@ def make_views(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Vie
     views, places = [_whole(image, layout, fit)], [0]
     rows, columns = tile_grid(image.height, image.width, layout)
     if rows * columns > 1:
-        sheet = resized(image, columns * layout.size, rows * layout.size)
+        sheet = resize(image, columns * layout.size, rows * layout.size)
         for row in range(rows):
             for column in range(columns):
                 top, left = row * layout.size, column * layout.size
@@ -92,7 +92,7 @@ def _concat_orders(
     parts = [order for order in orders if order is not None]
     assert len(parts) == len(orders), "views of another tiling than the layout's"
     return np.concatenate(
-        [order + shift * (order >= layout.learnt) for order, shift in zip(parts, shifts, strict=True)]
+        [order + shift * (order >= layout.learned) for order, shift in zip(parts, shifts, strict=True)]
     )
 
 
@@ -109,7 +109,7 @@ def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
 
 def _whole(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
     if fit == "stretch" or image.width == image.height:
-        return resized(image, layout.size, layout.size)
+        return resize(image, layout.size, layout.size)
     return _padded(image.convert("RGB"), layout) if fit == "pad" else _cropped(image.convert("RGB"), layout.size)
 
 
@@ -133,7 +133,7 @@ def _padded(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
         strip = Image.new("RGB", (longer, part.height), layout.background)
         strip.paste(part, (left, 0))
         narrow.paste(strip.resize((size, part.height), Resampling.BICUBIC), (0, top + start))
-    return resized(narrow, size, size)
+    return resize(narrow, size, size)
 
 
 def _cropped(image: "Image", size: int) -> NDArray[np.uint8]:
@@ -141,7 +141,7 @@ def _cropped(image: "Image", size: int) -> NDArray[np.uint8]:
     # Crop a very long image before the resize, which would otherwise produce an enormous one.
     image = _middle(image, *(min(edge, _LONGEST * min(image.size)) for edge in image.size))
     width, height = (int(size * edge / min(image.size)) for edge in image.size)
-    sheet = resized(image, width, height)
+    sheet = resize(image, width, height)
     left, top = (width - size) // 2, (height - size) // 2
     return sheet[top : top + size, left : left + size]
 
@@ -156,7 +156,7 @@ def _reduction(edge: int, target: int) -> int:
     return edge // (_LARGE * target) if edge > _ENORMOUS * target else 1
 
 
-def resized(image: "Image", width: int, height: int) -> NDArray[np.uint8]:
+def resize(image: "Image", width: int, height: int) -> NDArray[np.uint8]:
     """Return an image as [height, width, 3], resized with a bicubic filter."""
     from PIL.Image import Resampling
 

@@ -130,8 +130,8 @@ class ChatEncoder:
             before, after = self._frames[role]
             text = self.tokenizer.encode(content)
             tokens += before + text + after
-            learnt = role == "assistant"
-            supervised += [False] * len(before) + [learnt] * (len(text) + 1) + [False] * (len(after) - 1)
+            learned = role == "assistant"
+            supervised += [False] * len(before) + [learned] * (len(text) + 1) + [False] * (len(after) - 1)
         return np.array(tokens, np.int64), np.array(supervised, np.bool_)
 
     def _encode_with_marks(self, turns: list[Message], sample: object) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -139,7 +139,7 @@ class ChatEncoder:
         encoded = self._apply_template(turns, sample, **options)
         tokens = np.array(encoded["input_ids"], np.int64)
         supervised = np.array(encoded["assistant_masks"], np.bool_)
-        # Some templates close the mark before the end-of-turn token, which must be learnt as well.
+        # Some templates close the mark before the end-of-turn token, which must be learned as well.
         follows = np.concatenate([[False], supervised[:-1]])
         return tokens, supervised | (follows & (tokens == self.tokenizer.end_of_turn))
 

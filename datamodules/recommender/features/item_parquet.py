@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
-from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, repeated
+from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, duplicate_item_error
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.errors import InteractionError, preview
 from datamodules.recommender.reading.parquet_table import ParquetError, parquet_schema, read_column
@@ -60,7 +60,7 @@ def _ids(path: Path, values: "pl.Series") -> list[str]:
         if "\n" in item or "\r" in item:
             raise InteractionError(f"{path}: row {row}: column {values.name!r}: found a line break in {preview(item)}")
         if first_of.setdefault(item, row) != row:
-            raise repeated(path, f"row {row}", item, f"row {first_of[item]}")
+            raise duplicate_item_error(path, f"row {row}", item, f"row {first_of[item]}")
     return list(first_of)
 
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_parquet import read_parquet
-from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, repeated
+from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, duplicate_item_error
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.content_type import foreign_content
-from datamodules.recommender.reading.error_location import NUMBER, Faults, last_line_fault
+from datamodules.recommender.reading.error_location import NUMBER, RowErrors, last_line_fault
 from datamodules.recommender.reading.errors import InteractionError, preview
 from datamodules.recommender.reading.file_formats import Layout, first_line, separator_of, split_header
 from datamodules.recommender.reading.records import records
@@ -42,7 +42,7 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
     places = {name: layout.columns.index(name) for name in layout.columns}
     columns = choose_named(path, layout.columns, settings.categories + settings.numbers, KEY)
     of_categories, of_numbers = columns[: len(settings.categories)], columns[len(settings.categories) :]
-    faults, first_of = Faults(layout), dict[str, int]()
+    faults, first_of = RowErrors(layout), dict[str, int]()
     ids: list[str] = []
     categories: list[list[tuple[str, ...]]] = [[] for _ in of_categories]
     numbers: list[list[float]] = []
@@ -54,7 +54,7 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
         fields = [field.decode() for field in record.fields]
         item = fields[places[layout.item]]
         if first_of.setdefault(item, record.number) != record.number:
-            raise repeated(path, f"line {record.number}", item, f"line {first_of[item]}")
+            raise duplicate_item_error(path, f"line {record.number}", item, f"line {first_of[item]}")
         ids.append(item)
         where = f"{path}: line {record.number}"
         for column, values in zip(of_categories, categories, strict=True):

@@ -38,7 +38,7 @@ def categories_of(cell: Sequence[str], where: str) -> tuple[str, ...]:
     return found
 
 
-def repeated(path: Path, where: str, item: str, before: str) -> InteractionError:
+def duplicate_item_error(path: Path, where: str, item: str, before: str) -> InteractionError:
     """Return the error of an id that occurs twice."""
     return InteractionError(
         f"{path}: {where}: found the item {preview(item)} again, which {before} has already; expected one row for each "

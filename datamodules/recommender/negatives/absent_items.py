@@ -8,7 +8,7 @@ from datamodules.recommender.features.trained_items import TrainedItems
 from engine.determinism.stateless_rng import hash_integers
 
 
-class HeldItems:
+class InteractedItems:
     """Distinct items of the events ``starts[b]:ends[b]`` of each row b.
 
     Args:
@@ -93,4 +93,4 @@ def absent_items(
     Returns:
         int64 [B, ...]
     """
-    return HeldItems(events, starts, ends, among).draw_absent(*coordinates)
+    return InteractedItems(events, starts, ends, among).draw_absent(*coordinates)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.batch import SampledItems
 from datamodules.recommender.events import Integers
-from datamodules.recommender.negatives.absent_items import HeldItems
+from datamodules.recommender.negatives.absent_items import InteractedItems
 from datamodules.recommender.negatives.popularity import PopularItems
 
 _NEGATIVES = 3  # hash key of the uniform negatives; the samplers use other keys with the same seed
@@ -98,7 +98,7 @@ class NegativeMixture:
         self._popular = PopularItems(counts, options.popularity_power) if options.popular else None
         self._shares = counts / max(int(counts[1:].sum()), 1)
 
-    def draw(self, held: HeldItems, epoch: int, samples: Integers, positions: Integers) -> NDArray[np.int64]:
+    def draw(self, held: InteractedItems, epoch: int, samples: Integers, positions: Integers) -> NDArray[np.int64]:
         """Draw the negatives of positions, those by popularity first: int64 [B, L, K].
 
         Args:
@@ -119,7 +119,7 @@ class NegativeMixture:
         return np.concatenate(drawn, axis=2)
 
     def corrections(
-        self, held: HeldItems, targets: Integers, negatives: Integers, batch_targets: Integers
+        self, held: InteractedItems, targets: Integers, negatives: Integers, batch_targets: Integers
     ) -> SampledItems:
         """Return what sampled softmax subtracts from the scores.
 
@@ -140,7 +140,7 @@ class NegativeMixture:
         logs[2] = np.where((batch_targets > 0) & ~held.contain(batch_targets), logs[2], np.float32(np.inf))
         return SampledItems(torch.from_numpy(batch_targets), *(torch.from_numpy(log) for log in logs))
 
-    def _log_expected(self, held: HeldItems, items: Integers) -> NDArray[np.float64]:
+    def _log_expected(self, held: InteractedItems, items: Integers) -> NDArray[np.float64]:
         """Return log E of items [B, ...], see the module's docstring."""
         shape, options = (-1, *[1] * (items.ndim - 1)), self.options
         expected = (options.number - options.popular) / held.free.reshape(shape)

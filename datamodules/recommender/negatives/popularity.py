@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.events import Events, Integers
-from datamodules.recommender.negatives.absent_items import HeldItems
+from datamodules.recommender.negatives.absent_items import InteractedItems
 from engine.determinism.stateless_rng import hash_uniform
 
 _UNIT = 1 << 10
@@ -28,13 +28,13 @@ class PopularItems:
         self.weights = np.rint(powers * _UNIT).astype(np.int64)
         self._ends = np.cumsum(self.weights)  # the weights of items 1 to i end at _ends[i]
 
-    def free(self, held: HeldItems) -> NDArray[np.int64]:
+    def free(self, held: InteractedItems) -> NDArray[np.int64]:
         """Return the weight of what each row draws from, [B]: the items that it lacks, or all if it lacks none."""
         total = int(self._ends[-1])
         lacked = total - np.bincount(held.row, self.weights[held.items], len(held.numbers)).astype(np.int64)
         return np.where(lacked > 0, lacked, total)
 
-    def draw_absent(self, held: HeldItems, *coordinates: int | Integers) -> NDArray[np.int64]:
+    def draw_absent(self, held: InteractedItems, *coordinates: int | Integers) -> NDArray[np.int64]:
         """Draw among the items that a row lacks. A row that has every target draws from all of them.
 
         This is the rule of `absent_items` with weights: the items of a row cut intervals out of the line of all

@@ -34,7 +34,7 @@ def locate_error(layout: Layout) -> str | None:
     """Return a message on the first error that also names the next lines with one; None if this reader finds none."""
     if not layout.separator:
         return _parquet_fault(layout)
-    count, faults = 0, Faults(layout)
+    count, faults = 0, RowErrors(layout)
     named: list[tuple[int, str]] = []
     for record in records(layout):
         if layout.header and record.number == 1:
@@ -56,7 +56,7 @@ def locate_error(layout: Layout) -> str | None:
     return last_line_fault(layout)
 
 
-class Faults:
+class RowErrors:
     """What is wrong with a record. The first row decides whether times are numbers or dates."""
 
     def __init__(self, layout: Layout) -> None:

@@ -136,7 +136,7 @@ def _polars_type(kind: Any) -> "pl.DataType":
         return pl.Unknown()
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows of a part that follow each other."""
 
     part: int
@@ -194,7 +194,7 @@ def count_parquet_rows(files: Sequence[Path]) -> int:
     return sum(map(count_rows, files))
 
 
-def read_blocks(parts: Sequence[Path], columns: Sequence[str], after: tuple[int, int]) -> Iterator[Block]:
+def read_blocks(parts: Sequence[Path], columns: Sequence[str], after: tuple[int, int]) -> Iterator[RowBlock]:
     """Read the rows of parts in order.
 
     Args:
@@ -210,7 +210,7 @@ def read_blocks(parts: Sequence[Path], columns: Sequence[str], after: tuple[int,
         first = after[1] + 1 if number == after[0] else 0
         try:
             for group, is_last, table in read_batches(parts[number], columns, first):
-                yield Block(number, group, is_last, table)
+                yield RowBlock(number, group, is_last, table)
         except ParquetError as error:
             raise InteractionError(
                 f"{parts[number]}: cannot be read as Parquet: {error}; the file is corrupt or cut off, fetch or write "

@@ -5,7 +5,7 @@ from engine.export.artifacts import GENERATED, DatasetCard
 _OWN = "your own interactions. People's choices are personal data: state here on what terms they were given to you."
 
 
-def described(dataset: str, where: str, content: str) -> DatasetCard:
+def dataset_card(dataset: str, where: str, content: str) -> DatasetCard:
     """Describe a data set for the model card of an export.
 
     Args:

@@ -10,7 +10,7 @@ from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.filters import Filters
 from datamodules.recommender.reading.interactions import InvalidDataError, check_ids, to_ratings, to_seconds
-from datamodules.recommender.reading.parquet_table import Block, count_parquet_rows, read_blocks
+from datamodules.recommender.reading.parquet_table import RowBlock, count_parquet_rows, read_blocks
 from datamodules.recommender.store.row_database import RowDatabase
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _commit(database: RowDatabase, part: int, row_group: int, rows: int, of_part
     database.run("BEGIN")
 
 
-def _checked(block: Block, layout: Layout, filters: Filters, rows: int, of_part: int) -> "pl.DataFrame":
+def _checked(block: RowBlock, layout: Layout, filters: Filters, rows: int, of_part: int) -> "pl.DataFrame":
     """Return the rows of a block as they are in the database.
 
     Raises:

@@ -14,7 +14,7 @@ from datamodules.temporal.recorded.recording import Recording
 from datamodules.temporal.synthetic.patterns import integer
 from datamodules.temporal.synthetic.question_sampler import QuestionSpec, draw_spec, matches
 from datamodules.temporal.synthetic.sample_builder import TimelineSample, build_sample
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 from datamodules.temporal.text.number_format import Notation
 from engine.determinism.stateless_rng import hash_bits
 from engine.io.json_records import describe_names
@@ -44,7 +44,7 @@ class RecordedTimelines:
     """
 
     path: Path
-    questions: Synthesis = field(default_factory=Synthesis)
+    questions: SyntheticTimelines = field(default_factory=SyntheticTimelines)
     capacities: dict[str, float] | None = None
     balanced: bool = True
     step_ms: int | None = None

@@ -8,7 +8,7 @@ from datamodules.temporal.dataset import TimelineQuestions
 from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
 from datamodules.temporal.reports.plot import draw
 from datamodules.temporal.reports.records import answer_metrics, answer_record, question_record
-from datamodules.temporal.synthetic.samples import Synthesis
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from engine.telemetry.image_grid import encode_png_grid
 from engine.telemetry.sample_previews import SamplePreview
 
@@ -17,7 +17,7 @@ _REPORTED = 5000
 
 
 def report_training_data(
-    folder: Path, source: TimelineQuestions, synthesis: Synthesis, count_tokens: Callable[[str], int]
+    folder: Path, source: TimelineQuestions, synthesis: SyntheticTimelines, count_tokens: Callable[[str], int]
 ) -> Path:
     """Write the report on the first training samples, and return the path of its page.
 

@@ -21,7 +21,7 @@ _NUMBER = re.compile(rf"(?=[+-]?\.?\d)({_DIGITS}) ?([^\W\d_][^\s,;.!?]{{0,15}}|[
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 
 
-class Form(str, Enum):
+class AnswerForm(str, Enum):
     """Form of an answer, which determines its metric."""
 
     CHOICE = "choice"
@@ -29,7 +29,7 @@ class Form(str, Enum):
     TEXT = "text"
 
 
-METRICS = {Form.CHOICE: "accuracy", Form.NUMBER: "number_within_tolerance", Form.TEXT: "text_exact"}
+METRICS = {AnswerForm.CHOICE: "accuracy", AnswerForm.NUMBER: "number_within_tolerance", AnswerForm.TEXT: "text_exact"}
 """Metric of each form, beside `right`, which counts all."""
 
 RIGHT = "right"
@@ -51,11 +51,11 @@ def read_quantity(text: str, whole: bool) -> Quantity | None:
     return Quantity(float(found[1].replace(",", "")), found[2] or "")
 
 
-def form_of(question: SeriesQuestion) -> Form:
+def form_of(question: SeriesQuestion) -> AnswerForm:
     """Return the form of the answer to a question."""
     if question.options:
-        return Form.CHOICE
-    return Form.TEXT if read_quantity(question.answer or "", whole=True) is None else Form.NUMBER
+        return AnswerForm.CHOICE
+    return AnswerForm.TEXT if read_quantity(question.answer or "", whole=True) is None else AnswerForm.NUMBER
 
 
 def chosen_option(answer: str, options: tuple[str, ...]) -> str | None:
@@ -77,7 +77,7 @@ def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
     """
     reference = question.answer or ""
     form = form_of(question)
-    if form == Form.NUMBER:
+    if form == AnswerForm.NUMBER:
         true, found = read_quantity(reference, whole=True), read_quantity(answer, whole=False)
         assert true is not None, "see form_of"
         # The word after a number is no unit in "21.5 on average", so one that is not expected is ignored.
@@ -85,7 +85,7 @@ def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
             return False
         # A margin of a few rounding errors, so that an error of exactly the tolerance is within it.
         return abs(found.value - true.value) <= tolerance * (abs(true.value) or 1.0) * (1 + 1e-9)
-    return answer == reference if form == Form.CHOICE else _plain(answer) == _plain(reference)
+    return answer == reference if form == AnswerForm.CHOICE else _plain(answer) == _plain(reference)
 
 
 def grade(question: SeriesQuestion, answer: str, tolerance: float) -> dict[str, Outcome]:

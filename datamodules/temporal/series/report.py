@@ -68,7 +68,7 @@ def write_prediction_report(
 
 def curve(series: InputSeries) -> dict[str, Any]:
     """Return a series as the page draws it: points of at most 2 * _POINTS steps, null for a gap."""
-    steps, values = thinned(series.values)
+    steps, values = downsample(series.values)
     measured = series.values[~np.isnan(series.values)]
     low, high = (float(measured.min()), float(measured.max())) if len(measured) else (0.0, 1.0)
     return {
@@ -83,7 +83,7 @@ def curve(series: InputSeries) -> dict[str, Any]:
     }
 
 
-def thinned(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def downsample(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the steps and values of a drawing: all of a short series, of a long one the extremes of each bucket."""
     if len(values) <= 2 * _POINTS:
         return np.arange(len(values)), values

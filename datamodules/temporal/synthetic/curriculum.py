@@ -5,7 +5,7 @@ from functools import cached_property
 
 from datamodules.temporal.synthetic.curves import FEWEST_STEPS
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 from datamodules.temporal.text.number_format import Notation
 
 
@@ -17,7 +17,7 @@ class Curriculum:
     split, epoch, index).
     """
 
-    synthesis: Synthesis
+    synthesis: SyntheticTimelines
     easy_epochs: int
 
     @property
@@ -26,14 +26,14 @@ class Curriculum:
         return self.synthesis.notation
 
     def sample(self, split: Split, epoch: int, index: int) -> TimelineSample:
-        """Return a sample, see `Synthesis.sample`."""
+        """Return a sample, see `SyntheticTimelines.sample`."""
         return self._of_epoch[min(epoch, self.easy_epochs)].sample(split, epoch, index)
 
     @cached_property
-    def _of_epoch(self) -> list[Synthesis]:
+    def _of_epoch(self) -> list[SyntheticTimelines]:
         return [self._eased(1 - epoch / self.easy_epochs) for epoch in range(self.easy_epochs)] + [self.synthesis]
 
-    def _eased(self, ease: float) -> Synthesis:
+    def _eased(self, ease: float) -> SyntheticTimelines:
         shortest = max(FEWEST_STEPS, round(self.synthesis.min_steps * (1 - 0.375 * ease)))
         longest = max(shortest, round(self.synthesis.max_steps * (1 - 0.75 * ease)))
         alone = max(ease, self.synthesis.alone_probability)

@@ -45,7 +45,7 @@ class Split(IntEnum):
 
 
 @dataclass(frozen=True)
-class Synthesis:
+class SyntheticTimelines:
     """Realistic timelines of machines, and questions about them.
 
     Args:

@@ -22,7 +22,7 @@ _DECIMALS = 5  # of a share of the range; measurements have few digits
 Random = np.random.Generator
 
 
-class ExamItem(NamedTuple):
+class GeneratedQuestion(NamedTuple):
     """A question with its series and its answer."""
 
     kind: str
@@ -32,13 +32,13 @@ class ExamItem(NamedTuple):
     series: tuple[InputSeries, ...]
 
 
-class _Kind(NamedTuple):
+class _QuestionType(NamedTuple):
     question: str
     options: tuple[str, ...]
     shapes: Callable[[Random, int, int], tuple[Shape, ...]]  # (random, steps, index of the answer)
 
 
-def draw(random: Random, kind: str, min_steps: int, max_steps: int) -> ExamItem:
+def draw(random: Random, kind: str, min_steps: int, max_steps: int) -> GeneratedQuestion:
     """Draw a question of a kind."""
     question, options, shapes = KINDS[kind]
     answer = int(random.integers(len(options)))
@@ -51,7 +51,7 @@ def draw(random: Random, kind: str, min_steps: int, max_steps: int) -> ExamItem:
         _measured(random, shape, NAMES[name], period * (2 if len(shape) < steps else 1))
         for shape, name in zip(found, names, strict=True)
     )
-    return ExamItem(kind, question, options, options[answer], series)
+    return GeneratedQuestion(kind, question, options, options[answer], series)
 
 
 def _measured(random: Random, shape: Shape, name: tuple[str, str], step: float) -> InputSeries:
@@ -124,11 +124,13 @@ def _comparison(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
 
 
 KINDS = {
-    "trend": _Kind("What is the trend?", ("rising", "falling", "flat"), _trend),
-    "season": _Kind("How long is the season?", (*(f"{n} steps" for n in _PERIODS), "no season"), _season),
-    "outlier": _Kind("Where is the outlier?", ("first third", "middle third", "last third", "nowhere"), _outlier),
-    "correlation": _Kind("How do the two move?", ("together", "opposite", "independently"), _correlation),
-    "lag": _Kind("Which series leads?", ("the first", "the second", "neither"), _lag),
-    "comparison": _Kind("Which series peaks first?", ("the first", "the second"), _comparison),
+    "trend": _QuestionType("What is the trend?", ("rising", "falling", "flat"), _trend),
+    "season": _QuestionType("How long is the season?", (*(f"{n} steps" for n in _PERIODS), "no season"), _season),
+    "outlier": _QuestionType(
+        "Where is the outlier?", ("first third", "middle third", "last third", "nowhere"), _outlier
+    ),
+    "correlation": _QuestionType("How do the two move?", ("together", "opposite", "independently"), _correlation),
+    "lag": _QuestionType("Which series leads?", ("the first", "the second", "neither"), _lag),
+    "comparison": _QuestionType("Which series peaks first?", ("the first", "the second"), _comparison),
 }
 """Kinds of questions by name."""

@@ -26,7 +26,7 @@ _AFTER_VALUE = tuple(", \t\n\r]")
 _SHORT = 16  # bytes; only shorter lines are tested for being blank, since no chat is that short
 
 
-class Extents(NamedTuple):
+class ByteRanges(NamedTuple):
     """Positions of n records in their file."""
 
     starts: NDArray[np.int64]  # [n] offsets in bytes
@@ -35,7 +35,7 @@ class Extents(NamedTuple):
     numbers: NDArray[np.int64] | None = None  # [n] number of each record in the file, if blank lines were dropped
 
 
-def index_lines(path: Path) -> Extents:
+def index_lines(path: Path) -> ByteRanges:
     """Index the non-blank lines of a file. Their numbers count from 0 and include blank lines."""
     found, offset, checksum = [np.zeros(1, np.int64)], 0, 0
     with path.open("rb") as file:
@@ -49,11 +49,11 @@ def index_lines(path: Path) -> Extents:
             file.seek(starts[line])
             holds[line] = bool(file.read(int(ends[line] - starts[line])).strip())
     if holds.all():
-        return Extents(starts, ends, checksum)
-    return Extents(starts[holds], ends[holds], checksum, np.flatnonzero(holds))
+        return ByteRanges(starts, ends, checksum)
+    return ByteRanges(starts[holds], ends[holds], checksum, np.flatnonzero(holds))
 
 
-def index_elements(path: Path) -> Extents:
+def index_elements(path: Path) -> ByteRanges:
     """Index the elements of the list in a JSON file.
 
     Raises:
@@ -79,7 +79,7 @@ def index_elements(path: Path) -> Extents:
             closed = after == "]"
         if text.next():
             raise text.error("expected the end of the file after the list of records")
-    return Extents(np.array(starts, np.int64), np.array(ends, np.int64), text.checksum)
+    return ByteRanges(np.array(starts, np.int64), np.array(ends, np.int64), text.checksum)
 
 
 def read_record(path: Path, start: int, end: int) -> Any:

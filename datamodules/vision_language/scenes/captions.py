@@ -3,11 +3,11 @@
 import re
 from collections import Counter
 
-from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, Thing, places
+from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, SceneObject, places
 
 _PART = re.compile(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)}) ([a-z ]+)")
 
-Located = tuple[Thing, str]
+Located = tuple[SceneObject, str]
 """An object and the name of its place."""
 
 
@@ -20,7 +20,7 @@ def caption(scene: Scene) -> str:
 def parse_caption(text: str) -> Counter[Located]:
     """Return the objects of a caption with their places; parts that cannot be parsed are ignored."""
     found = (_PART.fullmatch(part.strip()) for part in text.split(","))
-    return Counter((Thing(part[1], part[2]), part[3]) for part in found if part)
+    return Counter((SceneObject(part[1], part[2]), part[3]) for part in found if part)
 
 
 def object_f1(text: str, right: str) -> float:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from datamodules.vision_language.scenes.scene import Scene, Thing, World, choice
+from datamodules.vision_language.scenes.scene import Scene, SceneObject, World, choice
 from datamodules.vision_language.scenes.templates import UNSEEN_WORDINGS, WORDINGS
 
 
@@ -17,11 +17,11 @@ class SceneSpec(NamedTuple):
     """A question without its wording, and the conditions on a scene that make its answer right."""
 
     slots: dict[str, str]  # values of the template's slots
-    required: Callable[[], dict[int, Thing]]  # draws {cell: object} that the scene must have
+    required: Callable[[], dict[int, SceneObject]]  # draws {cell: object} that the scene must have
     holds: Callable[[Scene], bool] = lambda scene: True  # whether the answer is right for such a scene
 
 
-class Kind(NamedTuple):
+class QuestionType(NamedTuple):
     """A kind of question."""
 
     name: str
@@ -72,7 +72,7 @@ def _shape_at(random: np.random.Generator, world: World, answer: str) -> SceneSp
 
 def _thing_at(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     cell = choice(random, world.cells)
-    return SceneSpec({"place": world.places[cell]}, lambda: {cell: Thing(*answer.split())})
+    return SceneSpec({"place": world.places[cell]}, lambda: {cell: SceneObject(*answer.split())})
 
 
 def _empty(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
@@ -121,13 +121,13 @@ def _exists(random: np.random.Generator, world: World, answer: str) -> SceneSpec
     if answer == "yes":
         return SceneSpec(slots, lambda: _placed(random, world, thing))
 
-    def without() -> dict[int, Thing]:
+    def without() -> dict[int, SceneObject]:
         # Half of the scenes without the object have its colour and its shape, each on another object.
         if world.max_objects == 1 or random.random() < 0.5:
             return {}
         shape = choice(random, [shape for shape in world.forms if shape != thing.shape])
         colour = choice(random, [colour for colour in world.palette if colour != thing.colour])
-        return _placed(random, world, Thing(thing.colour, shape), Thing(colour, thing.shape))
+        return _placed(random, world, SceneObject(thing.colour, shape), SceneObject(colour, thing.shape))
 
     return SceneSpec(slots, without, lambda scene: thing not in scene.cells)
 
@@ -139,12 +139,14 @@ def _where(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
 
 def _colour_of(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     shape = choice(random, world.forms)
-    return SceneSpec({"shape": shape}, lambda: _placed(random, world, Thing(answer, shape)), _has(1, shape=shape))
+    return SceneSpec({"shape": shape}, lambda: _placed(random, world, SceneObject(answer, shape)), _has(1, shape=shape))
 
 
 def _shape_of(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     colour = choice(random, world.palette)
-    return SceneSpec({"colour": colour}, lambda: _placed(random, world, Thing(colour, answer)), _has(1, colour=colour))
+    return SceneSpec(
+        {"colour": colour}, lambda: _placed(random, world, SceneObject(colour, answer)), _has(1, colour=colour)
+    )
 
 
 def _relation(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
@@ -179,11 +181,11 @@ def _has(number: int, colour: str | None = None, shape: str | None = None) -> Ca
     return holds
 
 
-def _once(thing: Thing) -> Callable[[Scene], bool]:
+def _once(thing: SceneObject) -> Callable[[Scene], bool]:
     return lambda scene: scene.cells.count(thing) == 1
 
 
-def _placed(random: np.random.Generator, world: World, *things: Thing) -> dict[int, Thing]:
+def _placed(random: np.random.Generator, world: World, *things: SceneObject) -> dict[int, SceneObject]:
     """Place the objects in random cells."""
     cells = random.permutation(len(world.cells))[: len(things)].tolist()
     return dict(zip(cells, things, strict=True))
@@ -191,27 +193,27 @@ def _placed(random: np.random.Generator, world: World, *things: Thing) -> dict[i
 
 def _scattered(
     random: np.random.Generator, world: World, number: int, colour: str | None = None, shape: str | None = None
-) -> dict[int, Thing]:
+) -> dict[int, SceneObject]:
     """Place random objects (of the colour, of the shape) in random cells."""
     return _placed(random, world, *(world.thing(random, colour, shape) for _ in range(number)))
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, QuestionType] = {
     kind.name: kind
     for kind in (
-        Kind("colour_at", lambda world: list(world.palette), _colour_at),
-        Kind("shape_at", lambda world: list(world.forms), _shape_at),
-        Kind("thing_at", lambda world: list(map(str, world.things)), _thing_at),
-        Kind("empty", _yes_or_no, _empty),
-        Kind("count", _numbers, _count),
-        Kind("count_shape", _numbers_and_none, _count_shape),
-        Kind("count_colour", _numbers_and_none, _count_colour),
-        Kind("has_colour", _yes_or_no, _has_colour),
-        Kind("exists", _yes_or_no, _exists, binding=True),
-        Kind("where", lambda world: world.places, _where, binding=True),
-        Kind("colour_of", lambda world: list(world.palette), _colour_of, binding=True),
-        Kind("shape_of", lambda world: list(world.forms), _shape_of, binding=True),
-        Kind("relation", _yes_or_no, _relation, binding=True, fewest=2),
+        QuestionType("colour_at", lambda world: list(world.palette), _colour_at),
+        QuestionType("shape_at", lambda world: list(world.forms), _shape_at),
+        QuestionType("thing_at", lambda world: list(map(str, world.things)), _thing_at),
+        QuestionType("empty", _yes_or_no, _empty),
+        QuestionType("count", _numbers, _count),
+        QuestionType("count_shape", _numbers_and_none, _count_shape),
+        QuestionType("count_colour", _numbers_and_none, _count_colour),
+        QuestionType("has_colour", _yes_or_no, _has_colour),
+        QuestionType("exists", _yes_or_no, _exists, binding=True),
+        QuestionType("where", lambda world: world.places, _where, binding=True),
+        QuestionType("colour_of", lambda world: list(world.palette), _colour_of, binding=True),
+        QuestionType("shape_of", lambda world: list(world.forms), _shape_of, binding=True),
+        QuestionType("relation", _yes_or_no, _relation, binding=True, fewest=2),
     )
 }
 """All kinds by name."""

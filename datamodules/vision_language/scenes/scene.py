@@ -20,7 +20,7 @@ Option = TypeVar("Option")
 _HELD_OUT = 0x5CE7E  # hash key of the assignment to splits
 
 
-class Thing(NamedTuple):
+class SceneObject(NamedTuple):
     """An object in a cell."""
 
     colour: str
@@ -33,7 +33,7 @@ class Thing(NamedTuple):
 class Scene(NamedTuple):
     """The cells of a square grid in reading order."""
 
-    cells: tuple[Thing | None, ...]  # [grid * grid]
+    cells: tuple[SceneObject | None, ...]  # [grid * grid]
 
     @property
     def grid(self) -> int:
@@ -41,7 +41,7 @@ class Scene(NamedTuple):
         return round(len(self.cells) ** 0.5)
 
     @property
-    def things(self) -> list[Thing]:
+    def things(self) -> list[SceneObject]:
         """The objects in reading order."""
         return [thing for thing in self.cells if thing]
 
@@ -100,9 +100,9 @@ class World:
         return SHAPES[: self.shapes]
 
     @property
-    def things(self) -> list[Thing]:
+    def things(self) -> list[SceneObject]:
         """All possible objects."""
-        return [Thing(colour, shape) for colour in self.palette for shape in self.forms]
+        return [SceneObject(colour, shape) for colour in self.palette for shape in self.forms]
 
     @property
     def cells(self) -> range:
@@ -122,21 +122,21 @@ class World:
         return Split.VALIDATION if share < self.held_out / 2 else Split.TEST
 
     def random_scene(
-        self, random: np.random.Generator, required: dict[int, Thing], objects: int | None = None
+        self, random: np.random.Generator, required: dict[int, SceneObject], objects: int | None = None
     ) -> Scene:
         """Return a random scene with the required objects in their cells, and this number of objects, or any number."""
         if objects is None:
             least = max(1, len(required))
             objects = least + int(random.random() * (self.max_objects + 1 - least))
-        cells: list[Thing | None] = [required.get(cell) for cell in self.cells]
+        cells: list[SceneObject | None] = [required.get(cell) for cell in self.cells]
         free = [cell for cell in self.cells if cell not in required]
         for _ in range(objects - len(required)):
             cells[free.pop(int(random.random() * len(free)))] = self.thing(random)
         return Scene(tuple(cells))
 
-    def thing(self, random: np.random.Generator, colour: str | None = None, shape: str | None = None) -> Thing:
+    def thing(self, random: np.random.Generator, colour: str | None = None, shape: str | None = None) -> SceneObject:
         """Return a random object, of a given colour or shape."""
-        return Thing(colour or choice(random, self.palette), shape or choice(random, self.forms))
+        return SceneObject(colour or choice(random, self.palette), shape or choice(random, self.forms))
 
 
 def places(grid: int) -> list[str]:

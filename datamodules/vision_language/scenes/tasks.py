@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datamodules.vision_language.chat_file import MARKER
 from datamodules.vision_language.scenes.captions import caption
-from datamodules.vision_language.scenes.question_types import KINDS, Kind, SceneSpec
+from datamodules.vision_language.scenes.question_types import KINDS, QuestionType, SceneSpec
 from datamodules.vision_language.scenes.render import draw
 from datamodules.vision_language.scenes.scene import Scene, Split, World, choice
 from datamodules.vision_language.scenes.templates import CAPTION_PROMPT
@@ -51,7 +51,7 @@ class Tasks:
         caption_share: share of the samples with a caption; the others are questions.
         question_mix: share of each kind of question, in any unit; a missing kind has no share. Empty: all kinds that
             the world has scenes for, with equal shares.
-        training_mix: the same for the training; empty: `question_mix`. Kinds that are learnt late can be trained more
+        training_mix: the same for the training; empty: `question_mix`. Kinds that are learned late can be trained more
             often than they are tested.
         unseen_wordings: share of the test's questions with a template that training never uses; they are measured
             separately.
@@ -108,7 +108,7 @@ class SceneTasks:
                     )
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[QuestionType]:
         """Kinds of questions with a share above 0 in the evaluation."""
         return [KINDS[name] for name in self.shares[Split.TEST]]
 
@@ -174,7 +174,7 @@ class SceneTasks:
         shares = np.cumsum(np.arange(1.0, self.world.max_objects + 1) ** 3)
         return shares / shares[-1]
 
-    def _kind(self, split: Split, uniform: float) -> Kind:
+    def _kind(self, split: Split, uniform: float) -> QuestionType:
         """Return the kind for a uniform number in [0, 1)."""
         until = 0.0
         for name, share in self.shares[split].items():

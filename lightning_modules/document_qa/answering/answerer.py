@@ -23,7 +23,7 @@ from datamodules.document_qa.batch import (
     ModelAnswer,
 )
 from lightning_modules.document_qa.answering.length_buckets import PromptBucket, bucket_prompts, dummy_bucket
-from lightning_modules.document_qa.answering.question_batch import QuestionBatch, Scored, Text
+from lightning_modules.document_qa.answering.question_batch import QuestionBatch, Text, TextLikelihood
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 
 ANSWER = 0
@@ -104,7 +104,7 @@ class QuestionAnswerer:
         tokens = pad_sequence(sequences, batch_first=True) if sequences else rows.view(0, 1)
         log_likelihoods = cache.log_likelihoods(tokens, lengths, rows, self._agree).tolist()
         for (_, prompt, number, text), log_likelihood in zip(continuations, log_likelihoods, strict=True):
-            batch.scored[prompt, number] = Scored(log_likelihood, len(text))
+            batch.scored[prompt, number] = TextLikelihood(log_likelihood, len(text))
 
     def _generate(self, batch: QuestionBatch, bucket: PromptBucket, cache: PrefixCache) -> None:
         prompts = bucket.indices.tolist()

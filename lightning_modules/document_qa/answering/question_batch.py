@@ -9,7 +9,7 @@ Text = tuple[int, list[int]]
 """The number of a text, such as the index of an option, and its tokens with the end of the turn."""
 
 
-class Scored(NamedTuple):
+class TextLikelihood(NamedTuple):
     """Likelihood of a text after a prompt."""
 
     log_likelihood: float  # nats, of all its tokens
@@ -45,7 +45,7 @@ class QuestionBatch:
         self.options_of_prompt: dict[int, list[Text]] = {}
         for tokens, length, prompt, option in zip(*(part.tolist() for part in questions.continuations), strict=True):
             self.options_of_prompt.setdefault(prompt, []).append((option, tokens[:length]))
-        self.scored: dict[tuple[int, int], Scored] = {}
+        self.scored: dict[tuple[int, int], TextLikelihood] = {}
         self.generated: dict[int, GeneratedText] = {}
 
     def options(self, prompt: int) -> list[int]:

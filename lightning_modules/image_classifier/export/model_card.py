@@ -48,7 +48,7 @@ Input of the graph: `images` uint8 [batch, {channels}, {height}, {width}], value
 `probabilities`, float32 [batch, {classes}], in the order of `classes` in `config.json`."""
 
 
-def described(classifier: Classifier, averaged: bool, checked: str) -> ExportedModel:
+def model_card(classifier: Classifier, averaged: bool, checked: str) -> ExportedModel:
     """Return the content of the model card.
 
     Args:

@@ -26,7 +26,7 @@ class ResNet18(nn.Module):
         widths = [width, width, 2 * width, 4 * width, 8 * width]
         blocks = []
         for stage, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
-            blocks += [Block(before, after, 2 if stage else 1, norm), Block(after, after, 1, norm)]
+            blocks += [ResidualBlock(before, after, 2 if stage else 1, norm), ResidualBlock(after, after, 1, norm)]
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(widths[-1], classes)
 
@@ -35,7 +35,7 @@ class ResNet18(nn.Module):
         return self.head(self.blocks(self.stem(images)).mean((2, 3)))
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Residual block of two convolutions: [B, before, H, W] -> [B, after, H / stride, W / stride].
 
     The weights of the last norm start at zero, so that the block starts as its shortcut (Goyal et al., "Accurate, Large

@@ -37,7 +37,7 @@ class VisionTransformer(nn.Module):
             )
         self.patches = nn.Conv2d(channels, width, patch, patch)
         self.positions = nn.Parameter(torch.empty((size // patch) ** 2, width).normal_(std=0.02))
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(TransformerBlock(width, heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, classes)
 
@@ -47,7 +47,7 @@ class VisionTransformer(nn.Module):
         return self.head(self.norm(self.blocks(tokens)).mean(1))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Block of attention and feed-forward, with norms before both: [B, T, width] -> [B, T, width]."""
 
     def __init__(self, width: int, heads: int) -> None:

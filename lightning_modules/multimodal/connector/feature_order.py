@@ -1,4 +1,4 @@
-"""Orders the features of views, with learnt vectors among them."""
+"""Orders the features of views, with learned vectors among them."""
 
 import torch
 from torch import Tensor, nn
@@ -8,10 +8,10 @@ from datamodules.multimodal.batch import FeatureOrder
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 
 
-def order_features(vectors: Tensor, learnt: nn.Embedding | None, order: FeatureOrder) -> Features:
-    """Return the features of views [V, N, C] and the learnt vectors in an order. Gradients reach both."""
-    assert learnt is not None, "a tiling with an order has learnt vectors"
-    rows = learnt(torch.arange(learnt.num_embeddings, device=vectors.device))
+def order_features(vectors: Tensor, learned: nn.Embedding | None, order: FeatureOrder) -> Features:
+    """Return the features of views [V, N, C] and the learned vectors in an order. Gradients reach both."""
+    assert learned is not None, "a tiling with an order has learned vectors"
+    rows = learned(torch.arange(learned.num_embeddings, device=vectors.device))
     table = torch.cat((rows.to(vectors.dtype), vectors.flatten(0, 1)))
     # Unlike indexing, the gradient of an embedding is deterministic on every device.
     return Features(F.embedding(order.indices, table), order.counts)

@@ -12,7 +12,7 @@ from lightning_modules.multimodal.flops import attention, products
 
 
 class Resampler(nn.Module):
-    """Learnt queries that attend to the features: [S, N, input_size] -> [S, Q, width].
+    """Learned queries that attend to the features: [S, N, input_size] -> [S, Q, width].
 
     The Perceiver resampler of Flamingo (Alayrac et al., NeurIPS 2022): in each layer the queries attend to the features
     and to each other, then pass through a feed-forward network. It adds no position embeddings, because the features of

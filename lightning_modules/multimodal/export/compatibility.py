@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.multimodal.connector.feature_order import order_features
-from lightning_modules.multimodal.export.target import Parts, Target, weight_format
+from lightning_modules.multimodal.export.target import ExportTarget, ModelParts, weight_format
 from lightning_modules.multimodal.language.compile import uncompiled
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.logit_processing import plain_scores
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def obstacles(target: Target, parts: Parts, merge: bool) -> list[str]:
+def incompatibilities(target: ExportTarget, parts: ModelParts, merge: bool) -> list[str]:
     """Return the reasons why a model cannot be exported as a class, part by part; none if it can.
 
     Args:
@@ -26,7 +26,7 @@ def obstacles(target: Target, parts: Parts, merge: bool) -> list[str]:
         parts: parts of the trained model.
         merge: whether the language model is written whole, with its adapters merged.
     """
-    reasons = [*target.obstacles(parts), *_of_language_model(parts.language_model, merge, target.name)]
+    reasons = [*target.incompatibilities(parts), *_of_language_model(parts.language_model, merge, target.name)]
     return reasons or _of_outputs(target, parts)
 
 
@@ -51,7 +51,7 @@ def _of_language_model(language_model: LanguageModel, merge: bool, name: str) ->
 
 
 @torch.no_grad()
-def _of_outputs(target: Target, parts: Parts) -> list[str]:
+def _of_outputs(target: ExportTarget, parts: ModelParts) -> list[str]:
     """Compare outputs: some towers return another layer's states, some language models scale embeddings or logits."""
     kinds = parts.tower.network.config.model_type, parts.language_model.causal_lm.config.model_type
     allowed = 1e-4 if weight_format(parts.language_model) == torch.float32 else 0.05
@@ -64,7 +64,7 @@ def _of_outputs(target: Target, parts: Parts) -> list[str]:
     return []
 
 
-def _computed(target: Target, parts: Parts) -> Iterator[tuple[Tensor, Tensor]]:
+def _computed(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield features, then logits, by the class and by the parts, for a random chat with a random image."""
     from PIL import Image
 
@@ -80,16 +80,16 @@ def _computed(target: Target, parts: Parts) -> Iterator[tuple[Tensor, Tensor]]:
         uncompiled(True),
         nullcontext() if dtype is None else torch.autocast("cpu", dtype),
     ):
-        model = target.assembled(parts)
+        model = target.build_model(parts)
         vectors = parts.projector(parts.tower(images))
-        learnt = target.tokens(parts)
-        if learnt:  # rows of the embeddings, which are not rounded as features are
-            vectors = vectors.to(language_model.embed(torch.tensor(learnt)).dtype)
+        learned = target.tokens(parts)
+        if learned:  # rows of the embeddings, which are not rounded as features are
+            vectors = vectors.to(language_model.embed(torch.tensor(learned)).dtype)
         features = (
-            vectors.flatten(0, 1) if images.order is None else order_features(vectors, parts.learnt, images.order)[0]
+            vectors.flatten(0, 1) if images.order is None else order_features(vectors, parts.learned, images.order)[0]
         )
         theirs = torch.cat(list(model.get_image_features(**inputs).pooler_output))
-        yield theirs, vectors.flatten(0, 1) if learnt else features
+        yield theirs, vectors.flatten(0, 1) if learned else features
 
         words = torch.from_numpy(numbers.integers(0, placeholder, 16))
         tokens = torch.cat((words[:6], torch.full((len(features),), placeholder), words[6:])).unsqueeze(0)
@@ -97,15 +97,15 @@ def _computed(target: Target, parts: Parts) -> Iterator[tuple[Tensor, Tensor]]:
         embeddings[tokens == placeholder] = features.to(embeddings.dtype)
         states = language_model.hidden_states(embeddings, torch.arange(tokens.shape[1]).unsqueeze(0))
         named = tokens.clone()
-        if learnt and images.order is not None:
-            names = torch.tensor([*learnt, model.config.image_token_id])
-            named[tokens == placeholder] = names[images.order.indices.clamp_max(len(learnt))]
+        if learned and images.order is not None:
+            names = torch.tensor([*learned, model.config.image_token_id])
+            named[tokens == placeholder] = names[images.order.indices.clamp_max(len(learned))]
         logits = model(input_ids=named, use_cache=False, **inputs).logits
         yield logits, language_model.causal_lm.get_output_embeddings()(states)
 
 
 @contextmanager
-def _evaluated(parts: Parts) -> Iterator[None]:
+def _evaluated(parts: ModelParts) -> Iterator[None]:
     """Put the networks into evaluation mode inside the context."""
     networks: tuple[nn.Module, ...] = parts.tower, parts.projector, parts.language_model
     modes = [network.training for network in networks]

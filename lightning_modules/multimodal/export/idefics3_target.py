@@ -8,32 +8,32 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from lightning_modules.multimodal.export.target import (
-    Parts,
-    Target,
-    loaded_tower,
-    normalisation_of,
-    tied_embeddings,
-    tower_obstacles,
+    ExportTarget,
+    ModelParts,
+    has_tied_embeddings,
+    image_normalization,
+    load_tower_weights,
+    tower_incompatibilities,
 )
 from lightning_modules.multimodal.export.vision_weights import SIGLIP, SIGLIP2, SIGLIP_KEYS, tower_config, tower_weights
 
 _POSITIONS = "embeddings.position_embedding.weight"
 
 
-class Idefics3(Target):
-    """Idefics3ForConditionalGeneration. Special tokens of its own stand for the learnt vectors."""
+class Idefics3(ExportTarget):
+    """Idefics3ForConditionalGeneration. Special tokens of its own stand for the learned vectors."""
 
     name, class_name, tag = "Idefics3", "Idefics3ForConditionalGeneration", "idefics3"
     article = "an"
 
     @override
-    def obstacles(self, parts: Parts) -> Iterator[str]:
+    def incompatibilities(self, parts: ModelParts) -> Iterator[str]:
         kind = parts.tower.network.config.model_type
         if kind not in (SIGLIP, SIGLIP2):
             yield f"vision_tower: a {kind}, Idefics3 has SigLIP alone"
         elif parts.tower.settings.feature_layer is not None:
             yield "vision_tower.feature_layer: Idefics3 reads the output after the last norm; train with null"
-        yield from tower_obstacles(parts, self.name)
+        yield from tower_incompatibilities(parts, self.name)
         if any(_blank(parts, value) for value in range(256)):
             yield "vision_tower: an image of one colour becomes zeros, which Idefics3 takes for padding"
         settings = parts.projector.settings
@@ -45,7 +45,7 @@ class Idefics3(Target):
             yield "projector.layer_norm: Idefics3's projector ends without one"
         if parts.layout.tiling != "idefics3":
             yield (
-                f"data.init_args.tiling: {parts.layout.tiling}, Idefics3 frames each view with learnt vectors; train "
+                f"data.init_args.tiling: {parts.layout.tiling}, Idefics3 frames each view with learned vectors; train "
                 "with idefics3"
             )
         elif present := [token for token in self._tokens(parts) if token < parts.language_model.vocabulary]:
@@ -55,17 +55,17 @@ class Idefics3(Target):
             yield "language_model: its embeddings are computed, Idefics3 looks up those of its special tokens"
 
     @override
-    def tokens(self, parts: Parts) -> list[int]:
+    def tokens(self, parts: ModelParts) -> list[int]:
         return self._tokens(parts)[1:]
 
-    def _tokens(self, parts: Parts) -> list[int]:
-        """Return the token of a feature, and those of the learnt vectors."""
+    def _tokens(self, parts: ModelParts) -> list[int]:
+        """Return the token of a feature, and those of the learned vectors."""
         found = parts.tokenizer.convert_tokens_to_ids(list(parts.layout.special_tokens[:-1]))
         assert isinstance(found, list), "as there are several names"
         return found
 
     @override
-    def assembled(self, parts: Parts) -> Any:
+    def build_model(self, parts: ModelParts) -> Any:
         """Return the model of transformers. The language model gets rows for the special tokens."""
         from transformers import AutoModel
         from transformers.models.idefics3.configuration_idefics3 import Idefics3Config
@@ -79,14 +79,16 @@ class Idefics3(Target):
         config = Idefics3Config(
             vision_config=tower,
             text_config=causal.config.to_dict(),
-            tie_word_embeddings=tied_embeddings(parts),
+            tie_word_embeddings=has_tied_embeddings(parts),
             image_token_id=self._tokens(parts)[0],
             scale_factor=parts.projector.settings.factor,
         )
         with torch.device("meta"):  # its own weights are replaced
             model = Idefics3ForConditionalGeneration(config)
         weights = {**tower_weights(parts.tower), _POSITIONS: table}
-        model.model.vision_model = loaded_tower(AutoModel.from_config(config.vision_config), weights, parts.tower, ())
+        model.model.vision_model = load_tower_weights(
+            AutoModel.from_config(config.vision_config), weights, parts.tower, ()
+        )
         model.model.connector.modality_projection.proj = next(
             layer for layer in parts.projector.layers if isinstance(layer, nn.Linear)
         )
@@ -95,7 +97,7 @@ class Idefics3(Target):
         return model.eval()
 
     @override
-    def processor(self, parts: Parts) -> Any:
+    def processor(self, parts: ModelParts) -> Any:
         from transformers.models.idefics3.processing_idefics3 import Idefics3Processor
 
         return Idefics3Processor(
@@ -106,7 +108,7 @@ class Idefics3(Target):
         )
 
     @override
-    def image_processor(self, parts: Parts) -> Any:
+    def image_processor(self, parts: ModelParts) -> Any:
         from PIL.Image import Resampling
         from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
@@ -117,11 +119,11 @@ class Idefics3(Target):
             do_resize=tiles > 1,
             do_image_splitting=tiles > 1,
             resample=Resampling.BICUBIC,
-            **normalisation_of(parts),
+            **image_normalization(parts),
         )
 
 
-def _blank(parts: Parts, value: int) -> bool:
+def _blank(parts: ModelParts, value: int) -> bool:
     scale, mean, _ = parts.tower.normalisation
     return all(value * scale == middle for middle in mean)
 
@@ -138,21 +140,21 @@ def _positions(table: Tensor) -> tuple[Tensor, int]:
     return wide.flatten(0, 1), edge + 1
 
 
-def _add_rows(parts: Parts, tokens: list[int]) -> None:
-    """Replace the embeddings of the language model by larger ones, with the learnt vectors as rows of their tokens.
+def _add_rows(parts: ModelParts, tokens: list[int]) -> None:
+    """Replace the embeddings of the language model by larger ones, with the learned vectors as rows of their tokens.
 
     Idefics3's other special tokens get zeros, and so do new rows of the output layer.
     """
-    assert parts.learnt is not None, "the tiling has learnt vectors"
+    assert parts.learned is not None, "the tiling has learned vectors"
     causal = parts.language_model.causal_lm
     embeddings: Any = causal.get_input_embeddings()
     scores: Any = causal.get_output_embeddings()
     rows = max(len(embeddings.weight), max(parts.tokenizer.get_vocab().values()) + 1)
     table = _lengthened(embeddings.weight, rows)
-    table[tokens] = parts.learnt.weight.detach().to(table)
+    table[tokens] = parts.learned.weight.detach().to(table)
     wide = nn.Embedding(rows, table.shape[1], _weight=table)
     layer = nn.Linear(table.shape[1], rows, bias=False, device="meta")
-    layer.weight = wide.weight if tied_embeddings(parts) else nn.Parameter(_lengthened(scores.weight, rows))
+    layer.weight = wide.weight if has_tied_embeddings(parts) else nn.Parameter(_lengthened(scores.weight, rows))
     causal.set_input_embeddings(wide)
     causal.set_output_embeddings(layer)
     causal.config.vocab_size = rows

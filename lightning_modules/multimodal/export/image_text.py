@@ -15,12 +15,12 @@ from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.interface import ImageChatData
 from engine.export.artifacts import ExportedModel
 from lightning_modules.multimodal.connector.projector import Projector
-from lightning_modules.multimodal.export.compatibility import obstacles
+from lightning_modules.multimodal.export.compatibility import incompatibilities
 from lightning_modules.multimodal.export.idefics3_target import Idefics3
 from lightning_modules.multimodal.export.llava_target import Llava, LlavaNext
-from lightning_modules.multimodal.export.model_card import described_image_text, licences
+from lightning_modules.multimodal.export.model_card import base_model_licences, image_text_card
 from lightning_modules.multimodal.export.parts import without_progress_bars
-from lightning_modules.multimodal.export.target import Parts, Target, weight_format
+from lightning_modules.multimodal.export.target import ExportTarget, ModelParts, weight_format
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
@@ -49,7 +49,7 @@ class ImageModule(Protocol):
         """Source of the pretrained weights of each part."""
 
 
-def target_of(layout: ImageLayout, projector: Projector) -> Target:
+def choose_target(layout: ImageLayout, projector: Projector) -> ExportTarget:
     """Return the class of transformers that a model comes closest to."""
     if layout.tiling == "llava_next":
         return LlavaNext()
@@ -69,22 +69,24 @@ def export_image_text(module: ImageModule, folder: Path, merge: bool) -> Exporte
     """
     data, tower, layout = module.data, cast(VisionTower, module.encoder), module.image_layout
     tokenizer = data.tokenizer
-    parts = Parts(
+    parts = ModelParts(
         tower, module.projector, module.language_model, layout, tokenizer.placeholder, data.exported_tokenizer(),
         data.prepare_images, data.fit, module.places,
     )  # fmt: skip
-    target = target_of(layout, module.projector)
-    if reasons := obstacles(target, parts, merge):
+    target = choose_target(layout, module.projector)
+    if reasons := incompatibilities(target, parts, merge):
         name, why = target.class_name, "; ".join(reasons)
         log.info("exporting as parts, not as %s %s of transformers: %s", target.article, name, why)
         return None
     log.info("exporting as %s %s of transformers", target.article, target.class_name)
     without_progress_bars()
-    write(target, parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, module.max_new_tokens))
-    return described_image_text(target, type(module).__name__, layout, licences(module.pretrained))
+    write_transformers_model(
+        target, parts, folder, GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, module.max_new_tokens)
+    )
+    return image_text_card(target, type(module).__name__, layout, base_model_licences(module.pretrained))
 
 
-class Answering(NamedTuple):
+class GenerationSettings(NamedTuple):
     """Settings of generation."""
 
     end_of_turn: int  # token that ends an answer
@@ -92,19 +94,21 @@ class Answering(NamedTuple):
     longest: int  # maximum length of an answer, in tokens
 
 
-def write(target: Target, parts: Parts, folder: Path, answering: Answering) -> None:
+def write_transformers_model(
+    target: ExportTarget, parts: ModelParts, folder: Path, answering: GenerationSettings
+) -> None:
     """Write the files. Adapters are merged and weights are cast in place, so the language model cannot be used again.
 
     Args:
         target: the class.
-        parts: parts of the trained model, without `obstacles`.
+        parts: parts of the trained model, without `incompatibilities`.
         folder: existing, empty directory.
         answering: settings for `generate` of transformers.
     """
     from transformers import GenerationConfig
 
     parts.language_model.merge()  # in place: `causal_lm` is the merged model now
-    model = target.assembled(parts)
+    model = target.build_model(parts)
     model.to(weight_format(parts.language_model))
     # Greedy decoding, as in evaluations, whatever the pretrained model's settings are. Spare rows beyond the
     # tokenizer's tokens are never generated.

@@ -8,12 +8,12 @@ from torch import nn
 from typing_extensions import override
 
 from lightning_modules.multimodal.export.target import (
-    Parts,
-    Target,
-    loaded_tower,
-    normalisation_of,
-    tied_embeddings,
-    tower_obstacles,
+    ExportTarget,
+    ModelParts,
+    has_tied_embeddings,
+    image_normalization,
+    load_tower_weights,
+    tower_incompatibilities,
 )
 from lightning_modules.multimodal.export.vision_weights import tower_config, tower_weights
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
@@ -24,18 +24,18 @@ _NORMALISED_OUTPUT = ("dinov2", "dinov3_vit")
 """Towers whose output has a norm that LLaVA's classes do not apply."""
 
 
-class Llava(Target):
+class Llava(ExportTarget):
     """LlavaForConditionalGeneration: the features of a square view."""
 
     name, class_name, tag = "Llava", "LlavaForConditionalGeneration", "llava"
 
     @override
-    def obstacles(self, parts: Parts) -> Iterator[str]:
+    def incompatibilities(self, parts: ModelParts) -> Iterator[str]:
         yield from self._of_tower(parts)
         yield from self._of_tiling(parts)
         yield from self._of_projector(parts)
 
-    def _of_tower(self, parts: Parts) -> Iterator[str]:
+    def _of_tower(self, parts: ModelParts) -> Iterator[str]:
         tower = parts.tower
         if tower.own_tokens > 1:
             yield f"vision_tower: {tower.own_tokens} tokens precede the patches, {self.name} skips one at most"
@@ -44,16 +44,16 @@ class Llava(Target):
                 f"vision_tower.feature_layer: null is the output after the last norm, {self.name} reads a "
                 f"{tower.network.config.model_type} before it; train with -1 or -2"
             )
-        yield from tower_obstacles(parts, self.name)
+        yield from tower_incompatibilities(parts, self.name)
 
-    def _of_tiling(self, parts: Parts) -> Iterator[str]:
+    def _of_tiling(self, parts: ModelParts) -> Iterator[str]:
         if parts.layout.max_tiles > 1:
             yield (
                 "data.init_args.max_tiles: Llava splits no images; LlavaNext does: train on ImageChats with "
                 "data.init_args.tiling llava_next"
             )
 
-    def _of_projector(self, parts: Parts) -> Iterator[str]:
+    def _of_projector(self, parts: ModelParts) -> Iterator[str]:
         settings, width = parts.projector.settings, parts.language_model.hidden_size
         if settings.kind != "mlp":
             yield f"projector.kind: {settings.kind}, {self.name} has mlp alone"
@@ -64,7 +64,7 @@ class Llava(Target):
             yield (f"projector.hidden_size: {settings.hidden_size}, {self.name}'s is the language model's, {width}")
 
     @override
-    def assembled(self, parts: Parts) -> Any:
+    def build_model(self, parts: ModelParts) -> Any:
         from transformers import AutoModel
 
         config = self._config(parts)
@@ -72,7 +72,7 @@ class Llava(Target):
             model = self._model(config)
         causal = parts.language_model.causal_lm
         tower = AutoModel.from_config(config.vision_config)
-        model.model.vision_tower = loaded_tower(tower, tower_weights(parts.tower), parts.tower, _UNUSED_WEIGHTS)
+        model.model.vision_tower = load_tower_weights(tower, tower_weights(parts.tower), parts.tower, _UNUSED_WEIGHTS)
         linear = [layer for layer in parts.projector.layers if isinstance(layer, nn.Linear)]
         model.model.multi_modal_projector.linear_1, model.model.multi_modal_projector.linear_2 = linear
         model.model.language_model = causal.get_decoder()
@@ -84,18 +84,18 @@ class Llava(Target):
 
         return LlavaForConditionalGeneration(config)
 
-    def _config(self, parts: Parts) -> Any:
+    def _config(self, parts: ModelParts) -> Any:
         from transformers import LlavaConfig
 
         return LlavaConfig(**self._settings(parts))
 
-    def _settings(self, parts: Parts) -> dict[str, Any]:
+    def _settings(self, parts: ModelParts) -> dict[str, Any]:
         # Otherwise Llava uses the output of the last layer before the norm.
         tied = {"tie_last_hidden_states": parts.tower.settings.feature_layer is None}
         return {
             "vision_config": {**tower_config(parts.tower), **tied},
             "text_config": parts.language_model.causal_lm.config.to_dict(),
-            "tie_word_embeddings": tied_embeddings(parts),
+            "tie_word_embeddings": has_tied_embeddings(parts),
             "image_token_index": parts.placeholder,
             "image_seq_length": parts.layout.tokens,
             "projector_hidden_act": "gelu",
@@ -104,12 +104,12 @@ class Llava(Target):
         }
 
     @override
-    def processor(self, parts: Parts) -> Any:
+    def processor(self, parts: ModelParts) -> Any:
         from transformers import LlavaProcessor
 
         return LlavaProcessor(**self._processor_settings(parts))
 
-    def _processor_settings(self, parts: Parts) -> dict[str, Any]:
+    def _processor_settings(self, parts: ModelParts) -> dict[str, Any]:
         return {
             "image_processor": self.image_processor(parts),
             "tokenizer": parts.tokenizer,
@@ -121,12 +121,12 @@ class Llava(Target):
         }
 
     @override
-    def image_processor(self, parts: Parts) -> Any:
+    def image_processor(self, parts: ModelParts) -> Any:
         from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
         from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
         from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-        numbers, edge = normalisation_of(parts), parts.layout.size
+        numbers, edge = image_normalization(parts), parts.layout.size
         square = {"height": edge, "width": edge}
         if parts.fit == "pad":
             return LlavaImageProcessorPil(size=square, do_pad=True, do_center_crop=False, **numbers)
@@ -136,19 +136,19 @@ class Llava(Target):
 
 
 class LlavaNext(Llava):
-    """LlavaNextForConditionalGeneration: a view of the whole and its tiles, with learnt line ends."""
+    """LlavaNextForConditionalGeneration: a view of the whole and its tiles, with learned line ends."""
 
     name, class_name, tag = "LlavaNext", "LlavaNextForConditionalGeneration", "llava_next"
 
     @override
-    def _of_tiling(self, parts: Parts) -> Iterator[str]:
+    def _of_tiling(self, parts: ModelParts) -> Iterator[str]:
         return iter(())
 
     @override
-    def assembled(self, parts: Parts) -> Any:
-        model = super().assembled(parts)
-        assert parts.learnt is not None, "the tiling has a learnt vector"
-        model.model.image_newline = nn.Parameter(parts.learnt.weight[0].detach().clone())
+    def build_model(self, parts: ModelParts) -> Any:
+        model = super().build_model(parts)
+        assert parts.learned is not None, "the tiling has a learned vector"
+        model.model.image_newline = nn.Parameter(parts.learned.weight[0].detach().clone())
         return model
 
     @override
@@ -158,19 +158,19 @@ class LlavaNext(Llava):
         return LlavaNextForConditionalGeneration(config)
 
     @override
-    def _config(self, parts: Parts) -> Any:
+    def _config(self, parts: ModelParts) -> Any:
         from transformers.models.llava_next.configuration_llava_next import LlavaNextConfig
 
         return LlavaNextConfig(**self._settings(parts), image_grid_pinpoints=parts.layout.grid_resolutions)
 
     @override
-    def processor(self, parts: Parts) -> Any:
+    def processor(self, parts: ModelParts) -> Any:
         from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
         return LlavaNextProcessor(**self._processor_settings(parts))
 
     @override
-    def image_processor(self, parts: Parts) -> Any:
+    def image_processor(self, parts: ModelParts) -> Any:
         from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 
         square = {"height": parts.layout.size, "width": parts.layout.size}
@@ -179,7 +179,7 @@ class LlavaNext(Llava):
             crop_size=square,
             do_center_crop=False,
             image_grid_pinpoints=parts.layout.grid_resolutions,
-            **normalisation_of(parts),
+            **image_normalization(parts),
         )
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import nn
 
-from lightning_modules.multimodal.export.image_text import ImageModule, target_of
+from lightning_modules.multimodal.export.image_text import ImageModule, choose_target
 from lightning_modules.multimodal.export.llava_target import Llava, LlavaNext
 from lightning_modules.multimodal.export.parts import MODALITY, ModuleInParts
 from lightning_modules.multimodal.export.vision_weights import own_weights
 from lightning_modules.multimodal.language.language_model import LanguageModel
-from lightning_modules.multimodal.language.pretrained import few, read_pretrained
+from lightning_modules.multimodal.language.pretrained import preview_names, read_pretrained
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ADAPTERS = "adapter_model.safetensors"
 
 
-def read_parts(module: ModuleInParts, folder: Path) -> None:
+def load_parts(module: ModuleInParts, folder: Path) -> None:
     """Read what `export_parts` has written.
 
     Args:
@@ -39,12 +39,12 @@ def read_parts(module: ModuleInParts, folder: Path) -> None:
     if found != expected:
         raise ValueError(f"{folder}: found an export with {found}, expected {expected}; give an export of this run")
     if has_adapters(folder):
-        read_adapters(module.language_model, folder)
+        load_adapters(module.language_model, folder)
     elif (folder / "config.json").is_file():
         from transformers import AutoModelForCausalLM
 
         exported = read_pretrained("export", AutoModelForCausalLM, str(folder), dtype="auto")
-        _copy(folder, exported, whole_language_model(module))
+        _copy(folder, exported, merged_language_model(module))
     for name, network in module.export_networks().items():
         try:
             load_model(network, folder / MODALITY / f"{name}.safetensors")
@@ -57,7 +57,7 @@ def has_adapters(folder: Path) -> bool:
     return (folder / _ADAPTERS).is_file()
 
 
-def read_adapters(model: LanguageModel, folder: Path) -> None:
+def load_adapters(model: LanguageModel, folder: Path) -> None:
     """Read the adapters of an export into a language model that has such adapters.
 
     Raises:
@@ -72,7 +72,7 @@ def read_adapters(model: LanguageModel, folder: Path) -> None:
     _require_all(folder, [], result.unexpected_keys)
 
 
-def read_image_text(module: ImageModule, folder: Path) -> None:
+def load_image_text(module: ImageModule, folder: Path) -> None:
     """Read what `export_image_text` has written as a class of LLaVA.
 
     Args:
@@ -84,13 +84,13 @@ def read_image_text(module: ImageModule, folder: Path) -> None:
     """
     from transformers import AutoModelForImageTextToText
 
-    target = target_of(module.image_layout, module.projector)
+    target = choose_target(module.image_layout, module.projector)
     if not isinstance(target, Llava):
         raise ValueError(f"{folder}: exports as {target.class_name} are not read; give a checkpoint of the run")
     exported = read_pretrained("export", AutoModelForImageTextToText, str(folder), dtype="auto")
     if type(exported).__name__ != target.class_name:
         raise ValueError(f"{folder}: found a {type(exported).__name__}, expected a {target.class_name} of this run")
-    causal = whole_language_model(module)
+    causal = merged_language_model(module)
     linear = [layer for layer in module.projector.layers if isinstance(layer, nn.Linear)]
     projector = exported.model.multi_modal_projector
     for source, own in (
@@ -105,11 +105,11 @@ def read_image_text(module: ImageModule, folder: Path) -> None:
     result = tower.network.load_state_dict(own_weights(tower, exported.model.vision_tower.state_dict()), strict=False)
     _require_all(folder, result.missing_keys, [])
     if isinstance(target, LlavaNext):
-        assert module.places is not None, "the tiling has a learnt vector"
+        assert module.places is not None, "the tiling has a learned vector"
         module.places.weight.data[0] = exported.model.image_newline.detach()
 
 
-def whole_language_model(module: ModuleInParts | ImageModule) -> "PreTrainedModel":
+def merged_language_model(module: ModuleInParts | ImageModule) -> "PreTrainedModel":
     """Return the language model, without adapters and quantized weights: an export has them in its weights."""
     model = module.language_model
     settings = model.settings
@@ -131,4 +131,4 @@ def _copy(folder: Path, source: nn.Module, target: nn.Module) -> None:
 def _require_all(folder: Path, missing: list[str], unexpected: list[str]) -> None:
     if missing or unexpected:
         kind = "lacks" if missing else "has weights that the run does not know:"
-        raise ValueError(f"{folder} {kind} {few(missing or unexpected)}; give an export of this run")
+        raise ValueError(f"{folder} {kind} {preview_names(missing or unexpected)}; give an export of this run")

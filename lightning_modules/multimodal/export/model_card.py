@@ -8,7 +8,7 @@ from datamodules.multimodal.batch import ImageLayout
 from engine.export.artifacts import ExportedModel
 from engine.io.yaml_file import YamlFileError, parse_yaml
 from lightning_modules.multimodal.checkpoints.base_model_id import folder_of
-from lightning_modules.multimodal.export.target import Target
+from lightning_modules.multimodal.export.target import ExportTarget
 
 _LONGEST_FRONT_MATTER = 1 << 16  # characters of a README that are searched
 
@@ -64,8 +64,8 @@ the token at which their outputs are inserted; `modality/*.safetensors` has thei
 same names read them; transformers has no class for them."""
 
 
-def described_image_text(
-    target: Target, module: str, layout: ImageLayout, pretrained: Mapping[str, str | None]
+def image_text_card(
+    target: ExportTarget, module: str, layout: ImageLayout, pretrained: Mapping[str, str | None]
 ) -> ExportedModel:
     """Return the model card's content for a model of images and text.
 
@@ -96,7 +96,7 @@ _IMAGE_TEXT_FILES = {
 }
 
 
-def described_parts(
+def parts_card(
     module: str, trainable: str, merged: bool, settings: Mapping[str, Any], pretrained: Mapping[str, str | None]
 ) -> ExportedModel:
     """Return the model card's content for a language model, or its adapters, and the networks of its modality.
@@ -129,7 +129,7 @@ def described_parts(
     )
 
 
-def licences(paths: Mapping[str, str | None]) -> dict[str, str | None]:
+def base_model_licences(paths: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return {name of a pretrained model: the licence in its files, or None}.
 
     Args:

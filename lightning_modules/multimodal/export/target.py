@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
-class Parts(NamedTuple):
+class ModelParts(NamedTuple):
     """Networks and settings of a trained model."""
 
     tower: VisionTower
@@ -28,10 +28,10 @@ class Parts(NamedTuple):
     tokenizer: "PreTrainedTokenizerFast"  # as it is exported
     prepare: Callable[[Sequence["Image"]], Images]  # prepares images as in training
     fit: Literal["stretch", "pad", "crop"] = "stretch"  # how an image becomes a square
-    learnt: nn.Embedding | None = None  # learnt vectors among the features
+    learned: nn.Embedding | None = None  # learned vectors among the features
 
 
-class Target(ABC):
+class ExportTarget(ABC):
     """A class of transformers that models can be exported as."""
 
     name: str
@@ -47,40 +47,40 @@ class Target(ABC):
     """Model type of the class."""
 
     @abstractmethod
-    def obstacles(self, parts: Parts) -> Iterator[str]:
+    def incompatibilities(self, parts: ModelParts) -> Iterator[str]:
         """Yield the reasons why tower, projector and tiling of a model do not fit the class."""
 
     @abstractmethod
-    def assembled(self, parts: Parts) -> Any:
+    def build_model(self, parts: ModelParts) -> Any:
         """Return the model of transformers. It shares networks with `parts`."""
 
     @abstractmethod
-    def processor(self, parts: Parts) -> Any:
+    def processor(self, parts: ModelParts) -> Any:
         """Return a processor that prepares images and texts as the DataModules do."""
 
     @abstractmethod
-    def image_processor(self, parts: Parts) -> Any:
+    def image_processor(self, parts: ModelParts) -> Any:
         """Return an image processor that computes the same pixels as the DataModules. It needs no torchvision."""
 
-    def tokens(self, parts: Parts) -> list[int]:
-        """Return the tokens of the exported tokenizer that stand for the learnt vectors; none if all are features."""
+    def tokens(self, parts: ModelParts) -> list[int]:
+        """Return the tokens of the exported tokenizer that stand for the learned vectors; none if all are features."""
         return []
 
 
-def normalisation_of(parts: Parts) -> dict[str, Any]:
+def image_normalization(parts: ModelParts) -> dict[str, Any]:
     """Return the normalisation of pixels as arguments of an image processor of transformers."""
     scale, mean, deviation = parts.tower.normalisation
     return {"rescale_factor": scale, "image_mean": list(mean), "image_std": list(deviation)}
 
 
-def tied_embeddings(parts: Parts) -> bool:
+def has_tied_embeddings(parts: ModelParts) -> bool:
     """Return whether the language model's output layer has the weights of its embeddings."""
     embeddings: Any = parts.language_model.causal_lm.get_input_embeddings()
     scores: Any = parts.language_model.causal_lm.get_output_embeddings()
     return scores.weight is embeddings.weight
 
 
-def tower_obstacles(parts: Parts, name: str) -> Iterator[str]:
+def tower_incompatibilities(parts: ModelParts, name: str) -> Iterator[str]:
     """Yield the reasons against any class that reads one feature per patch."""
     if parts.tower.settings.first_patch_only:
         yield f"vision_tower.first_patch_only: {name} takes all patches"
@@ -92,7 +92,9 @@ def weight_format(language_model: LanguageModel) -> torch.dtype:
     return language_model.precision.trained if mixed else language_model.causal_lm.dtype
 
 
-def loaded_tower(network: "PreTrainedModel", weights: dict[str, Any], own: nn.Module, unused: tuple[str, ...]) -> Any:
+def load_tower_weights(
+    network: "PreTrainedModel", weights: dict[str, Any], own: nn.Module, unused: tuple[str, ...]
+) -> Any:
     """Return a tower of transformers with the weights of our own one.
 
     Args:

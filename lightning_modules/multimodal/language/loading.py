@@ -14,7 +14,7 @@ from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.pretrained import (
     build,
     config_of,
-    few,
+    preview_names,
     read_pretrained,
     require_local_files,
     switch_off_dropout,
@@ -61,7 +61,9 @@ def load_language_model(
         options.update(config=config, output_loading_info=True)
         network, found = read_pretrained(_SECTION, AutoModelForCausalLM, settings.path, **options)
         if found["missing_keys"]:  # transformers gives them random values
-            raise ValueError(f"language_model.path: {settings.path} lacks {few(found['missing_keys'])}: is it whole?")
+            raise ValueError(
+                f"language_model.path: {settings.path} lacks {preview_names(found['missing_keys'])}: is it whole?"
+            )
     require_known_scores(network)
     widened = _widen_vocabulary(network, vocabulary)
     # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.

@@ -117,7 +117,7 @@ def switch_off_dropout(config: "PretrainedConfig") -> None:
             setattr(config, key, 0.0)
 
 
-def few(names: Iterable[str]) -> str:
+def preview_names(names: Iterable[str]) -> str:
     """Return the first three names of weights, and the number of the others."""
     ordered = sorted(names)
     return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more weights" if len(ordered) > 3 else "")

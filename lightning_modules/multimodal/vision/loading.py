@@ -17,7 +17,7 @@ from engine.system.hf_hub import hub_unreachable_reason
 from lightning_modules.multimodal.language.pretrained import (
     build,
     config_of,
-    few,
+    preview_names,
     read_pretrained,
     require_local_files,
     switch_off_dropout,
@@ -33,7 +33,7 @@ _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _HALVES = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 
-class Kind(NamedTuple):
+class TowerKind(NamedTuple):
     """Structure of an architecture."""
 
     layers: str  # submodule with the layers
@@ -43,14 +43,14 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "siglip_vision_model": Kind("encoder.layers", "post_layernorm", 0, _HALVES),
-    "siglip2_vision_model": Kind("encoder.layers", "post_layernorm", 0, _HALVES),
-    "clip_vision_model": Kind("encoder.layers", "post_layernorm", 1, _CLIP),
-    "dinov2": Kind("encoder.layer", "layernorm", 1, _IMAGENET),
-    "dinov2_with_registers": Kind("encoder.layer", "layernorm", 1, _IMAGENET),
-    "dinov3_vit": Kind("model.layer", "norm", 1, _IMAGENET),
-    "vit": Kind("layers", "layernorm", 1, _HALVES),
-    "deit": Kind("layers", "layernorm", 2, _IMAGENET),
+    "siglip_vision_model": TowerKind("encoder.layers", "post_layernorm", 0, _HALVES),
+    "siglip2_vision_model": TowerKind("encoder.layers", "post_layernorm", 0, _HALVES),
+    "clip_vision_model": TowerKind("encoder.layers", "post_layernorm", 1, _CLIP),
+    "dinov2": TowerKind("encoder.layer", "layernorm", 1, _IMAGENET),
+    "dinov2_with_registers": TowerKind("encoder.layer", "layernorm", 1, _IMAGENET),
+    "dinov3_vit": TowerKind("model.layer", "norm", 1, _IMAGENET),
+    "vit": TowerKind("layers", "layernorm", 1, _HALVES),
+    "deit": TowerKind("layers", "layernorm", 2, _IMAGENET),
 }
 
 _NORM_IN_POOLER_ALONE = ("clip_vision_model",)
@@ -164,7 +164,7 @@ def load_tower(settings: VisionTowerSettings, config: "PretrainedConfig", dtype:
         setattr(network, KINDS[config.model_type].norm, nn.Identity())
     lacking = missing & network.state_dict().keys()  # transformers gives them random values
     if lacking:
-        raise ValueError(f"vision_tower.path: {settings.path} lacks {few(lacking)}: is it whole?")
+        raise ValueError(f"vision_tower.path: {settings.path} lacks {preview_names(lacking)}: is it whole?")
     return network
 
 

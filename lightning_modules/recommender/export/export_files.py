@@ -8,7 +8,7 @@ from datamodules.recommender.interface import RecommenderData
 from engine.export.artifacts import ExportedModel
 from lightning_modules.recommender.export import faiss_index, vectors
 from lightning_modules.recommender.export.export import Recommender, export, graph_inputs
-from lightning_modules.recommender.export.model_card import described
+from lightning_modules.recommender.export.model_card import model_card
 
 if TYPE_CHECKING:
     import faiss
@@ -44,7 +44,7 @@ def export_files(
     empty = faiss_index.empty_index(recommender.architecture["hidden_size"], index) if index else None
     histories = data.some_histories(_compared_users(recommender))
     checked = export(recommender, folder, histories)
-    exported = described(recommender, list(graph_inputs(histories, recommender)), checked)
+    exported = model_card(recommender, list(graph_inputs(histories, recommender)), checked)
     if not with_vectors:
         return exported
     return add_vectors(exported, recommender, folder, data, (empty, index or ""))

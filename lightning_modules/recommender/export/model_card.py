@@ -96,7 +96,7 @@ float32 [batch, {top_k}], {competition}the best first (-inf where there are no m
 that mean nothing; recommend it the items with the largest `popularity` of items.json, as `recommend` does."""
 
 
-def described(recommender: Recommender, inputs: list[str], checked: str) -> ExportedModel:
+def model_card(recommender: Recommender, inputs: list[str], checked: str) -> ExportedModel:
     """Return the content of the model card.
 
     Args:

@@ -11,7 +11,7 @@ from datamodules.recommender.batch import History
 from engine.timestamp import EXPECTED_TIME, to_seconds
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
 from lightning_modules.recommender.export.export import FORMAT
-from lightning_modules.recommender.features.event_inputs import Values, coded, coding_of
+from lightning_modules.recommender.features.event_inputs import Values, coding_of, encode_events
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
@@ -128,7 +128,7 @@ class ExportedRecommender:
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Return the features of the events at some places of a history; None if the model reads none."""
         if self._event_features is not None:
-            return coded(self._event_features, features, places, events)
+            return encode_events(self._event_features, features, places, events)
         if features:
             raise ValueError(f"features: found {', '.join(features)}, and the model reads no features of events")
         return None, None

@@ -44,7 +44,9 @@ def coding_of(settings: CodingSettings) -> EventCoding:
     return EventCoding(settings["categories"], numbers)
 
 
-def coded(coding: EventCoding, values: Values | None, places: Sequence[int], events: int) -> tuple[Tensor, Tensor]:
+def encode_events(
+    coding: EventCoding, values: Values | None, places: Sequence[int], events: int
+) -> tuple[Tensor, Tensor]:
     """Code the features of a history.
 
     Args:

@@ -11,7 +11,7 @@ from engine.optim.row_table import RowTable
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
 from lightning_modules.recommender.features.item_dropout import keeps_own_vector
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
-from lightning_modules.recommender.sparse_item_rows import read_item_rows, renumber, used_items
+from lightning_modules.recommender.sparse_item_rows import gather_item_rows, renumber_items, used_items
 
 
 class TrainingVectors:
@@ -53,10 +53,10 @@ class TrainingVectors:
             vectors instead of items, and the vectors [U, C]. Row 0 is that of padding.
         """
         if self.features is None:
-            return read_item_rows(self.row_tables[0], batch) if self.row_tables else (batch, None)
+            return gather_item_rows(self.row_tables[0], batch) if self.row_tables else (batch, None)
         if self.all_items:
             places, items = self.features.places, self.features.training_items
-            parts = renumber(batch, lambda numbers: places[numbers])
+            parts = renumber_items(batch, lambda numbers: places[numbers])
         else:
             parts, items = used_items(batch)
         own = self._own_vectors(items)

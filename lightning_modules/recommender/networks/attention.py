@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lightning_modules.recommender.networks.counter_dropout import Dropout
-from lightning_modules.recommender.networks.dropout_keys import MaskedLayer
+from lightning_modules.recommender.networks.dropout_keys import KeyedDropoutLayer
 from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
 from lightning_modules.recommender.networks.last_position import last_attention, select_position
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, TimeBuckets, time_buckets
@@ -19,7 +19,7 @@ from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, Tim
 AttentionKernel = Literal["torch", "triton"]
 
 
-class StandardAttention(MaskedLayer):
+class StandardAttention(KeyedDropoutLayer):
     """Multi-head attention (Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018)."""
 
     def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
@@ -50,7 +50,7 @@ class TimeContext(NamedTuple):
     relations: Relations  # intervals [B, L, L], keys and values [H, T + 1, C / H]
 
 
-class TimeIntervalAttention(MaskedLayer):
+class TimeIntervalAttention(KeyedDropoutLayer):
     """Multi-head attention with positions and time intervals (Li, Wang and McAuley, WSDM 2020, eqs. 6 to 8).
 
     e_ij = q_i . (k_j + p^K_j + r^K_ij) / sqrt(D),  z_i = sum_j softmax_j(e_ij) (v_j + p^V_j + r^V_ij)

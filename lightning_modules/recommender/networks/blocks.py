@@ -16,7 +16,7 @@ Context = TimeContext | Tensor | None
 """What attention of a kind needs beside the states: `TimeContext`, or the buckets of `HSTUAttention`."""
 
 
-class Block(nn.Module):
+class EncoderBlock(nn.Module):
     """Attention and a feed-forward network, if there is one, each with a residual connection."""
 
     def __init__(self, attention: "Sublayer", feed_forward: "Sublayer | None" = None) -> None:

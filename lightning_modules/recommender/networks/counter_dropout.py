@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
 
-from lightning_modules.recommender.networks.dropout_keys import MaskedLayer, keyed_bits
+from lightning_modules.recommender.networks.dropout_keys import KeyedDropoutLayer, keyed_bits
 
 _LEVELS = 1 << 16
 
@@ -25,7 +25,7 @@ def keep_mask(
         shape: shape of the mask.
         p: probability of dropping an element, rounded to a multiple of 2**-16.
         device: device of the mask.
-        keys: [B] int64, keys of the mask's rows, see `MaskedLayer`; None for torch's generator.
+        keys: [B] int64, keys of the mask's rows, see `KeyedDropoutLayer`; None for torch's generator.
         first: see `keyed_bits`.
 
     Returns:
@@ -47,7 +47,7 @@ def dropped_levels(p: float) -> tuple[int, float]:
     return dropped, _LEVELS / (_LEVELS - dropped)
 
 
-class Dropout(MaskedLayer):
+class Dropout(KeyedDropoutLayer):
     """Zeroes elements with probability ``p`` in training and scales the others by 1 / (1 - p).
 
     Takes any shape without keys. With keys, the first dimension is that of the rows.

@@ -20,14 +20,14 @@ _EVERY_ROW = -2  # in the place of a sample; -1 is a padding row
 _MIX_1, _MIX_2 = (int(np.uint64(constant).view(np.int64)) for constant in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-class MaskKeys(NamedTuple):
+class DropoutKeys(NamedTuple):
     """Keys of the B rows of a forward pass in a step."""
 
     rows: Tensor  # [B] int64, of each row's own masks
     step: Tensor  # [1] int64, of masks that all rows of the step share
 
 
-def mask_keys(parts: Sequence[Tensor], seed: int, step: int) -> list[MaskKeys]:
+def dropout_keys(parts: Sequence[Tensor], seed: int, step: int) -> list[DropoutKeys]:
     """Return the keys of the parts of a micro-batch.
 
     Args:
@@ -37,14 +37,14 @@ def mask_keys(parts: Sequence[Tensor], seed: int, step: int) -> list[MaskKeys]:
     """
     samples = np.append(torch.cat(list(parts)).numpy(), _EVERY_ROW)
     keys = torch.from_numpy(hash_bits(seed, _DROPOUT, step, samples).view(np.int64))
-    return [MaskKeys(rows, keys[-1:]) for rows in keys[:-1].split([len(part) for part in parts])]
+    return [DropoutKeys(rows, keys[-1:]) for rows in keys[:-1].split([len(part) for part in parts])]
 
 
-class MaskedLayer(nn.Module):
+class KeyedDropoutLayer(nn.Module):
     """Layer that draws dropout masks. `number_layers` gives it its number, and `set_keys` the keys."""
 
     number = 0
-    keys: MaskKeys | None = None
+    keys: DropoutKeys | None = None
     """Keys of the current forward pass; None: masks come from torch's generator."""
 
     def row_keys(self, call: int = 0) -> Tensor | None:
@@ -56,20 +56,20 @@ class MaskedLayer(nn.Module):
         return None if self.keys is None else self.keys.step ^ _layer_key(self.number, call)
 
 
-def number_layers(network: nn.Module) -> list[MaskedLayer]:
+def number_layers(network: nn.Module) -> list[KeyedDropoutLayer]:
     """Number the masked layers of a network and return them."""
-    layers = masked_layers(network)
+    layers = keyed_dropout_layers(network)
     for number, layer in enumerate(layers):
         layer.number = number
     return layers
 
 
-def masked_layers(network: nn.Module) -> list[MaskedLayer]:
+def keyed_dropout_layers(network: nn.Module) -> list[KeyedDropoutLayer]:
     """Return the masked layers of a network."""
-    return [module for module in network.modules() if isinstance(module, MaskedLayer)]
+    return [module for module in network.modules() if isinstance(module, KeyedDropoutLayer)]
 
 
-def set_keys(layers: Iterable[MaskedLayer], keys: MaskKeys | None) -> None:
+def set_keys(layers: Iterable[KeyedDropoutLayer], keys: DropoutKeys | None) -> None:
     """Set the keys of the next masks."""
     for layer in layers:
         layer.keys = keys
@@ -86,7 +86,7 @@ def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
     *outer, last = sizes
     if first:
         outer[-1] += first
-    places = mask_places(*outer, last)
+    places = position_bits(*outer, last)
     bits = keys.view(-1, *[1] * len(sizes)) ^ (places[..., first:, :] if first else places)
     # Keys and places are random already. int64 overflows as uint64 does; the lowest bits need the shift.
     bits *= _MIX_1
@@ -95,7 +95,7 @@ def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
     return bits
 
 
-def mask_places(*sizes: int) -> Tensor:
+def position_bits(*sizes: int) -> Tensor:
     """Return random int64 numbers [*sizes] of the places of masks, which do not depend on the sizes."""
     places = _places(*(1 << (size - 1).bit_length() for size in sizes))
     return places[tuple(slice(size) for size in sizes)]

@@ -21,9 +21,14 @@ from lightning_modules.recommender.networks.architecture import (
 from lightning_modules.recommender.networks.attention import (
     TimeTables,
 )
-from lightning_modules.recommender.networks.blocks import Block, Context, Sublayer
+from lightning_modules.recommender.networks.blocks import Context, EncoderBlock, Sublayer
 from lightning_modules.recommender.networks.counter_dropout import Dropout
-from lightning_modules.recommender.networks.dropout_keys import MaskKeys, masked_layers, number_layers, set_keys
+from lightning_modules.recommender.networks.dropout_keys import (
+    DropoutKeys,
+    keyed_dropout_layers,
+    number_layers,
+    set_keys,
+)
 from lightning_modules.recommender.networks.fuxi import FuXiAttention
 from lightning_modules.recommender.networks.hstu import HSTUAttention
 from lightning_modules.recommender.networks.hyper_connections import (
@@ -126,7 +131,7 @@ class SequenceEncoder(nn.Module):
                 )
                 for function in functions
             )
-            self.blocks.append(Block(*sublayers))
+            self.blocks.append(EncoderBlock(*sublayers))
         self.norm = nn.LayerNorm(hidden_size) if self.recurrent is None else nn.Identity()
         self.output = None if tie_output else nn.Parameter(torch.empty(num_items, hidden_size))
         self.event_features = None if event_features is None else EventFeatureEncoder(event_features, hidden_size)
@@ -157,7 +162,7 @@ class SequenceEncoder(nn.Module):
         history: History,
         last_only: bool = False,
         item_vectors: Tensor | None = None,
-        keys: MaskKeys | None = None,
+        keys: DropoutKeys | None = None,
     ) -> Tensor:
         """Return the states [B, L, C] after the final norm. Those of padded positions are finite but meaningless.
 
@@ -243,8 +248,8 @@ class SequenceEncoder(nn.Module):
             self.items.weight[0] = 0
 
 
-def _with_keys(block: nn.Module, keys: MaskKeys | None, state: Tensor, context: Context) -> Tensor:
+def _with_keys(block: nn.Module, keys: DropoutKeys | None, state: Tensor, context: Context) -> Tensor:
     """Compute a block, in the backward pass again, when the encoder has the keys of other rows."""
-    set_keys(masked_layers(block), keys)
+    set_keys(keyed_dropout_layers(block), keys)
     result: Tensor = block(state, context)
     return result

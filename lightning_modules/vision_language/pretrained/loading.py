@@ -7,7 +7,7 @@ from engine.system.hf_hub import hub_unreachable_reason
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.loading import require_whole_weights_on_disk
 from lightning_modules.multimodal.language.precision import Precision
-from lightning_modules.multimodal.language.pretrained import few, read_pretrained, require_local_files
+from lightning_modules.multimodal.language.pretrained import preview_names, read_pretrained, require_local_files
 from lightning_modules.vision_language.pretrained.classes import class_of
 
 if TYPE_CHECKING:
@@ -70,6 +70,6 @@ def load_image_text_model(
     }
     network, found = read_pretrained(_SECTION, AutoModelForImageTextToText, settings.path, **options)
     if found["missing_keys"]:  # transformers gives them random values
-        raise ValueError(f"{_SECTION}.path: {settings.path} lacks {few(found['missing_keys'])}: is it whole?")
+        raise ValueError(f"{_SECTION}.path: {settings.path} lacks {preview_names(found['missing_keys'])}: is it whole?")
     # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.
     return network.train()

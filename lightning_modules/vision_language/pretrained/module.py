@@ -17,7 +17,7 @@ from engine.optim.global_loss_mean import LossSum
 from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
-from lightning_modules.multimodal.export.load_export import has_adapters, read_adapters
+from lightning_modules.multimodal.export.load_export import has_adapters, load_adapters
 from lightning_modules.multimodal.flops import chat_amounts
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
@@ -26,7 +26,7 @@ from lightning_modules.vision_language.pretrained.export import export_image_tex
 from lightning_modules.vision_language.pretrained.image_inputs import BlackImages
 from lightning_modules.vision_language.pretrained.loading import download, load_config, load_image_text_model
 from lightning_modules.vision_language.pretrained.network import ImageInputs, ImageTextNetwork
-from lightning_modules.vision_language.pretrained.settings import PartSettings, tuned
+from lightning_modules.vision_language.pretrained.settings import PartSettings, language_model_settings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -63,7 +63,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
         max_new_tokens: int = 64,
         **training: Unpack[LanguageModuleOptions],
     ) -> None:
-        super().__init__(tuned(language_model or LanguageModelSettings(), path), **training)
+        super().__init__(language_model_settings(language_model or LanguageModelSettings(), path), **training)
         self.path = path
         self.part_settings = {"vision_tower": vision_tower or PartSettings(), "connector": connector or PartSettings()}
         self.image_settings = image_processor or {}
@@ -173,7 +173,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
     @override
     def load_export(self, folder: Path) -> None:
         if has_adapters(folder):
-            read_adapters(self.language_model, folder)
+            load_adapters(self.language_model, folder)
             return
         path = str(folder)
         settings = replace(self.language_model_settings, path=path, trainable="none", quantize="none", compile=False)

@@ -17,7 +17,7 @@ class PartSettings:
     trainable: Literal["none", "full"] = "none"
 
 
-def tuned(language_model: LanguageModelSettings, path: str) -> LanguageModelSettings:
+def language_model_settings(language_model: LanguageModelSettings, path: str) -> LanguageModelSettings:
     """Return the settings of a language model inside the pretrained model at `path`.
 
     Raises:

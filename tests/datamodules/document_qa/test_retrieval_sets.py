@@ -9,7 +9,7 @@ import torch
 
 from datamodules.document_qa.batch import Ranking
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
-from datamodules.document_qa.prompt.prompt import Prompter
+from datamodules.document_qa.prompt.prompt import PromptBuilder
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
 from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
 from datamodules.document_qa.retrieval.ranking_metrics import RankingMetrics, points, random_points
@@ -30,7 +30,7 @@ def reader():
 
 def make_reader(ablate="none"):
     tokenizer = tiny_tokenizer()
-    prompter = Prompter(tokenizer.control)
+    prompter = PromptBuilder(tokenizer.control)
     builder = ContextBuilder(ContextSettings(), tokenizer, prompter, LAYOUT, "stretch")
     return EncoderInputBuilder(builder, ChatEncoder(tokenizer, MARKER), ablate)
 

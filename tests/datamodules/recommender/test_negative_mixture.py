@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_buckets import LengthGroups
-from datamodules.recommender.negatives.absent_items import HeldItems
+from datamodules.recommender.negatives.absent_items import InteractedItems
 from datamodules.recommender.negatives.mixture import NegativeOptions, check_negative_options
 from datamodules.recommender.negatives.popularity import PopularItems, target_counts
 from engine.data.samplers import MicroBatchRequest, TrainSampler
@@ -56,7 +56,7 @@ def test_a_draw_by_popularity_equals_a_walk_along_the_weights(counts, rows, powe
     ends = np.cumsum([len(row) for row in rows])
     items = np.array([item for row in rows for item in row], np.int32)
     events = EventArrays(np.concatenate([[0], ends]), items, np.arange(len(items)), num_items)
-    held = HeldItems(events, ends - [len(row) for row in rows], ends)
+    held = InteractedItems(events, ends - [len(row) for row in rows], ends)
     popular = PopularItems(np.array([99, *counts]), power)
     assert popular.weights.tolist() == [0, *(round(1024 * count**power) if count else 0 for count in counts)]
     places = np.arange(20)

@@ -10,16 +10,16 @@ from datamodules.temporal import cache, cache_writer  # noqa: E402
 from datamodules.temporal.cache import (  # noqa: E402
     CachedTimelines,
     CacheMismatch,
-    Extent,
+    ShardRange,
     find_corrupt_file,
     verify_cache,
 )
 from datamodules.temporal.cache_writer import write_cache  # noqa: E402
 from datamodules.temporal.datamodule import ResourceTimelines  # noqa: E402
-from datamodules.temporal.synthetic.samples import Split, Synthesis  # noqa: E402
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines  # noqa: E402
 
-EXTENTS = {Split.TRAIN: Extent(25, 2), Split.TEST: Extent(7)}
-FULL = Synthesis(format="full", missing_probability=0.5)
+EXTENTS = {Split.TRAIN: ShardRange(25, 2), Split.TEST: ShardRange(7)}
+FULL = SyntheticTimelines(format="full", missing_probability=0.5)
 
 
 def same(one, other):
@@ -35,7 +35,7 @@ def folder(tmp_path):
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("synthesis", [Synthesis(), FULL], ids=["tiny", "full"])
+@pytest.mark.parametrize("synthesis", [SyntheticTimelines(), FULL], ids=["tiny", "full"])
 def test_kept_samples_are_the_made_ones_bit_by_bit(tmp_path, synthesis):
     write_cache(tmp_path, synthesis, EXTENTS, shard=10)
     kept = CachedTimelines(tmp_path, synthesis)
@@ -69,7 +69,7 @@ def test_samples_outside_the_cache_are_refused(folder, coordinates):
 
 def test_a_cache_of_other_settings_is_refused(folder, monkeypatch):
     with pytest.raises(CacheMismatch, match="noise 0.03 where 0.05 is expected, seed 0 where 1 is expected; write it"):
-        CachedTimelines(folder, Synthesis(format="full", missing_probability=0.5, noise=0.05, seed=1))
+        CachedTimelines(folder, SyntheticTimelines(format="full", missing_probability=0.5, noise=0.05, seed=1))
     monkeypatch.setattr(cache, "GENERATOR_VERSION", 99)
     with pytest.raises(CacheMismatch, match="generator_version 1 where 99 is expected"):
         CachedTimelines(folder, FULL)
@@ -91,7 +91,7 @@ def test_a_cache_that_is_not_whole_is_refused(folder):
     (folder / "manifest.json").write_text("{}")
     with pytest.raises(CacheMismatch, match="not the manifest of a cache"):
         CachedTimelines(folder, FULL)
-    write_cache(folder, FULL, {Split.TEST: Extent(3)}, shard=10)
+    write_cache(folder, FULL, {Split.TEST: ShardRange(3)}, shard=10)
     assert [path.name for path in sorted(folder.iterdir())] == [".gitignore", "manifest.json", "test-00000.arrow"]
     (folder / "manifest.json").unlink()
     with pytest.raises(FileNotFoundError, match="expected the manifest of a cache"):
@@ -116,7 +116,7 @@ def test_an_edited_manifest_is_refused(folder):
 
 def test_a_writer_that_dies_leaves_no_cache(tmp_path, monkeypatch):
     """A cache of other settings is there before; half of it replaced it would be neither."""
-    write_cache(tmp_path, Synthesis(), EXTENTS, shard=10)
+    write_cache(tmp_path, SyntheticTimelines(), EXTENTS, shard=10)
     real, written = cache_writer._write, []
 
     def dies(path, data):
@@ -128,13 +128,13 @@ def test_a_writer_that_dies_leaves_no_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(cache_writer, "_write", dies)
     with pytest.raises(OSError, match="no space left"):
         write_cache(tmp_path, FULL, EXTENTS, shard=10)
-    for synthesis in (Synthesis(), FULL):
+    for synthesis in (SyntheticTimelines(), FULL):
         with pytest.raises(FileNotFoundError):
             CachedTimelines(tmp_path, synthesis)
 
 
 def test_a_cache_that_is_there_is_not_written_again(folder, monkeypatch):
-    monkeypatch.setattr(Synthesis, "sample", lambda *_: pytest.fail("made a sample"))
+    monkeypatch.setattr(SyntheticTimelines, "sample", lambda *_: pytest.fail("made a sample"))
     assert json.loads(write_cache(folder, FULL, EXTENTS, shard=10).read_text())["extents"]["TRAIN"] == [25, 2]
 
 
@@ -157,7 +157,7 @@ def test_a_start_refuses_a_cache_with_a_flipped_bit(tmp_path):
     sizes = {"num_samples": 4, "validation_size": 2, "test_size": 2, "cached_epochs": 1, "fresh_samples": False}
     data = ResourceTimelines(root=str(tmp_path), batch_size=2, **sizes)
     data.prepare_data()  # there is no cache yet
-    extents = {Split.TRAIN: Extent(4), Split.VALIDATION: Extent(2), Split.TEST: Extent(2)}
+    extents = {Split.TRAIN: ShardRange(4), Split.VALIDATION: ShardRange(2), Split.TEST: ShardRange(2)}
     write_cache(tmp_path / "cache", data.synthesis, extents)
     data.prepare_data()
     shard = tmp_path / "cache/train-00000.arrow"

@@ -4,7 +4,7 @@ import pytest
 
 from datamodules.temporal.channels import Format
 from datamodules.temporal.grading import OUTCOMES, errors, grade
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 from datamodules.temporal.text.facts import Direction, Facts, StartTime, Task
 from datamodules.temporal.text.number_format import Notation
 from datamodules.temporal.text.question_text import answer
@@ -18,7 +18,7 @@ READ = Facts(Task.READOUT, "gpu_sm", 100.0, 30, times=(3, 9), values=(40.0, 10.0
 
 @pytest.mark.parametrize("settings", [{}, {"format": "full", "min_steps": 20, "max_steps": 100}], ids=["tiny", "full"])
 def test_the_rules_reach_every_point(settings):
-    synthesis, reported = Synthesis(**settings, missing_probability=0.3), set()
+    synthesis, reported = SyntheticTimelines(**settings, missing_probability=0.3), set()
     for index in range(800):
         sample = synthesis.sample(Split.TEST, 0, index)
         outcomes = grade(sample.facts, sample.answer, synthesis.notation)

@@ -520,7 +520,7 @@ def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypat
 
 
 def test_from_files_to_answers(lockstep, tmp_path, messages):
-    """fit, test and predict: a model that has learnt the colours answers questions about new images in order."""
+    """fit, test and predict: a model that has learned the colours answers questions about new images in order."""
     colours = {"red": RED, "green": GREEN, "blue": BLUE}
     asked = ("user", "<image>\nWhat colour?")
     samples = [Sample([asked, ("assistant", name)], [png(colour, 12)]) for name, colour in colours.items()] * 16

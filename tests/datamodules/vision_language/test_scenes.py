@@ -12,7 +12,7 @@ from datamodules.vision_language.scenes.captions import caption, object_f1, pars
 from datamodules.vision_language.scenes.grading import OUTCOMES, grade
 from datamodules.vision_language.scenes.question_types import KINDS
 from datamodules.vision_language.scenes.render import RGB
-from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, Split, Thing, World, places
+from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, SceneObject, Split, World, places
 from datamodules.vision_language.scenes.tasks import CAPTION, SceneSample, SceneTasks, Tasks
 
 WORLD = World()
@@ -31,7 +31,7 @@ def _right_answer(question: str, scene: Scene) -> str:
     names = places(scene.grid)
     cells = dict(zip(names, scene.cells, strict=True))
     things = [(place, thing) for place, thing in cells.items() if thing]
-    output = [Thing(*found) for found in re.findall(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})", words)]
+    output = [SceneObject(*found) for found in re.findall(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})", words)]
     colours = [colour for colour in COLOURS if re.search(rf"\b{colour}\b", words)]
     shapes = [shape for shape in SHAPES if re.search(rf"\b{shape}s?\b", words)]
     named = [name for name in names if re.search(rf"\b{name}\b", words)]
@@ -235,11 +235,11 @@ def test_where_the_image_stands_in_the_question() -> None:
 
 
 def test_a_caption_says_what_lies_where_and_can_be_read_again() -> None:
-    scene = Scene((None, Thing("red", "circle"), Thing("blue", "square"), None))
+    scene = Scene((None, SceneObject("red", "circle"), SceneObject("blue", "square"), None))
     text = caption(scene)
     assert text == "red circle top right, blue square bottom left"
     assert parse_caption(text) == Counter(
-        {(Thing("red", "circle"), "top right"): 1, (Thing("blue", "square"), "bottom left"): 1}
+        {(SceneObject("red", "circle"), "top right"): 1, (SceneObject("blue", "square"), "bottom left"): 1}
     )
     assert object_f1(text, text) == 1
     assert object_f1("red circle top right", text) == pytest.approx(2 / 3)
@@ -249,7 +249,7 @@ def test_a_caption_says_what_lies_where_and_can_be_read_again() -> None:
 
 
 def test_grading() -> None:
-    scene = Scene((Thing("red", "circle"), None, None, None))
+    scene = Scene((SceneObject("red", "circle"), None, None, None))
     described = SceneSample(scene, CAPTION, True, "", "red circle top left", 0)
     assert grade(described, " Red circle  top left.") == dict.fromkeys(
         ["exact", "captions/exact", "captions/object_f1"], (1.0, 1.0)

@@ -52,7 +52,7 @@ def test_finds_pages_where_words_do_not(lockstep, tmp_path):
     assert last(run, "val/page_recall@4") == 1, "no document has more pages"
     assert last(run, "val/mrr") >= 0.95
     temperatures = run.series("train/temperature")
-    assert len(temperatures) == 30 and len(set(temperatures.values())) > 1, "it is learnt"
+    assert len(temperatures) == 30 and len(set(temperatures.values())) > 1, "it is learned"
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.beyond_accuracy import RecommendedItems
+from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics
 
 V = 8
 
@@ -44,7 +44,7 @@ def test_metrics_equal_a_loop_over_users(batch, counts, k):
     scores, seen, users = batch
     events = [5, *counts]  # entry 0 is no item
     for excluded in (seen, None):
-        metrics = RecommendedItems("", k, torch.tensor(events))
+        metrics = BeyondAccuracyMetrics("", k, torch.tensor(events))
         given_scores = torch.tensor(scores)
         metrics.update(given_scores, None if excluded is None else torch.tensor(seen), torch.tensor(users))
         expected = plain_metrics(scores, excluded or [[]] * len(users), users, events, k)
@@ -54,7 +54,7 @@ def test_metrics_equal_a_loop_over_users(batch, counts, k):
 
 
 def test_batches_add_up_and_the_protocol_begins_the_names():
-    metrics = RecommendedItems("request_time", 1, torch.tensor([0, 6, 1, 1]))
+    metrics = BeyondAccuracyMetrics("request_time", 1, torch.tensor([0, 6, 1, 1]))
     for best in (1, 2):
         metrics.update(torch.eye(4)[best : best + 1], None, torch.tensor([7]))
     found = {name: value.item() for name, value in metrics.compute().items()}

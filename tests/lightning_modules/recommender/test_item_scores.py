@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_modules.recommender import item_scores
-from lightning_modules.recommender.item_scores import GivenScores, ItemScores, best_items
+from lightning_modules.recommender.item_scores import ItemScores, PrecomputedScores, best_items
 from lightning_modules.recommender.metrics import candidate_ranks, ranks
 
 
@@ -49,7 +49,7 @@ def test_blocks_of_any_size_give_the_same_ranks_and_best_items(example, size, nu
     mask = torch.zeros(len(weight) + 1, dtype=torch.bool)
     mask[list(excluded)] = True
     block_bytes = 4 * len(states) * size
-    of_blocks = ItemScores(states, weight, block_bytes), GivenScores(whole, block_bytes)
+    of_blocks = ItemScores(states, weight, block_bytes), PrecomputedScores(whole, block_bytes)
     assert [block.scores.shape[1] for block in of_blocks[0].blocks()][0] == min(size, len(weight))
     wanted = [
         plain_best(row, number, excluded | set(own)) for row, own in zip(whole.tolist(), seen.tolist(), strict=True)
@@ -79,7 +79,7 @@ def plain_ranks(whole, target, seen):
 def test_ranks_of_invalid_scores_do_not_depend_on_the_blocks(scores, size, data):
     target = torch.tensor([data.draw(st.integers(1, len(scores) - 1))])
     whole = torch.tensor([scores])
-    assert ranks(GivenScores(whole, 4 * size), target).equal(plain_ranks(whole, target, torch.zeros(1, 1)))
+    assert ranks(PrecomputedScores(whole, 4 * size), target).equal(plain_ranks(whole, target, torch.zeros(1, 1)))
 
 
 def test_float_vectors_have_the_scores_of_their_own_blocks():

@@ -5,7 +5,7 @@ import torch
 
 from datamodules.recommender.batch import History, RankingBatch
 from lightning_modules.recommender.metrics import ranks
-from lightning_modules.recommender.sample_previews import BEST, LAST, example, shown_user
+from lightning_modules.recommender.sample_previews import BEST, LAST, example, user_preview
 
 B, V, L = 6, 40, 14
 
@@ -28,7 +28,7 @@ def test_ranks_and_recommendations_are_those_of_the_metrics(remove_seen):
     before = scores.clone()
     expected = ranks(scores, given.target, given.seen if remove_seen else None).tolist()
     for row in range(B):
-        shown = shown_user(scores, given, row, remove_seen)
+        shown = user_preview(scores, given, row, remove_seen)
         items = given.history.items[row, : given.history.lengths[row]].tolist()
         assert shown.rank == expected[row] and shown.target == given.target[row]
         assert list(shown.last) == items[::-1][:LAST] and shown.events == len(items)
@@ -45,5 +45,5 @@ def test_ranks_and_recommendations_are_those_of_the_metrics(remove_seen):
 def test_fewer_items_than_are_shown():
     given, scores = batch(), torch.zeros(B, V + 1)
     scores[:, 21:] = -torch.inf
-    shown = shown_user(scores, given, 0, remove_seen=True)
+    shown = user_preview(scores, given, 0, remove_seen=True)
     assert set(shown.best) <= set(range(1, 21)) - set(given.history.items[0].tolist())

@@ -1,4 +1,4 @@
-"""A stage begins with what an earlier one has learnt: every weight is taken or refused by name."""
+"""A stage begins with what an earlier one has learned: every weight is taken or refused by name."""
 
 import shutil
 

@@ -15,10 +15,10 @@ from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.predict_questions import PredictDataset
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.image_text import Answering, write
+from lightning_modules.multimodal.export.image_text import GenerationSettings, write_transformers_model
 from lightning_modules.multimodal.export.llava_target import Llava
-from lightning_modules.multimodal.export.model_card import described_image_text
-from lightning_modules.multimodal.export.target import Parts
+from lightning_modules.multimodal.export.model_card import image_text_card
+from lightning_modules.multimodal.export.target import ModelParts
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
@@ -31,7 +31,7 @@ from tests.support.families.image_text_exports import prepared
 LAYOUT = ImageLayout(size=TOWER["image_size"], tokens=4)
 
 
-def export(folder: Path, kind: str, template: str) -> tuple[Parts, ChatTokenizer]:
+def export(folder: Path, kind: str, template: str) -> tuple[ModelParts, ChatTokenizer]:
     """Write a Llava with random weights and its card."""
     published = KINDS[kind]()
     published.chat_template = template
@@ -42,13 +42,13 @@ def export(folder: Path, kind: str, template: str) -> tuple[Parts, ChatTokenizer
     language = LanguageModel(LanguageModelSettings(config=LANGUAGE_MODEL), tokenizer.vocabulary_size, formats)
     projector = Projector(ProjectorSettings(layer_norm=False), TOWER["hidden_size"], LANGUAGE_MODEL["hidden_size"])
     copied = exported_tokenizer(tokenizer, "<image>")
-    parts = Parts(tower, projector, language, LAYOUT, tokenizer.placeholder, copied, prepared(LAYOUT))
+    parts = ModelParts(tower, projector, language, LAYOUT, tokenizer.placeholder, copied, prepared(LAYOUT))
     with torch.no_grad():
         for part in parts[:3]:
             for parameter in part.eval().parameters():  # far from uniform, so that an answer has several tokens
                 parameter += 0.3 * torch.randn_like(parameter)
-    write(Llava(), parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
-    (folder / "README.md").write_text(described_image_text(Llava(), "A", LAYOUT, {}).usage)
+    write_transformers_model(Llava(), parts, folder, GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, 12))
+    (folder / "README.md").write_text(image_text_card(Llava(), "A", LAYOUT, {}).usage)
     return parts, tokenizer
 
 
@@ -60,14 +60,14 @@ def asked(tokenizer: ChatTokenizer, folder: Path) -> tuple[Tensor, Any]:
     return tokens, collate_views([item.modality], LAYOUT)
 
 
-def embedded(parts: Parts, tokens: Tensor, images: Any) -> Tensor:
+def embedded(parts: ModelParts, tokens: Tensor, images: Any) -> Tensor:
     embeddings = parts.language_model.embed(tokens)
     embeddings[tokens == parts.placeholder] = parts.projector(parts.tower(images)).flatten(0, 1)
     return embeddings
 
 
 @torch.no_grad()
-def predicted(parts: Parts, tokenizer: ChatTokenizer, folder: Path) -> tuple[Tensor, Tensor, str]:
+def predicted(parts: ModelParts, tokenizer: ChatTokenizer, folder: Path) -> tuple[Tensor, Tensor, str]:
     """Tokens, pixels and answer of `predict`, for the card's question about folder/picture.png."""
     tokens, images = asked(tokenizer, folder)
     embeddings = embedded(parts, tokens, images)

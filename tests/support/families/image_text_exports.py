@@ -18,9 +18,9 @@ from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.compatibility import obstacles
-from lightning_modules.multimodal.export.image_text import Answering, target_of, write
-from lightning_modules.multimodal.export.target import Parts
+from lightning_modules.multimodal.export.compatibility import incompatibilities
+from lightning_modules.multimodal.export.image_text import GenerationSettings, choose_target, write_transformers_model
+from lightning_modules.multimodal.export.target import ModelParts
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -57,7 +57,7 @@ def tiny_parts(
     projector: ProjectorSettings | None = None,
     precision: str = "32-true",
     **language_model: Any,
-) -> Parts:
+) -> ModelParts:
     """A model with random weights, norms and biases included, so that a missing one shows."""
     torch.manual_seed(3)
     formats, projector = precision_of(precision, has_bf16=True), projector or PROJECTORS[tiling]
@@ -69,16 +69,16 @@ def tiny_parts(
     vision = VisionTower(settings, formats)
     model = LanguageModelSettings(config={**LANGUAGE_MODEL, **language_model})
     language = LanguageModel(model, tokenizer.vocabulary_size, formats)
-    connector, learnt = Projector(projector, 24, 32), features.build_places(data, 32)
+    connector, learned = Projector(projector, 24, 32), features.build_places(data, 32)
     with torch.no_grad():
-        for part in (vision, connector, language, learnt):
+        for part in (vision, connector, language, learned):
             for parameter in part.parameters() if part is not None else ():
                 parameter += 0.1 * torch.randn_like(parameter)
     for network in (vision, connector, language):
         network.eval()
     copied = exported_tokenizer(tokenizer, "<image>", layout.special_tokens)
     ready = prepared(layout)
-    return Parts(vision, connector, language, layout, tokenizer.placeholder, copied, ready, learnt=learnt)
+    return ModelParts(vision, connector, language, layout, tokenizer.placeholder, copied, ready, learned=learned)
 
 
 def prepared(layout: ImageLayout, fit: Fit = "stretch") -> Callable[[Sequence[Image.Image]], Images]:
@@ -86,20 +86,20 @@ def prepared(layout: ImageLayout, fit: Fit = "stretch") -> Callable[[Sequence[Im
     return lambda images: collate_views([prepare_images(images, layout, fit)[1]], layout)
 
 
-def export(parts: Parts, tokenizer: ChatTokenizer, folder: Path) -> tuple[Any, Any]:
+def export(parts: ModelParts, tokenizer: ChatTokenizer, folder: Path) -> tuple[Any, Any]:
     """Write an export; the model and the processor that transformers loads from it."""
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    target = target_of(parts.layout, parts.projector)
-    assert obstacles(target, parts, merge=False) == []
-    write(target, parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, LONGEST))
+    target = choose_target(parts.layout, parts.projector)
+    assert incompatibilities(target, parts, merge=False) == []
+    write_transformers_model(target, parts, folder, GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, LONGEST))
     model, found = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)
     assert type(model).__name__ == target.class_name
     assert not any(found.values()), "nothing is made up, nothing is left over"
     return model.eval(), AutoProcessor.from_pretrained(folder)
 
 
-def chat_item(parts: Parts, question: str, pictures: Sequence[Image.Image]) -> ChatItem:
+def chat_item(parts: ModelParts, question: str, pictures: Sequence[Image.Image]) -> ChatItem:
     """A question about pictures, as a sample of the data."""
     return ChatItem([Message(role="user", content=question)], *prepare_images(pictures, parts.layout, parts.fit))
 
@@ -107,13 +107,13 @@ def chat_item(parts: Parts, question: str, pictures: Sequence[Image.Image]) -> C
 class Computed:
     """What a model computes here for a sample: tokens [1, L], pixels, embeddings [1, L, C]."""
 
-    def __init__(self, parts: Parts, tokenizer: ChatTokenizer, item: ChatItem) -> None:
+    def __init__(self, parts: ModelParts, tokenizer: ChatTokenizer, item: ChatItem) -> None:
         self.parts, self.tokenizer = parts, tokenizer
         chat = ChatEncoder(tokenizer, "<image>").prompt(item.messages, item.counts)
         self.tokens = torch.from_numpy(chat.tokens)[None]
         images = collate_views([item.modality], parts.layout)
         self.pixels = normalised(parts, images.pixels)
-        networks = FeatureNetworks(parts.tower, parts.projector, parts.learnt)
+        networks = FeatureNetworks(parts.tower, parts.projector, parts.learned)
         with torch.no_grad():
             features: Features = ImageFeatures(parts.tower.settings).compute(networks, images)
             self.embeddings = parts.language_model.embed(self.tokens)
@@ -133,7 +133,7 @@ class Computed:
         return answer
 
 
-def normalised(parts: Parts, pixels: Tensor) -> Tensor:
+def normalised(parts: ModelParts, pixels: Tensor) -> Tensor:
     """Pixels [V, 3, size, size] as the tower reads them, whether as images or as patches."""
     scale, mean, deviation = parts.tower.normalisation
     return torch.stack([(pixels[:, i] * scale - mean[i]) / deviation[i] for i in range(3)], dim=1)

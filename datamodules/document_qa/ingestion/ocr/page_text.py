@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from datamodules.document_qa.ingestion.ocr.recognizer import Ocr
-from datamodules.document_qa.ingestion.ocr.recognizer_choice import recognizer
+from datamodules.document_qa.ingestion.ocr.recognizer_choice import load_recognizer
 from datamodules.document_qa.ingestion.readers.bounding_boxes import Box, clip_to_page, reading_order
 from datamodules.document_qa.types.document import Chunk
 
@@ -23,7 +23,7 @@ def recognized_chunks(picture: "Image", page: int, kind: Ocr) -> list[Chunk]:
         RecognitionError: the program has failed.
     """
     width, height = picture.size
-    lines = [line for line in recognizer(kind).lines(picture) if line.text.strip()]
+    lines = [line for line in load_recognizer(kind).lines(picture) if line.text.strip()]
     boxes: list[Box] = []
     for line in lines:
         left, top, right, bottom = line.box

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-class RapidOcr(Recognizer):
+class RapidOCR(Recognizer):
     """Models that are part of the package, with one thread: each worker of the ingestion has a core."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from datamodules.document_qa.ingestion.ocr.rapidocr import RapidOcr
+from datamodules.document_qa.ingestion.ocr.rapidocr import RapidOCR
 from datamodules.document_qa.ingestion.ocr.recognizer import Ocr, Recognizer
 from datamodules.document_qa.ingestion.ocr.tesseract import Tesseract
 from engine.system.extras import require_extras
@@ -17,11 +17,11 @@ def require_recognizer(kind: Ocr) -> None:
     if kind == "rapidocr":
         require_extras({"ocr": "data.init_args.ingestion.ocr rapidocr"})
     elif kind == "tesseract":
-        recognizer(kind)
+        load_recognizer(kind)
 
 
 @cache
-def recognizer(kind: Ocr) -> Recognizer:
+def load_recognizer(kind: Ocr) -> Recognizer:
     """Return a program for this process; loading its models takes a second.
 
     Raises:
@@ -29,7 +29,7 @@ def recognizer(kind: Ocr) -> Recognizer:
         ValueError: tesseract is not installed; or `kind` is `none`.
     """
     if kind == "rapidocr":
-        return RapidOcr()
+        return RapidOCR()
     if kind == "tesseract":
         return Tesseract()
     raise ValueError(f"there is no program for ingestion.ocr {kind}")

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.page_writer import PageWriter
-from datamodules.document_qa.ingestion.readers.markdown_render import Block, render_pages
+from datamodules.document_qa.ingestion.readers.markdown_render import MarkdownBlock, render_pages
 from datamodules.document_qa.ingestion.readers.page_images import read_image
 from engine.data.errors import UnreadableDocumentError
 
@@ -56,7 +56,7 @@ def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -
     def image(name: str) -> "Image":
         return read_image(_inside(path, name), name)
 
-    def existing() -> Iterator[Block]:
+    def existing() -> Iterator[MarkdownBlock]:
         for block in blocks(_read(path)):
             if block.kind == "figure" and not _inside(path, block.text).exists():
                 writer.note(f"image {block.text[:100]!r} does not exist: its figure is skipped")
@@ -68,13 +68,13 @@ def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -
             writer.add(picture, chunks)
 
 
-def blocks(text: str) -> Iterator[Block]:
+def blocks(text: str) -> Iterator[MarkdownBlock]:
     """Parse a Markdown text into blocks, in their order."""
     lines = text.split("\n")
     place = 0
     paragraph: list[str] = []
 
-    def finished() -> Iterator[Block]:
+    def finished() -> Iterator[MarkdownBlock]:
         if paragraph:
             yield from _paragraph(paragraph)
             paragraph.clear()
@@ -85,15 +85,15 @@ def blocks(text: str) -> Iterator[Block]:
             yield from finished()
             end = next((at for at in range(place + 1, len(lines)) if _closes(lines[at], fence[1])), len(lines))
             if code := "\n".join(lines[place + 1 : end]).strip("\n"):
-                yield Block("code", code)
+                yield MarkdownBlock("code", code)
             place = end + 1
         elif heading := _HEADING.match(line):
             yield from finished()
             if title := _plain(line.strip().strip("#")):
-                yield Block("heading", title, len(heading[1]))
+                yield MarkdownBlock("heading", title, len(heading[1]))
             place += 1
         elif paragraph and (under := _UNDERLINE.match(line.rstrip())):
-            yield Block("heading", _plain(" ".join(paragraph)), 1 if under[1][0] == "=" else 2)
+            yield MarkdownBlock("heading", _plain(" ".join(paragraph)), 1 if under[1][0] == "=" else 2)
             paragraph.clear()
             place += 1
         elif "|" in line and _is_ruler(lines[place + 1 : place + 2]):
@@ -112,9 +112,9 @@ def blocks(text: str) -> Iterator[Block]:
     yield from finished()
 
 
-def _pages(found: Iterable[Block], level: int) -> Iterator[list[Block]]:
+def _pages(found: Iterable[MarkdownBlock], level: int) -> Iterator[list[MarkdownBlock]]:
     """Group blocks into pages. A page never consists of headings only, so a subheading follows its heading."""
-    page: list[Block] = []
+    page: list[MarkdownBlock] = []
     for block in found:
         if block.kind == "heading" and block.level <= level and any(other.kind != "heading" for other in page):
             yield page
@@ -124,22 +124,22 @@ def _pages(found: Iterable[Block], level: int) -> Iterator[list[Block]]:
         yield page
 
 
-def _paragraph(lines: list[str]) -> Iterator[Block]:
+def _paragraph(lines: list[str]) -> Iterator[MarkdownBlock]:
     """Split a paragraph: its images, each followed by its alternative text, then its words."""
     text = " ".join(line.strip() for line in lines)
     for name, bracketed, bare in _IMAGE.findall(text):
-        yield Block("figure", unquote(bracketed or bare))
+        yield MarkdownBlock("figure", unquote(bracketed or bare))
         if name.strip():
-            yield Block("text", _plain(name))
+            yield MarkdownBlock("text", _plain(name))
     if words := _plain(_IMAGE.sub(" ", text)):
-        yield Block("text", words)
+        yield MarkdownBlock("text", words)
 
 
-def _table(lines: list[str]) -> Block:
+def _table(lines: list[str]) -> MarkdownBlock:
     split = (re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines)
     rows = [[_plain(cell).replace(" | ", "|") for cell in row] for row in split]
     columns = len(rows[0])
-    return Block("table", "\n".join(" | ".join((row + [""] * columns)[:columns]) for row in rows))
+    return MarkdownBlock("table", "\n".join(" | ".join((row + [""] * columns)[:columns]) for row in rows))
 
 
 def _plain(text: str) -> str:

@@ -22,7 +22,7 @@ _CELL = 0.06  # inches between the lines of a table and its text
 _LONGEST_WORD = 1000  # characters that are measured; more are wider than any page, and Pillow refuses a million
 
 
-class Block(NamedTuple):
+class MarkdownBlock(NamedTuple):
     """A block of a Markdown file, which becomes one chunk."""
 
     kind: Literal["heading", "text", "code", "table", "figure"]
@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
 
 def render_pages(
-    blocks: "Sequence[Block]", image: "Callable[[str], Image]", settings: IngestionSettings
+    blocks: "Sequence[MarkdownBlock]", image: "Callable[[str], Image]", settings: IngestionSettings
 ) -> "Iterator[tuple[Image, list[Chunk]]]":
     """Render blocks to pages: one, or more if the blocks exceed the largest page height.
 
@@ -48,7 +48,7 @@ def render_pages(
     dpi = max(1, min(settings.dpi, int((settings.max_page_pixels / (_WIDTH * _WIDTH * 1.5)) ** 0.5)))
     width, margin, apart = (round(inches * dpi) for inches in (_WIDTH, _MARGIN, _APART))
     highest = settings.max_page_pixels // width
-    placed: list[tuple[Block, Image, int]] = []
+    placed: list[tuple[MarkdownBlock, Image, int]] = []
     top = margin
     for block in blocks:
         part = _drawn(block, width - 2 * margin, highest - 2 * margin, dpi, image)
@@ -61,7 +61,9 @@ def render_pages(
         yield _composed(placed, width, margin)
 
 
-def _composed(placed: "Sequence[tuple[Block, Image, int]]", width: int, margin: int) -> "tuple[Image, list[Chunk]]":
+def _composed(
+    placed: "Sequence[tuple[MarkdownBlock, Image, int]]", width: int, margin: int
+) -> "tuple[Image, list[Chunk]]":
     from PIL import Image
 
     height = max(placed[-1][2] + placed[-1][1].height + margin, width // 2)
@@ -75,7 +77,7 @@ def _composed(placed: "Sequence[tuple[Block, Image, int]]", width: int, margin: 
     return picture, chunks
 
 
-def _drawn(block: "Block", width: int, height: int, dpi: int, image: "Callable[[str], Image]") -> "Image":
+def _drawn(block: "MarkdownBlock", width: int, height: int, dpi: int, image: "Callable[[str], Image]") -> "Image":
     if block.kind == "figure":
         found = image(block.text)
         scale = min(1.0, width / found.width, height / found.height)

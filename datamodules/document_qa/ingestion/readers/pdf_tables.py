@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 from datamodules.document_qa.ingestion.readers.bounding_boxes import Box, contains_centre, union
 from datamodules.document_qa.ingestion.readers.pdf_objects import PageFrame, PageObject
-from datamodules.document_qa.ingestion.readers.pdf_text import Character, joined, split_lines
+from datamodules.document_qa.ingestion.readers.pdf_text import Character, join_lines, split_lines
 
 _TOLERANCE = 3.0  # points: lines within this distance are merged, corners touch; pdfplumber's default
 _SLANT = 0.5  # points: a line that is both wider and higher is neither horizontal nor vertical
 _CORNERS = 4_000  # more belong to a drawing, not a table; the search time is quadratic
 
 
-class FoundTable(NamedTuple):
+class DetectedTable(NamedTuple):
     """A grid of cells."""
 
     box: Box
     rows: tuple[tuple[Box | None, ...], ...]  # None where a cell beside or above spans
 
 
-def find_tables(drawn: Sequence[PageObject], frame: PageFrame, note: Callable[[str], None]) -> list[FoundTable]:
+def find_tables(drawn: Sequence[PageObject], frame: PageFrame, note: Callable[[str], None]) -> list[DetectedTable]:
     """Find grids of at least two rows and two columns.
 
     Args:
@@ -53,7 +53,7 @@ def find_tables(drawn: Sequence[PageObject], frame: PageFrame, note: Callable[[s
     return [table for table in found if len(table.rows) > 1 and len(table.rows[0]) > 1]
 
 
-def table_text(table: FoundTable, characters: Sequence[Character]) -> str:
+def table_text(table: DetectedTable, characters: Sequence[Character]) -> str:
     """Return the text of a table: one row per line, cells separated by " | "."""
     cells = [cell for row in table.rows for cell in row if cell is not None]
     letters: dict[Box, list[Character]] = {cell: [] for cell in cells}
@@ -66,7 +66,7 @@ def table_text(table: FoundTable, characters: Sequence[Character]) -> str:
             last = next((cell for cell in cells if contains_centre(cell, character.box)), None)
         if last is not None and character.box is not None:
             letters[last].append(character)
-    words = {cell: joined([line.text for line in split_lines(inside)]) for cell, inside in letters.items()}
+    words = {cell: join_lines([line.text for line in split_lines(inside)]) for cell, inside in letters.items()}
     texts = {cell: text.replace(" | ", "|") for cell, text in words.items()}
     return "\n".join(" | ".join("" if cell is None else texts[cell] for cell in row) for row in table.rows)
 
@@ -89,7 +89,7 @@ def _line(orientation: str, x0: float, top: float, x1: float, bottom: float) -> 
     }  # fmt: skip
 
 
-def _table(cells: list[Box], frame: PageFrame) -> FoundTable:
+def _table(cells: list[Box], frame: PageFrame) -> DetectedTable:
     from pdfplumber.table import Table
 
     def share(cell: Box | None) -> Box | None:
@@ -100,4 +100,4 @@ def _table(cells: list[Box], frame: PageFrame) -> FoundTable:
 
     table = Table(None, cells)  # type: ignore[arg-type]  # its rows follow from the cells, without the page
     rows = tuple(tuple(share(cell) for cell in row.cells) for row in table.rows)
-    return FoundTable(union(cell for row in rows for cell in row if cell is not None), rows)
+    return DetectedTable(union(cell for row in rows for cell in row if cell is not None), rows)

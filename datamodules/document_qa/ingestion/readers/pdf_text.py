@@ -66,7 +66,7 @@ def text_blocks(characters: Sequence[Character], excluded: Sequence[Box] = ()) -
         else:
             blocks.append([line])
     return [
-        (clip_to_page(union(line.box for line in block)), joined([line.text for line in block])) for block in blocks
+        (clip_to_page(union(line.box for line in block)), join_lines([line.text for line in block])) for block in blocks
     ]
 
 
@@ -84,7 +84,7 @@ def split_lines(characters: Iterable[Character]) -> Iterator[Line]:
         text, boxes = [], []
 
 
-def joined(lines: Iterable[str]) -> str:
+def join_lines(lines: Iterable[str]) -> str:
     """Join lines to one text: hyphenated words are joined, Chinese gets no spaces."""
     text = ""
     for line in lines:

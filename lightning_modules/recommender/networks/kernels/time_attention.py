@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lightning_modules.recommender.networks.counter_dropout import dropped_levels
-from lightning_modules.recommender.networks.dropout_keys import mask_places
+from lightning_modules.recommender.networks.dropout_keys import position_bits
 from lightning_modules.recommender.networks.fused_causal_attention import Relations
 from lightning_modules.recommender.networks.kernels.time_attention_kernels import (
     differentiate_keys,
@@ -130,7 +130,7 @@ class _Launch:
         strides: tuple[int, ...] = 0, 0
         if dropout:
             assert mask_keys is not None, "dropout has keys"
-            places = mask_places(heads, length, -(-length // 4)).to(query.device)
+            places = position_bits(heads, length, -(-length // 4)).to(query.device)
             self.masks, strides = (mask_keys, places), places.stride()[:2]
         self.sizes = heads, length, *strides, dropped
         self.constants = {"T1": intervals, "D": width, "WIDTH": max(16, triton.next_power_of_2(width))}

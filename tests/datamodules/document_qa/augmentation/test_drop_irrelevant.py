@@ -6,13 +6,13 @@ import pytest
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.config import AugmentationSettings
 from datamodules.document_qa.augmentation.drop_irrelevant import drop_irrelevant
-from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings, Split
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings, Split
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.types.document import KINDS
 from datamodules.document_qa.types.question import Question
 
-MANUALS = ManualQuestionSet(QuestionSampler(ManualSettings(), AskingSettings()), Split.TEST, 8)
+MANUALS = ManualQuestionSet(QuestionSampler(ManualSettings(), ManualQuestionSettings()), Split.TEST, 8)
 
 
 def shown(document):
@@ -44,7 +44,7 @@ def test_in_the_configured_share_of_samples():
     augmenter = Augmenter(AugmentationSettings(enabled=True, unneeded=0.25, **off), seed=1)
     document = MANUALS.document(0, 0)
     questions = [Question("1", "?", "m", source="table")]
-    altered = [augmenter.altered(questions, document, [1], lambda: document, 0, index) for index in range(400)]
+    altered = [augmenter.augment(questions, document, [1], lambda: document, 0, index) for index in range(400)]
     gone = sum(shown(one) != set(KINDS) for _, one, _ in altered)
     assert 70 < gone < 130
     assert all("table" in shown(one) and asked == questions and pages == (1,) for asked, one, pages in altered)

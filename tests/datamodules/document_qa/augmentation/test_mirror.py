@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from datamodules.document_qa.augmentation.mirror import Direction, Mirrored, mirror_words, mirrored
+from datamodules.document_qa.augmentation.mirror import Direction, MirroredDocument, mirror_figures, mirror_words
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import Question
 
@@ -66,7 +66,7 @@ def test_directions_are_what_they_are_in_the_mirror(text: str, horizontal: str, 
 @pytest.mark.parametrize("direction", ["horizontal", "vertical"])
 def test_question_options_and_answer_turn_with_the_figure(direction: Direction) -> None:
     question = asked("Where is the valve?", "top left", "bottom right", "top right", "bottom left")
-    (other,), document = mirrored([question], Drawing(), direction, [1])
+    (other,), document = mirror_figures([question], Drawing(), direction, [1])
     assert other.right == 0 and other.options[0] == other.answer
     assert sorted(other.options) == sorted(question.options)
     assert other.answer == {"horizontal": "top right", "vertical": "bottom left"}[direction]
@@ -94,13 +94,13 @@ def test_question_options_and_answer_turn_with_the_figure(direction: Direction) 
 )
 def test_ambiguous_directions_are_not_mirrored(question: Question) -> None:
     document = Drawing()
-    assert mirrored([question], document, "horizontal", [1]) == ([question], document)
-    assert mirrored([asked("Where?", "left"), question], document, "vertical", [1])[1] is document
+    assert mirror_figures([question], document, "horizontal", [1]) == ([question], document)
+    assert mirror_figures([asked("Where?", "left"), question], document, "vertical", [1])[1] is document
 
 
 def test_a_page_that_tells_directions_is_not_mirrored() -> None:
     document = Drawing("The left valve is the inlet.")
     question = asked("Where is the valve?", "left", "right")
-    assert mirrored([question], document, "horizontal", [1])[1] is document
-    assert isinstance(mirrored([question], document, "horizontal", [])[1], Mirrored)
-    assert isinstance(mirrored([question], document, "vertical", [1])[1], Mirrored)
+    assert mirror_figures([question], document, "horizontal", [1])[1] is document
+    assert isinstance(mirror_figures([question], document, "horizontal", [])[1], MirroredDocument)
+    assert isinstance(mirror_figures([question], document, "vertical", [1])[1], MirroredDocument)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from datamodules.document_qa.augmentation.config import AugmentationSettings
-from datamodules.document_qa.augmentation.scan_noise import Scan, Scanned, add_artefacts, sample_scan
+from datamodules.document_qa.augmentation.scan_noise import Scan, ScannedDocument, add_artefacts, sample_scan
 from tests.support.families.tiny_documents import TinyDocument
 
 NONE = AugmentationSettings(scan=0, skew=0, jpeg=0, blur=0)
@@ -30,7 +30,7 @@ def test_a_picture_is_altered_a_little_and_the_same_each_time(scan: Scan) -> Non
 
 def test_pages_and_figures_of_a_document_are_scanned_each_for_itself() -> None:
     document = TinyDocument(3)
-    seen = Scanned(document, Scan(noise=8), 5)
+    seen = ScannedDocument(document, Scan(noise=8), 5)
     assert seen.pages == document.pages and seen.name == document.name
     first, second = (np.asarray(seen.picture(page), np.int64) - np.asarray(document.picture(page)) for page in (1, 2))
     assert not np.array_equal(first, second)

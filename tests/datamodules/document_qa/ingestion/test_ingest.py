@@ -16,7 +16,7 @@ from datamodules.document_qa.ingestion import ingest as module
 from datamodules.document_qa.ingestion import ingested_document, worker_pool
 from datamodules.document_qa.ingestion.cache import FAILED, Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
-from datamodules.document_qa.ingestion.ingest import ingest, ingested
+from datamodules.document_qa.ingestion.ingest import ingest, open_ingested
 from tests.support.data_files import pdf_files
 from tests.support.data_files.pdf_files import manual
 
@@ -44,7 +44,7 @@ def none_started(monkeypatch):
 @pytest.fixture
 def converting(monkeypatch):
     """Replaces what the processes do."""
-    return lambda do: monkeypatch.setattr(module, "converted", partial(worker_pool.converted, do=do))
+    return lambda do: monkeypatch.setattr(module, "convert_documents", partial(worker_pool.convert_documents, do=do))
 
 
 @pytest.fixture
@@ -75,14 +75,14 @@ def test_the_second_time_nothing_is_done_nor_read(documents, tmp_path, none_star
     assert "3 documents already ingested" in logged()[-1] and "nothing to do" in logged()[-1]
     assert [path.name for path in opened] == ["known.json"]
     assert [one.folder for one in again.documents.values()] == [one.folder for one in found.documents.values()]
-    assert ingested(documents, cache, SETTINGS).documents.keys() == found.documents.keys()
+    assert open_ingested(documents, cache, SETTINGS).documents.keys() == found.documents.keys()
 
 
 def test_new_and_changed_documents_are_ingested(documents, tmp_path, logged):
     cache = tmp_path / "cache"
     before = ingest(documents[:2], cache, SETTINGS).documents
     with pytest.raises(ValueError, match=r"z\.pdf: not ingested .* run `python train.py prepare`"):
-        ingested(documents, cache, SETTINGS)
+        open_ingested(documents, cache, SETTINGS)
     manual(documents[0], 4)
     os.utime(documents[0], ns=(1, 1))
     after = ingest(documents, cache, SETTINGS).documents
@@ -104,7 +104,7 @@ def test_other_settings_are_another_document(documents, tmp_path):
     cache = tmp_path / "cache"
     first = ingest(documents[:1], cache, SETTINGS).documents["a.pdf"]
     with pytest.raises(ValueError, match="not ingested"):
-        ingested(documents[:1], cache, IngestionSettings(dpi=48))
+        open_ingested(documents[:1], cache, IngestionSettings(dpi=48))
     second = ingest(documents[:1], cache, IngestionSettings(dpi=48)).documents["a.pdf"]
     assert second.picture(1).width == pytest.approx(2 * first.picture(1).width, abs=2)
 
@@ -119,7 +119,7 @@ def test_corrupt_documents_stop_or_are_skipped(documents, tmp_path, none_started
     found = ingest(paths, cache, SKIP)
     assert len(found.documents) == 3 and found.broken == {"broken.pdf": "not a PDF, or corrupt"}
     none_started()
-    assert ingest(paths, cache, SKIP).broken == found.broken == ingested(paths, cache, SKIP).broken
+    assert ingest(paths, cache, SKIP).broken == found.broken == open_ingested(paths, cache, SKIP).broken
     assert any("broken.pdf is skipped: not a PDF" in line for line in logged())
     assert "3 documents already ingested" in logged()[-1]
     with pytest.raises(ValueError, match="broken.pdf: not a PDF"):
@@ -134,13 +134,15 @@ def test_a_process_that_dies_takes_its_document_alone(documents, tmp_path, conve
     converting(do)
     found = ingest(documents, cache, SKIP)
     assert set(found.documents) == {"a.pdf", "z.pdf"} and reason in found.broken["deadly.pdf"]
-    assert ingested(documents, cache, SKIP).broken == found.broken == ingested(documents, cache, SETTINGS).broken
+    assert (
+        open_ingested(documents, cache, SKIP).broken == found.broken == open_ingested(documents, cache, SETTINGS).broken
+    )
     with pytest.raises(ValueError, match=f"deadly.pdf: .*{reason}"):
         ingest(documents, cache, SETTINGS)
     converting(worker_pool.convert)
     if dies:
         assert ingest(documents, cache, SKIP).broken == {}, "the death of a process is no fact about the document"
-        assert ingested(documents, cache, SKIP).broken == {}
+        assert open_ingested(documents, cache, SKIP).broken == {}
     else:
         assert ingest(documents, cache, SKIP).broken == found.broken, "what a reader raised is not tried in vain"
     assert set(ingest(documents, cache, SETTINGS).documents) == {"a.pdf", "deadly.pdf", "z.pdf"}, "it is tried again"
@@ -157,7 +159,7 @@ def test_a_mark_of_the_previous_version_is_tried_again(documents, tmp_path, conv
     del known["checksum"]
     (cache / "known.json").write_text(json.dumps(known))
     converting(worker_pool.convert)
-    assert ingested(documents[:1], cache, SKIP).documents.keys() == {"a.pdf"}, "its documents are read"
+    assert open_ingested(documents[:1], cache, SKIP).documents.keys() == {"a.pdf"}, "its documents are read"
     assert ingest(documents, cache, SKIP).broken == {}
 
 
@@ -190,7 +192,7 @@ def test_another_document_with_the_old_time_is_ingested(documents, tmp_path):
     before = ingest([first], cache, SETTINGS).documents["m.pdf"]
     shutil.copy2(other, first)
     with pytest.raises(ValueError, match="not ingested .* or changed since"):
-        ingested([first], cache, SETTINGS)
+        open_ingested([first], cache, SETTINGS)
     after = ingest([first], cache, SETTINGS).documents["m.pdf"]
     assert "manual 2" in after.pages[0].chunks[0].text and "manual 1" in before.pages[0].chunks[0].text
 
@@ -201,7 +203,7 @@ def test_other_permissions_and_links_are_no_change(documents, tmp_path, none_sta
     os.link(documents[0], tmp_path / "link")
     documents[1].chmod(0o400)
     none_started()
-    assert len(ingested(documents, cache, SETTINGS).documents) == 3
+    assert len(open_ingested(documents, cache, SETTINGS).documents) == 3
     assert len(ingest(documents, cache, SETTINGS).documents) == 3
     known = json.loads((cache / "known.json").read_text())["documents"]
     assert known[str(documents[0])]["files"][0][3] == documents[0].stat().st_ctime_ns, "it is compared once"
@@ -218,7 +220,7 @@ def test_an_unreadable_document_is_retried_after_a_change(documents, tmp_path, c
     converting(pdf_files.killed)
     found = ingest(paths, cache, SKIP)
     assert set(found.broken) == {"deadly.pdf", "latin.md"}
-    assert ingested(paths, cache, SKIP).broken == found.broken
+    assert open_ingested(paths, cache, SKIP).broken == found.broken
     converting(worker_pool.convert)
     manual(documents[1], 4)
     (tmp_path / "latin.md").write_text("# A\n\ncafe\n")
@@ -228,7 +230,7 @@ def test_an_unreadable_document_is_retried_after_a_change(documents, tmp_path, c
 
 
 def _ingest_interrupted(documents, cache):
-    module.converted = partial(worker_pool.converted, do=pdf_files.interrupted)
+    module.convert_documents = partial(worker_pool.convert_documents, do=pdf_files.interrupted)
     ingest(documents, cache, IngestionSettings(dpi=24, workers=1))
 
 

@@ -15,7 +15,7 @@ import pytest
 from datamodules.document_qa.ingestion import ingest as module
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
-from datamodules.document_qa.ingestion.ray_tasks import converted_by_ray
+from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray
 from engine.system.extras import MissingPackages
 from tests.conftest import REPOSITORY
 from tests.support.data_files import pdf_files
@@ -32,10 +32,10 @@ from pathlib import Path
 import psutil
 from datamodules.document_qa.ingestion import ingest
 from datamodules.document_qa.ingestion.config import IngestionSettings
-from datamodules.document_qa.ingestion.ray_tasks import converted_by_ray
+from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray
 
 def stopped(*given):
-    for step in converted_by_ray(*given):
+    for step in convert_with_ray(*given):
         yield step
         names, sockets = {}, []
         for process in psutil.Process().children(recursive=True):
@@ -46,7 +46,7 @@ def stopped(*given):
         print(json.dumps([names, listening]), flush=True)
         os.kill(os.getpid(), getattr(signal, sys.argv[1]))
 
-ingest.converted_by_ray = stopped
+ingest.convert_with_ray = stopped
 settings = IngestionSettings(dpi=24, workers=1, on_broken="skip", engine="ray")
 ingest.ingest([Path(path) for path in sys.argv[3:]], Path(sys.argv[2]), settings)
 """
@@ -80,7 +80,7 @@ def test_both_engines_write_the_same_bytes(documents, tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     expected = ingest(documents, tmp_path / "processes", PROCESSES)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "converted_by_ray", partial(converted_by_ray, do=pdf_files.killed))
+        patch.setattr(module, "convert_with_ray", partial(convert_with_ray, do=pdf_files.killed))
         found = ingest(documents, tmp_path / "ray", RAY)
     assert set(found.documents) == {"a.pdf", "z.pdf"} and found.broken["broken.pdf"] == expected.broken["broken.pdf"]
     assert "its worker process died" in found.broken["deadly.pdf"]

@@ -2,12 +2,12 @@ import pickle
 
 import pytest
 
-from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings, Split
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings, Split
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.types.document import Document
 
-ASKER = QuestionSampler(ManualSettings(), AskingSettings())
+ASKER = QuestionSampler(ManualSettings(), ManualQuestionSettings())
 
 
 def questions(split=Split.TEST, size=40, **more) -> ManualQuestionSet:

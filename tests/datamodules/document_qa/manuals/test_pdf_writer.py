@@ -7,7 +7,7 @@ import pytest
 
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
-from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings, Split
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings, Split
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.manual import Manual
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
@@ -100,7 +100,7 @@ def without_pictures(pdf: bytes) -> list[bytes]:
 
 def test_prepare_writes_what_a_user_can_ask(tmp_path, caplog):
     caplog.set_level("INFO", "lockstep")
-    sampler = QuestionSampler(ManualSettings(), AskingSettings())
+    sampler = QuestionSampler(ManualSettings(), ManualQuestionSettings())
     questions = ManualQuestionSet(sampler, Split.TEST, 12, per_manual=4)
     write_manuals(questions, tmp_path, "this")
     written = read_question_file(tmp_path / "questions.jsonl").questions

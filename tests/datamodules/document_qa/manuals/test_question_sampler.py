@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.devices import choose_one, make_device
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.question_types import KINDS, RELATIONS, UNANSWERABLE_KIND
@@ -20,7 +20,7 @@ PLACES = ("top left", "top right", "bottom left", "bottom right")
 def asked(number=NUMBER, test=False, key=1, manuals=None, **asking):
     """(device, chapter, what is asked) of so many devices."""
     manuals = manuals or ManualSettings()
-    sampler = QuestionSampler(manuals, AskingSettings(**asking))
+    sampler = QuestionSampler(manuals, ManualQuestionSettings(**asking))
     random = np.random.Generator(np.random.Philox(key=key))
     for _ in range(number):
         device = make_device(random, manuals, "manual.pdf")
@@ -190,4 +190,4 @@ def test_wordings_of_the_test_are_new_but_their_words_are_not():
 )  # fmt: skip
 def test_impossible_settings_are_refused(asking, manuals, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        QuestionSampler(ManualSettings(**manuals), AskingSettings(**asking))
+        QuestionSampler(ManualSettings(**manuals), ManualQuestionSettings(**asking))

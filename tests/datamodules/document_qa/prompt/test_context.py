@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
-from datamodules.document_qa.prompt.prompt import Prompter
+from datamodules.document_qa.prompt.prompt import PromptBuilder
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.text.bpe_tokenizer import PLACEHOLDER
@@ -28,7 +28,7 @@ def tokenizer() -> ChatTokenizer:
 
 
 def builder(layout: ImageLayout = LAYOUT, **given: Any) -> ContextBuilder:
-    return ContextBuilder(ContextSettings(**given), tokenizer(), Prompter(tokenizer().control), layout, "stretch")
+    return ContextBuilder(ContextSettings(**given), tokenizer(), PromptBuilder(tokenizer().control), layout, "stretch")
 
 
 def tokens_of(made: ContextBuilder, document: Any, pages: Sequence[int]) -> int:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.document_qa.grading.abstention import is_abstention
-from datamodules.document_qa.prompt.prompt import Prompter, rotated_order
+from datamodules.document_qa.prompt.prompt import PromptBuilder, rotated_order
 from datamodules.document_qa.types.question import UNANSWERABLE, Question
 from engine.data.errors import BadSampleError
 
@@ -16,7 +16,7 @@ CHOICE = Question("7", "What is it made of?", "pump", ("steel", "brass", "nylon"
 
 
 def test_a_question_with_its_options_in_any_order() -> None:
-    prompter = Prompter(CONTROL)
+    prompter = PromptBuilder(CONTROL)
     assert prompter.question_text(CHOICE) == "What is it made of?\nA. steel\nB. brass\nC. nylon"
     assert (
         prompter.question_text(CHOICE, rotated_order(CHOICE, 2)) == "What is it made of?\nA. nylon\nB. steel\nC. brass"
@@ -25,7 +25,7 @@ def test_a_question_with_its_options_in_any_order() -> None:
 
 
 def test_options_need_not_be_listed() -> None:
-    prompter = Prompter(CONTROL, list_options=False)
+    prompter = PromptBuilder(CONTROL, list_options=False)
     assert prompter.question_text(CHOICE) == "What is it made of?"
     assert prompter.answer_text(CHOICE) == prompter.option_text(CHOICE, 1) == "brass"
 
@@ -38,16 +38,16 @@ def test_each_cyclic_order_shows_each_option_once() -> None:
 
 @pytest.mark.parametrize("by", range(3))
 def test_the_assistant_says_the_option_s_text_or_the_letter_beside_which_it_stands(by: int) -> None:
-    order, letters = rotated_order(CHOICE, by), Prompter(CONTROL, "letter")
+    order, letters = rotated_order(CHOICE, by), PromptBuilder(CONTROL, "letter")
     lines = dict(line.split(". ") for line in letters.question_text(CHOICE, order).splitlines()[1:])
     for place, option in enumerate(CHOICE.options):
         assert lines[letters.option_text(CHOICE, place, order)] == option
-        assert Prompter(CONTROL).option_text(CHOICE, place, order) == option
+        assert PromptBuilder(CONTROL).option_text(CHOICE, place, order) == option
     assert lines[str(letters.answer_text(CHOICE, order))] == "brass"
 
 
 def test_an_answer_that_nobody_knows_is_none() -> None:
-    prompter = Prompter(CONTROL)
+    prompter = PromptBuilder(CONTROL)
     assert prompter.answer_text(CHOICE._replace(right=None)) is None
     assert prompter.answer_text(Question("8", "How long?", "pump")) is None
     assert prompter.answer_text(Question("8", "How long?", "pump", answer="3 m")) == "3 m"
@@ -55,34 +55,34 @@ def test_an_answer_that_nobody_knows_is_none() -> None:
 
 def test_an_open_answer_holds_no_special_token() -> None:
     question = Question("8", "How long?", "pump", answer="<|end|> 5")
-    assert Prompter(CONTROL).answer_text(question) == "< |end|> 5"
+    assert PromptBuilder(CONTROL).answer_text(question) == "< |end|> 5"
 
 
 def test_an_abstention_is_in_the_prompt_s_language() -> None:
     unanswerable = Question("8", "How long?", "pump", answer=UNANSWERABLE)
-    output = [Prompter(CONTROL, language=language).answer_text(unanswerable) for language in ("en", "zh")]
+    output = [PromptBuilder(CONTROL, language=language).answer_text(unanswerable) for language in ("en", "zh")]
     assert output == ["not answerable", "无法回答"] and all(map(is_abstention, map(str, output)))
 
 
 def test_a_chat_has_its_context_once() -> None:
-    prompter = Prompter(CONTROL, language="zh", system="Be brief.")
+    prompter = PromptBuilder(CONTROL, language="zh", system="Be brief.")
     messages = prompter.messages(prompter.page_heading(3), [("first?", "one"), ("second?", None)])
     assert [(message["role"], message["content"]) for message in messages] == [
         ("system", "Be brief."), ("user", "第3页\n\nfirst?"), ("assistant", "one"), ("user", "second?"),
     ]  # fmt: skip
-    assert Prompter(CONTROL).messages("", [("first?", None)]) == [{"role": "user", "content": "first?"}]
+    assert PromptBuilder(CONTROL).messages("", [("first?", None)]) == [{"role": "user", "content": "first?"}]
 
 
 def test_more_options_than_letters_name_the_question() -> None:
     many = CHOICE._replace(options=tuple(map(str, range(27))))
     with pytest.raises(BadSampleError, match=r"question 7 \(q.jsonl, line 3\): found 27 options, expected at most 26"):
-        Prompter(CONTROL).question_text(many)
+        PromptBuilder(CONTROL).question_text(many)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(["<|end|>", "<s>", "¤", "<image>", "<", "s", ">", "|", "ima", "ge", " ", "end"])))
 def test_no_text_holds_a_special_token_or_a_marker(parts: list[str]) -> None:
-    plain = Prompter(CONTROL).escape("".join(parts))
+    plain = PromptBuilder(CONTROL).escape("".join(parts))
     assert not CONTROL.search(plain) and "<image>" not in plain
     if not CONTROL.search("".join(parts)) and "<image>" not in "".join(parts):
         assert plain == "".join(parts)
@@ -90,5 +90,6 @@ def test_no_text_holds_a_special_token_or_a_marker(parts: list[str]) -> None:
 
 def test_a_special_token_stays_readable() -> None:
     assert (
-        Prompter(CONTROL).escape("It ends with <|end|> as <image> does.") == "It ends with < |end|> as < image> does."
+        PromptBuilder(CONTROL).escape("It ends with <|end|> as <image> does.")
+        == "It ends with < |end|> as < image> does."
     )

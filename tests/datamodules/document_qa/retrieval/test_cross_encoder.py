@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 
-from datamodules.document_qa.retrieval.bm25 import Bm25, page_text
+from datamodules.document_qa.retrieval.bm25 import BM25, page_text
 from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.cross_encoder import CrossEncoder
 from datamodules.document_qa.retrieval.retrievers import make_retriever
@@ -78,9 +78,9 @@ def short_stride(monkeypatch):
 @pytest.mark.parametrize("candidates", [1, 4, 10])
 def test_the_order_is_that_of_a_plain_loop(tmp_path, candidates):
     folder = write_model(tmp_path)
-    searched = Bm25().rank(Manual(), QUESTION)
+    searched = BM25().rank(Manual(), QUESTION)
     expected, scores = plain_order(folder, searched[:candidates], length=32)
-    retriever = CrossEncoder(Bm25(), folder, candidates)
+    retriever = CrossEncoder(BM25(), folder, candidates)
     texts = [page_text(Manual.pages[page - 1]) for page in searched[:candidates]]
     found = retriever.scores("\n".join((QUESTION.question, *QUESTION.options)), texts)
     assert found == pytest.approx([scores[page] for page in searched[:candidates]], abs=1e-5)
@@ -93,9 +93,9 @@ def test_the_order_is_that_of_a_plain_loop(tmp_path, candidates):
 
 @pytest.mark.parametrize("words", [20, 25, 29, 40])
 def test_a_long_question_leaves_room_for_pages(tmp_path, words):
-    retriever = CrossEncoder(Bm25(), write_model(tmp_path), 4)
+    retriever = CrossEncoder(BM25(), write_model(tmp_path), 4)
     assert sorted(retriever.rank(Manual(), QUESTION._replace(question="what " * words))) == sorted(
-        Bm25().rank(Manual(), QUESTION)
+        BM25().rank(Manual(), QUESTION)
     )
 
 

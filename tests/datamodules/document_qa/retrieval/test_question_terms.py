@@ -2,11 +2,11 @@
 
 import pytest
 
-from datamodules.document_qa.manuals.config import AskingSettings, ManualSettings, Split
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings, Split
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.retrieval import bm25
-from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.retrieval.question_terms import QuestionTerms, identifiers, question_terms
 from datamodules.document_qa.retrieval.tokenization import terms
 from datamodules.document_qa.types.document import Chunk, Page
@@ -70,7 +70,7 @@ SHELL = [
     ],
 )
 def test_a_rare_term_is_found_and_question_words_are_not(question, page):
-    assert Bm25().rank(Pages(*SHELL), asks(question))[0] == page
+    assert BM25().rank(Pages(*SHELL), asks(question))[0] == page
 
 
 PUMP = [
@@ -91,15 +91,15 @@ PUMP = [
     ],
 )
 def test_chinese_question_words_are_not_looked_for(question, page):
-    assert Bm25().rank(Pages(*PUMP), asks(question))[0] == page
+    assert BM25().rank(Pages(*PUMP), asks(question))[0] == page
 
 
 def test_the_embedded_manuals_are_found_at_least_as_often(monkeypatch):
-    sampler = QuestionSampler(ManualSettings(chapters=4), AskingSettings())
+    sampler = QuestionSampler(ManualSettings(chapters=4), ManualQuestionSettings())
     questions = ManualQuestionSet(sampler, Split.VALIDATION, 200, per_manual=4)
 
     def found():
-        retriever, right = Bm25(), []
+        retriever, right = BM25(), []
         for index in range(len(questions)):
             (question,) = questions.questions(0, index)
             if question.evidence_pages:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
 from datamodules.document_qa.retrieval.retrievers import make_retriever
@@ -107,7 +107,7 @@ def test_pages_that_are_named(text, pages):
 
 
 def test_bm25_ranks_all_pages_by_their_words():
-    retriever = Bm25()
+    retriever = BM25()
     assert retriever.rank(MANUAL, asks("At which voltage does the relay close?"))[0] == 4
     assert retriever.rank(MANUAL, asks("Which part turns at 3.5 A?"))[0] == 2
     assert retriever.rank(MANUAL, asks("泵的电机在哪里？"))[0] == 5
@@ -117,8 +117,8 @@ def test_bm25_ranks_all_pages_by_their_words():
 
 
 def test_bm25_of_documents_without_words():
-    assert Bm25().rank(document("", None), asks("motor")) == [1, 2]
-    assert Bm25().rank(document("motor"), asks("motor")) == [1]
+    assert BM25().rank(document("", None), asks("motor")) == [1, 2]
+    assert BM25().rank(document("motor"), asks("motor")) == [1]
 
 
 def test_an_index_is_made_once(monkeypatch):
@@ -126,7 +126,7 @@ def test_an_index_is_made_once(monkeypatch):
 
     made, indexed = [], module._indexed
     monkeypatch.setattr(module, "_indexed", lambda document: made.append(document) or indexed(document))
-    retriever, other = Bm25(), document("relay", "motor")
+    retriever, other = BM25(), document("relay", "motor")
     for _ in range(3):
         assert retriever.rank(MANUAL, asks("relay"))[0] == 4 and retriever.rank(other, asks("relay"))[0] == 1
     assert made == [MANUAL, other]
@@ -157,7 +157,7 @@ def test_kinds(rankings):
 def test_hybrid_is_reciprocal_rank_fusion(rankings):
     path = rankings({"id": "q", "document": NAME, "pages": [2, 5, 4], "scores": [3, 2, 1]})
     ranked = make_retriever(RetrieverSettings("hybrid", None, str(path))).rank(MANUAL, asks("relay"))
-    words = Bm25().rank(MANUAL, asks("relay"))
+    words = BM25().rank(MANUAL, asks("relay"))
     scores = {
         page: 1 / (61 + words.index(page)) + (1 / (61 + [2, 5, 4].index(page)) if page in (2, 5, 4) else 0)
         for page in range(1, 6)

@@ -11,7 +11,7 @@ import torch
 
 from datamodules.document_qa.batch import FIRST_CHUNK, QUESTION_ONLY, WHOLE, EvaluationBatch
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
-from datamodules.document_qa.prompt.prompt import AnswerWith, Prompter
+from datamodules.document_qa.prompt.prompt import AnswerWith, PromptBuilder
 from datamodules.document_qa.retrieval.config import Kind, RetrieverSettings
 from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
@@ -52,7 +52,7 @@ def sample_builder(
     pages: int | None = 4,
     **context: Any,
 ) -> SampleBuilder:
-    prompter = Prompter(tokenizer(published).control, answer_with)
+    prompter = PromptBuilder(tokenizer(published).control, answer_with)
     builder = ContextBuilder(ContextSettings(**context), tokenizer(published), prompter, LAYOUT, "stretch")
     retriever = make_retriever(RetrieverSettings(kind, pages))
     samples = questions or TinyQuestions(1, size)

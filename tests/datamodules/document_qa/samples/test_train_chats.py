@@ -31,7 +31,7 @@ def encoder() -> ChatEncoder:
     return ChatEncoder(tokenizer(), "<image>")
 
 
-def learnt(labels: torch.Tensor) -> list[str]:
+def learned(labels: torch.Tensor) -> list[str]:
     return [turn for turn in text_of(labels[labels != IGNORE]).split("<|im_end|>") if turn]
 
 
@@ -43,7 +43,7 @@ def test_a_chat_has_its_context_once_and_learns_each_answer(together: int) -> No
     ]
     for row, sample in enumerate(batch.rows.samples.tolist()):
         asked = questions.questions(0, sample)
-        assert learnt(batch.rows.labels[row]) == [question.answer for question in asked]
+        assert learned(batch.rows.labels[row]) == [question.answer for question in asked]
         text = text_of(batch.rows.tokens[row])
         assert [text.count(f"Page {page}\n") for page in (1, 2, 3)] == [1, 1, 1]
         assert text.count("<|im_start|>user") == together
@@ -71,7 +71,7 @@ def test_each_option_is_the_answer_of_a_chat_of_its_own(row_tokens: int | None, 
     (batch,) = OptionDataset(source, encoder(), row_tokens)[MicroBatchRequest(0, np.arange(4))]
     assert isinstance(batch, OptionExamples)
     output: dict[int, list[tuple[str, bool]]] = {}
-    answers = [answer for row in batch.rows.labels for answer in learnt(row)]
+    answers = [answer for row in batch.rows.labels for answer in learned(row)]
     for answer, number, right in zip(answers, batch.questions.tolist(), batch.right.tolist(), strict=True):
         output.setdefault(number, []).append((answer, right))
     asked = [question for sample in range(4) for question in questions.questions(0, sample)]

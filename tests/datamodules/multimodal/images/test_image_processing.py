@@ -27,7 +27,7 @@ def test_llava_next_joins_the_lines_of_tiles_without_black_edges():
     )
     whole, lines = views.order[:4], views.order[4:].reshape(4, 3)
     assert whole.tolist() == [1, 2, 3, 4]
-    assert lines.tolist() == [[5, 6, 0], [7, 8, 0], [9, 10, 0], [11, 12, 0]], "a learnt vector ends each line"
+    assert lines.tolist() == [[5, 6, 0], [7, 8, 0], [9, 10, 0], [11, 12, 0]], "a learned vector ends each line"
     assert counts == (16,)
 
     counts, views = prepare_images([halves(4, 16)], NEXT)  # a sheet of 8 x 16, a quarter of it black on both sides
@@ -59,7 +59,7 @@ def test_features_of_a_batch_are_numbered_through(layout):
     images = collate_views([first, empty_views(layout), second], layout)
     assert images.order.indices.tolist() == both.order.tolist()
     assert images.order.counts.tolist() == [len(first.order), 0, len(second.order)]
-    features = both.order[both.order >= layout.learnt] - layout.learnt
+    features = both.order[both.order >= layout.learned] - layout.learned
     assert len(set(features.tolist())) == len(features) and features.max() < 4 * len(images.pixels)
     nothing = collate_views([], layout)
     assert nothing.order.indices.tolist() == [] and nothing.order.counts.tolist() == [0]

@@ -7,7 +7,7 @@ import pytest
 from datamodules.temporal.channels import KEYS
 from datamodules.temporal.grading import grade
 from datamodules.temporal.recorded.dataset import RecordedTimelines
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 from datamodules.temporal.text.facts import Task
 from datamodules.temporal.text.prompt import PLACEHOLDER
 
@@ -53,7 +53,7 @@ def test_only_channels_that_are_there_are_asked_about(tmp_path):
 def test_classes_come_in_equal_parts_where_windows_of_each_are_there(tmp_path):
     path = csv_of(tmp_path, {"gpu_sm": wave(1000, 0, 100)})
     for task in ("trend", "feasibility"):
-        source = RecordedTimelines(path, Synthesis(task_mix={task: 1}))
+        source = RecordedTimelines(path, SyntheticTimelines(task_mix={task: 1}))
         facts = [source.sample(Split.TEST, 0, index).facts for index in range(300)]
         counts = Counter(fact.direction or fact.verdict for fact in facts)
         # Whoever needs next to nothing is never refused for long here, so "never" falls a little short.
@@ -62,7 +62,7 @@ def test_classes_come_in_equal_parts_where_windows_of_each_are_there(tmp_path):
 
 def test_without_balance_windows_come_as_they_are(tmp_path):
     path = csv_of(tmp_path, {"gpu_sm": np.full(300, 100)})
-    source = RecordedTimelines(path, Synthesis(task_mix={"feasibility": 1}), balanced=False)
+    source = RecordedTimelines(path, SyntheticTimelines(task_mix={"feasibility": 1}), balanced=False)
     assert {source.sample(Split.TEST, 0, index).facts.verdict.value for index in range(50)} == {"now"}
 
 
@@ -88,7 +88,7 @@ def test_recordings_with_different_steps_are_refused(tmp_path):
 @pytest.mark.skipif(not REAL.is_file(), reason=f"the GenTD26 timelines are not at {REAL}")
 @pytest.mark.parametrize("format", ["tiny", "full"])
 def test_real_pods_are_asked_about_what_was_measured(format):
-    source = RecordedTimelines(REAL, Synthesis(format=format))
+    source = RecordedTimelines(REAL, SyntheticTimelines(format=format))
     assert len(source.recordings) == 97
     tasks = Counter()
     for index in range(200):
@@ -106,7 +106,7 @@ def test_a_check_at_the_start_leaves_no_sample_to_fail(tmp_path):
     """Channels with 60 % of their samples, of which windows of most lengths have less."""
     values = np.full(150, 50.0)
     values[45:105] = np.nan
-    source = RecordedTimelines(csv_of(tmp_path, {"gpu_sm": values}), Synthesis(min_steps=16, max_steps=100))
+    source = RecordedTimelines(csv_of(tmp_path, {"gpu_sm": values}), SyntheticTimelines(min_steps=16, max_steps=100))
     source.check()
     for index in range(40):
         assert source.sample(Split.TEST, 0, index).present[:, 2].mean() >= 0.6

@@ -16,7 +16,7 @@ from datamodules.temporal.reports.html_report import write_data_report, write_pr
 from datamodules.temporal.reports.leak_check import check_leaks
 from datamodules.temporal.reports.records import answer_metrics, answer_record, question_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind, SampleView
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 from tests.support.outputs import browser
 
 ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
@@ -84,7 +84,7 @@ def test_curves_are_in_physical_units_with_null_where_missing():
 @pytest.mark.parametrize("format", list(Format))
 def test_marks_of_a_sample_lie_on_its_curve(format):
     """A true point lies on the curve, except for the means of a trend."""
-    synthesis = Synthesis(seed=3, format=format)
+    synthesis = SyntheticTimelines(seed=3, format=format)
     points = 0
     for index in range(200):
         sample = synthesis.sample(Split.TEST, 0, index)
@@ -106,7 +106,7 @@ def test_marks_of_a_sample_lie_on_its_curve(format):
 
 def test_answers_are_marked_and_graded():
     """The reference is right; a wrong number is marked at the answered position, in the channel's unit."""
-    synthesis = Synthesis(seed=4, task_mix={"bottleneck": 1})
+    synthesis = SyntheticTimelines(seed=4, task_mix={"bottleneck": 1})
     samples = [synthesis.sample(Split.TEST, 0, index) for index in range(20)]
     for index, sample in enumerate(samples):
         record = answer_record(index, sample, synthesis.notation, sample.answer, "")
@@ -125,7 +125,7 @@ def test_answers_are_marked_and_graded():
 
 
 def test_metrics_are_of_all_and_of_each_task():
-    synthesis = Synthesis(seed=5)
+    synthesis = SyntheticTimelines(seed=5)
     samples = [synthesis.sample(Split.TEST, 0, index) for index in range(60)]
     # Every second is answered; the blind answers are all the same.
     output = [(sample.answer if index % 2 else "", "now.") for index, sample in enumerate(samples)]
@@ -210,7 +210,7 @@ def test_a_wording_that_gives_its_class_away_is_found():
 
 
 def test_our_questions_give_nothing_away():
-    synthesis = Synthesis(seed=11, task_mix={"trend": 1, "feasibility": 1})
+    synthesis = SyntheticTimelines(seed=11, task_mix={"trend": 1, "feasibility": 1})
     records = [
         question_record(index, synthesis.sample(Split.TRAIN, 0, index), synthesis.notation) for index in range(1000)
     ]
@@ -410,7 +410,7 @@ def test_curves_have_fixed_axes_and_gaps(page, tmp_path):
 @with_browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
 def test_data_report_fits_its_window(page, tmp_path, width, dark):
-    synthesis = Synthesis(format=Format.FULL)
+    synthesis = SyntheticTimelines(format=Format.FULL)
     samples = [
         question_record(index, synthesis.sample(Split.TEST, 0, index), synthesis.notation) for index in range(100)
     ]

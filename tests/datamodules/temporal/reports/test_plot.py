@@ -6,7 +6,7 @@ import pytest
 from datamodules.temporal.reports.plot import COLOURS, FAINT, GAP, INK, LEFT, PANEL, WIDTH, draw
 from datamodules.temporal.reports.records import answer_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 from tests.datamodules.temporal.reports.test_html_report import shown
 
 TOPS = (GAP, 2 * GAP + PANEL)
@@ -58,7 +58,7 @@ def test_marks_have_their_places_and_their_colours(kind):
 def test_any_answer_can_be_plotted(messages):
     """Both formats are drawn; an untrained model repeats digits up to its limit."""
     for format in ("tiny", "full"):
-        synthesis = Synthesis(format=format)
+        synthesis = SyntheticTimelines(format=format)
         for index in range(6):
             sample = synthesis.sample(Split.VALIDATION, 0, index)
             answer = messages.replace("{n}", "9" * 400)

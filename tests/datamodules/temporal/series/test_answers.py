@@ -2,7 +2,15 @@
 
 import pytest
 
-from datamodules.temporal.series.answers import Form, chosen_option, form_of, grade, is_right, points_of, read_quantity
+from datamodules.temporal.series.answers import (
+    AnswerForm,
+    chosen_option,
+    form_of,
+    grade,
+    is_right,
+    points_of,
+    read_quantity,
+)
 from datamodules.temporal.series.question import SeriesQuestion
 
 
@@ -30,7 +38,7 @@ def question(answer, options=(), kind=""):
     ],
 )
 def test_numbers(reference, answer, right):
-    assert form_of(question(reference)) == Form.NUMBER
+    assert form_of(question(reference)) == AnswerForm.NUMBER
     assert is_right(question(reference), answer, 0.05) == right
 
 
@@ -39,7 +47,7 @@ def test_numbers(reference, answer, right):
     [("It rises", "it  rises.", True), ("It rises", "It rises slowly", False), ("between 3 and 4", "3", False)],
 )
 def test_texts(reference, answer, right):
-    assert form_of(question(reference)) == Form.TEXT
+    assert form_of(question(reference)) == AnswerForm.TEXT
     assert is_right(question(reference), answer, 0.05) == right
 
 

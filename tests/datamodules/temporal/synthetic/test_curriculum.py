@@ -6,11 +6,11 @@ import pytest
 from datamodules.temporal.channels import KEYS
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.temporal.synthetic.curriculum import Curriculum
-from datamodules.temporal.synthetic.samples import Split, Synthesis
+from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
 
 
 def test_from_easy_to_hard():
-    synthesis = Synthesis(min_steps=16, max_steps=48)
+    synthesis = SyntheticTimelines(min_steps=16, max_steps=48)
     lessons = Curriculum(synthesis, 4)
     lengths, alone = [], []
     for epoch in range(6):
@@ -23,7 +23,7 @@ def test_from_easy_to_hard():
 
 
 def test_afterwards_samples_are_the_synthesiss():
-    synthesis = Synthesis()
+    synthesis = SyntheticTimelines()
     ours, theirs = Curriculum(synthesis, 2).sample(Split.TRAIN, 2, 7), synthesis.sample(Split.TRAIN, 2, 7)
     assert ours.question == theirs.question and ours.answer == theirs.answer
     np.testing.assert_array_equal(ours.values, theirs.values)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from datamodules.temporal.channels import CHANNELS, KEYS, Scale
-from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, Synthesis
+from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, SyntheticTimelines
 from datamodules.temporal.text.facts import Direction, StartTime, Task
 from datamodules.temporal.text.prompt import PLACEHOLDER
 
@@ -29,14 +29,14 @@ def content(synthesis, split=Split.TRAIN, epoch=0, number=64):
 @pytest.mark.parametrize("settings, expected", [({}, "668912b83c9a7aee"), (FULL, "8ba43f04a12b6171")])
 def test_the_samples_of_this_version_stay_what_they_are(settings, expected):
     """A change of the synthesis is a new GENERATOR_VERSION with new hashes, or it is a mistake."""
-    assert (GENERATOR_VERSION, content(Synthesis(**settings))) == (1, expected)
+    assert (GENERATOR_VERSION, content(SyntheticTimelines(**settings))) == (1, expected)
 
 
 def test_a_sample_depends_on_its_coordinates_alone():
-    synthesis = Synthesis()
+    synthesis = SyntheticTimelines()
     backwards = [synthesis.sample(Split.TRAIN, 3, index) for index in reversed(range(20))][::-1]
     for index, sample in enumerate(backwards):
-        again = Synthesis().sample(Split.TRAIN, 3, index)
+        again = SyntheticTimelines().sample(Split.TRAIN, 3, index)
         assert (again.values == sample.values).all() and again[2:] == sample[2:]
 
 
@@ -46,14 +46,16 @@ def test_seeds_splits_and_epochs_share_no_sample():
         for split in Split:
             for epoch in (0, 1):
                 for index in range(100):
-                    sample = Synthesis(seed=seed, noise=0.1, pod_share=0, job_share=0).sample(split, epoch, index)
+                    sample = SyntheticTimelines(seed=seed, noise=0.1, pod_share=0, job_share=0).sample(
+                        split, epoch, index
+                    )
                     seen.add(sample.values.tobytes())
     assert len(seen) == 2 * 3 * 2 * 100
 
 
 @pytest.mark.parametrize("settings", FORMATS, ids=["tiny", "full"])
 def test_samples_have_the_promised_shapes_and_show_whole_levels(settings):
-    synthesis = Synthesis(**settings, missing_probability=0.3)
+    synthesis = SyntheticTimelines(**settings, missing_probability=0.3)
     for index in range(300):
         sample = synthesis.sample(Split.TRAIN, 0, index)
         steps = len(sample.values)
@@ -71,7 +73,7 @@ def test_samples_have_the_promised_shapes_and_show_whole_levels(settings):
 
 
 def test_facts_agree_with_the_values_that_are_shown():
-    synthesis = Synthesis(**FULL, missing_probability=0.3)
+    synthesis = SyntheticTimelines(**FULL, missing_probability=0.3)
     for index in range(600):
         sample = synthesis.sample(Split.TEST, 0, index)
         facts, column = sample.facts, KEYS.index(sample.facts.channel)
@@ -90,12 +92,12 @@ def test_facts_agree_with_the_values_that_are_shown():
 
 @pytest.mark.parametrize("position, first", [("question_first", False), ("series_first", True)])
 def test_the_series_comes_where_it_is_asked_for(position, first):
-    sample = Synthesis(series_position=position).sample(Split.TRAIN, 0, 0)
+    sample = SyntheticTimelines(series_position=position).sample(Split.TRAIN, 0, 0)
     assert sample.question.startswith(PLACEHOLDER) == first
 
 
 def test_the_task_mix_is_kept():
-    synthesis = Synthesis(task_mix={"trend": 1, "readout": 3})
+    synthesis = SyntheticTimelines(task_mix={"trend": 1, "readout": 3})
     tasks = [synthesis.sample(Split.TRAIN, 0, index).facts.task for index in range(1_000)]
     assert set(tasks) == {Task.TREND, Task.READOUT}
     assert abs(tasks.count(Task.READOUT) - 750) < 60  # four standard deviations
@@ -115,7 +117,7 @@ def test_the_task_mix_is_kept():
 )
 def test_settings_that_make_no_sense_are_refused(settings, messages):
     with pytest.raises(ValueError, match=messages.replace("{", r"\{")):
-        Synthesis(**settings)
+        SyntheticTimelines(**settings)
 
 
 @pytest.mark.slow
@@ -127,7 +129,7 @@ def test_the_question_alone_does_not_tell_the_class(settings, task):
     In the seed the requirement alone gives the class of feasibility in 62 of 100.
     """
     number = 20_000 if task == Task.FEASIBILITY else 10_000
-    synthesis = Synthesis(**settings, task_mix={task.value: 1})
+    synthesis = SyntheticTimelines(**settings, task_mix={task.value: 1})
     features, classes = [], []
     for index in range(number):
         facts = synthesis.sample(Split.TRAIN, 0, index).facts
@@ -153,7 +155,7 @@ def best_guess(features, classes):
 
 def test_a_sample_is_cheap():
     """The goal is 0.5 ms on an idle machine; the limit is four times as much."""
-    synthesis = Synthesis(**FULL)
+    synthesis = SyntheticTimelines(**FULL)
     synthesis.sample(Split.TRAIN, 0, 0)
     start = time.process_time()
     for index in range(1_000):

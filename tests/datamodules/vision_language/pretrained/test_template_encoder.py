@@ -34,11 +34,11 @@ def processors(tmp_path_factory):
 def supervised(model, chat):
     """The supervised text, answer by answer."""
     decode, texts, before = model.processor.tokenizer.decode, [], False
-    for token, learnt in zip(chat.tokens.tolist(), chat.supervised.tolist(), strict=True):
-        if learnt:
+    for token, learned in zip(chat.tokens.tolist(), chat.supervised.tolist(), strict=True):
+        if learned:
             texts = texts if before else [*texts, ""]
             texts[-1] += decode([token])
-        before = learnt
+        before = learned
     return texts
 
 

@@ -15,10 +15,10 @@ from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.compatibility import obstacles
-from lightning_modules.multimodal.export.image_text import Answering, write
+from lightning_modules.multimodal.export.compatibility import incompatibilities
+from lightning_modules.multimodal.export.image_text import GenerationSettings, write_transformers_model
 from lightning_modules.multimodal.export.llava_target import Llava
-from lightning_modules.multimodal.export.target import Parts
+from lightning_modules.multimodal.export.target import ModelParts
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
@@ -51,7 +51,9 @@ def copied(tokenizer):
 
 @pytest.fixture
 def build(tokenizer):
-    def built(tower, layer=None, language_model="qwen2", projector=NO_NORM, precision="32-true", **settings) -> Parts:
+    def built(
+        tower, layer=None, language_model="qwen2", projector=NO_NORM, precision="32-true", **settings
+    ) -> ModelParts:
         torch.manual_seed(3)
         formats = precision_of(precision, has_bf16=True)
         config = {"model_type": tower, **SIZES}
@@ -61,7 +63,7 @@ def build(tokenizer):
         vision = VisionTower(VisionTowerSettings(config=config, feature_layer=layer, **settings), formats)
         model = LanguageModelSettings(config={**LANGUAGE_MODEL, "model_type": language_model})
         language = LanguageModel(model, tokenizer.vocabulary_size, formats)
-        made = Parts(
+        made = ModelParts(
             vision,
             Projector(projector, 24, 32),
             language,
@@ -83,8 +85,8 @@ def build(tokenizer):
 def exported(parts, tokenizer, folder):
     from transformers import AutoProcessor, LlavaForConditionalGeneration
 
-    assert obstacles(Llava(), parts, merge=False) == []
-    write(Llava(), parts, folder, Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
+    assert incompatibilities(Llava(), parts, merge=False) == []
+    write_transformers_model(Llava(), parts, folder, GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, 12))
     model, found = LlavaForConditionalGeneration.from_pretrained(folder, output_loading_info=True)
     assert not any(found.values()), "nothing is made up, nothing is left over"
     return model.eval(), AutoProcessor.from_pretrained(folder)
@@ -182,9 +184,11 @@ def test_a_frozen_model_is_written_in_its_own_format(build, tokenizer, tmp_path)
     settings = LanguageModelSettings(path=str(tmp_path / "qwen2"), trainable="none")
     frozen = LanguageModel(settings, tokenizer.vocabulary_size, precision_of("bf16-mixed", has_bf16=True))
     parts = build("clip_vision_model", precision="bf16-mixed")._replace(language_model=frozen)
-    assert obstacles(Llava(), parts, merge=True) == []
+    assert incompatibilities(Llava(), parts, merge=True) == []
     (tmp_path / "llava").mkdir()
-    write(Llava(), parts, tmp_path / "llava", Answering(tokenizer.end_of_turn, tokenizer.pad, 12))
+    write_transformers_model(
+        Llava(), parts, tmp_path / "llava", GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, 12)
+    )
     model = LlavaForConditionalGeneration.from_pretrained(tmp_path / "llava")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     ours = frozen.causal_lm.get_decoder().layers[0].mlp.up_proj.weight
@@ -219,13 +223,13 @@ def test_rows_beyond_the_tokenizers_tokens_are_not_generated(build, tokenizer, t
 )
 def test_an_obstacle_to_the_export_is_named(build, change, messages):
     parts = build(**{"tower": "siglip_vision_model", **change})
-    (found,) = obstacles(Llava(), parts, merge=False)
+    (found,) = incompatibilities(Llava(), parts, merge=False)
     assert found.startswith(messages)
 
 
 def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
     parts = build("deit", projector=ProjectorSettings())._replace(layout=LAYOUT._replace(max_tiles=2))
-    assert [found.split(":")[0] for found in obstacles(Llava(), parts, merge=False)] == [
+    assert [found.split(":")[0] for found in incompatibilities(Llava(), parts, merge=False)] == [
         "vision_tower", "data.init_args.max_tiles", "projector.layer_norm",
     ]  # fmt: skip
     frozen = build("siglip_vision_model")
@@ -234,7 +238,7 @@ def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(frozen.language_model, "settings", settings)
             patch.setattr(LanguageModel, "causal_lm", property(lambda self: self.network))
-            (found,) = obstacles(Llava(), frozen, merge=False)
+            (found,) = incompatibilities(Llava(), frozen, merge=False)
             assert found.startswith("language_model: ") and "add --merge" in found
 
 
@@ -288,7 +292,7 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
     ]  # fmt: skip
     squares = Squares([1], 64, 16, ImageLayout(TOWER["image_size"], 4))
     pictures = [squares.decode_images(index)[0] for index in range(8)]
-    assert len(set(predicted)) > 1 and set(predicted) <= set(COLOURS), "it has learnt to look"
+    assert len(set(predicted)) > 1 and set(predicted) <= set(COLOURS), "it has learned to look"
     assert list(answers_of(tmp_path / "llava", pictures, "<image>what colours ?")) == predicted[:8]
 
 

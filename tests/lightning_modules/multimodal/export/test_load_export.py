@@ -8,8 +8,8 @@ from torch import nn
 
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.image_text import Answering, target_of, write
-from lightning_modules.multimodal.export.load_export import read_image_text, read_parts
+from lightning_modules.multimodal.export.image_text import GenerationSettings, choose_target, write_transformers_model
+from lightning_modules.multimodal.export.load_export import load_image_text, load_parts
 from lightning_modules.multimodal.export.parts import export
 from tests.support.families.image_text_exports import Computed, chat_item, noise, tiny_parts
 
@@ -57,17 +57,17 @@ def test_parts(build, pretrained, tokenizer, tmp_path, settings, merge):
     export(tmp_path, first.language_model, *tokens, first.export_networks(), written, merge)
     second.language_model.eval()
     assert (logits(second.language_model) - expected).abs().max() > 0.01
-    read_parts(second, tmp_path)
+    load_parts(second, tmp_path)
     torch.testing.assert_close(logits(second.language_model.eval()), expected, atol=1e-5, rtol=0)
     for name, network in first.export_networks().items():
         assert torch.equal(network.weight, second.export_networks()[name].weight)
     if settings == {"trainable": "lora"} and not merge:
         second.language_model = build(pretrained, trainable="none")
         with pytest.raises(ValueError, match="found adapters, and the run has trained none"):
-            read_parts(second, tmp_path)
+            load_parts(second, tmp_path)
     second.encoder = nn.Conv1d(1, 1, 1)
     with pytest.raises(ValueError, match="found an export with Linear, expected Conv1d"):
-        read_parts(second, tmp_path)
+        load_parts(second, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_llava(build, tokenizer, tmp_path, settings):
 
     first, second = parts(), parts()
     trained(first.tower, first.projector, first.language_model)
-    if first.learnt is not None:
-        trained(first.learnt)
+    if first.learned is not None:
+        trained(first.learned)
     expected = scores(first)
     assert (scores(second) - expected).abs().max() > 0.01
     write_image_text(first, tokenizer, tmp_path)
     module = module_of(second)
-    read_image_text(module, tmp_path)
+    load_image_text(module, tmp_path)
     found = second._replace(language_model=module.language_model.eval())
     torch.testing.assert_close(scores(found), expected, atol=1e-5, rtol=0)
 
@@ -109,16 +109,16 @@ def test_another_image_text_model_is_refused(build, tokenizer, tmp_path):
     write_image_text(parts, tokenizer, tmp_path)
     other = parts._replace(projector=Projector(ProjectorSettings(layer_norm=False), 24, 16))
     with pytest.raises(ValueError, match="do not fit the run"):
-        read_image_text(module_of(other), tmp_path)
+        load_image_text(module_of(other), tmp_path)
     with pytest.raises(ValueError, match="found a LlavaForConditionalGeneration, expected a LlavaNext"):
-        read_image_text(module_of(tiny_parts(tokenizer, "llava_next", 2)), tmp_path)
+        load_image_text(module_of(tiny_parts(tokenizer, "llava_next", 2)), tmp_path)
     with pytest.raises(ValueError, match="Idefics3ForConditionalGeneration are not read; give a checkpoint"):
-        read_image_text(module_of(tiny_parts(tokenizer, "idefics3")), tmp_path)
+        load_image_text(module_of(tiny_parts(tokenizer, "idefics3")), tmp_path)
 
 
 def write_image_text(parts, tokenizer, folder):
-    answering = Answering(tokenizer.end_of_turn, tokenizer.pad, 12)
-    write(target_of(parts.layout, parts.projector), parts, folder, answering)
+    answering = GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, 12)
+    write_transformers_model(choose_target(parts.layout, parts.projector), parts, folder, answering)
 
 
 def module_of(parts):
@@ -127,5 +127,5 @@ def module_of(parts):
         projector=parts.projector,
         language_model=parts.language_model,
         image_layout=parts.layout,
-        places=parts.learnt,
+        places=parts.learned,
     )

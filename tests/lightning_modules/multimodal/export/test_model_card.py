@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightning_modules.multimodal.export.model_card import described_parts, licences
+from lightning_modules.multimodal.export.model_card import base_model_licences, parts_card
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_the_licence_is_that_of_the_front_matter(tmp_path, readme, stated):
     if readme is not None:
         (tmp_path / "README.md").write_text(readme)
     paths = {"language_model": str(tmp_path), "vision_tower": str(tmp_path), "from_a_config": None}
-    assert licences(paths) == {str(tmp_path): stated}
+    assert base_model_licences(paths) == {str(tmp_path): stated}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,6 @@ def test_the_licence_is_that_of_the_front_matter(tmp_path, readme, stated):
 )
 def test_the_description_matches_the_written_files(trainable, merged, library, words):
     settings = {"language_model": {"name": "/models/base"}, "encoder": {"class": "SeriesEncoder"}}
-    found = described_parts("TimelineReader", trainable, merged, settings, {"/models/base": "mit"})
+    found = parts_card("TimelineReader", trainable, merged, settings, {"/models/base": "mit"})
     assert found.library == library and found.usage.startswith(words) and "modality/" in found.usage
     assert "SeriesEncoder" in found.content and found.pretrained == {"/models/base": "mit"}

@@ -11,8 +11,8 @@ from PIL import Image
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.predict_questions import PredictDataset
-from lightning_modules.multimodal.export.image_text import target_of
-from lightning_modules.multimodal.export.model_card import described_image_text
+from lightning_modules.multimodal.export.image_text import choose_target
+from lightning_modules.multimodal.export.model_card import image_text_card
 from tests.support.families.bos_tokenizers import KINDS, WITH_BOS, WITHOUT_BOS
 from tests.support.families.image_text_exports import Computed, export, tiny_parts
 from tests.support.outputs.model_card import run_code
@@ -44,7 +44,7 @@ def test_the_card_answers_as_predict_does(tmp_path, capsys, tiling, kind, templa
     answer = tokenizer.decode(here.answer())
 
     export(parts, tokenizer, tmp_path)
-    card = described_image_text(target_of(parts.layout, parts.projector), "A", parts.layout, {})
+    card = image_text_card(choose_target(parts.layout, parts.projector), "A", parts.layout, {})
     (tmp_path / "README.md").write_text(card.usage)
     capsys.readouterr()
     (names,) = run_code(tmp_path)

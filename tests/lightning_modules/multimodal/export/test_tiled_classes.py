@@ -7,9 +7,9 @@ from datamodules.multimodal.images.idefics3 import idefics3_grid
 from datamodules.multimodal.images.llava_next import llava_next_grid, llava_next_order
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.export.compatibility import obstacles
+from lightning_modules.multimodal.export.compatibility import incompatibilities
 from lightning_modules.multimodal.export.idefics3_target import _positions
-from lightning_modules.multimodal.export.image_text import target_of
+from lightning_modules.multimodal.export.image_text import choose_target
 from tests.support.families.image_text_exports import PROJECTORS, Computed, chat_item, export, noise, tiny_parts
 
 PICTURES = [(20, 9), (57, 91), (32, 32), (97, 33), (30, 150), (3, 400)]
@@ -97,7 +97,7 @@ def test_the_grid_is_that_of_transformers(tokenizer):
 
     parts = tiny_parts(tokenizer, "llava_next", 4)
     size, resolutions = parts.layout.size, parts.layout.grid_resolutions
-    processor = target_of(parts.layout, parts.projector).processor(parts)
+    processor = choose_target(parts.layout, parts.projector).processor(parts)
     for height in (1, 7, 31, 32, 33, 64, 100, 129, 1000):
         for width in (1, 8, 30, 32, 35, 65, 99, 128, 990):
             rows, columns = llava_next_grid(height, width, parts.layout)
@@ -109,7 +109,7 @@ def test_the_grid_is_that_of_transformers(tokenizer):
 
 def test_rows_and_columns_are_those_of_idefics3(tokenizer):
     parts = tiny_parts(tokenizer, "idefics3", 3, edge=16)
-    processor = target_of(parts.layout, parts.projector).image_processor(parts)
+    processor = choose_target(parts.layout, parts.projector).image_processor(parts)
     for height in (1, 15, 16, 17, 47, 48, 49, 95, 130):
         for width in (1, 16, 17, 33, 46, 48, 50, 96, 200):
             found = processor([[noise(0, height, width)]], return_row_col_info=True)
@@ -158,7 +158,7 @@ def test_each_patch_has_its_own_position_in_idefics3(edge):
 )
 def test_an_obstacle_is_named(tokenizer, tiling, settings, message):
     parts = tiny_parts(tokenizer, tiling, **{"max_tiles": 2 if tiling != "places" else 1, **settings})
-    (found,) = obstacles(target_of(parts.layout, parts.projector), parts, merge=False)
+    (found,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)
     assert found.startswith(message)
 
 
@@ -169,13 +169,13 @@ def test_an_obstacle_is_named(tokenizer, tiling, settings, message):
 )  # fmt: skip
 def test_each_tower_of_the_documentation_fits_llava_next(tokenizer, tower, layer):
     parts = tiny_parts(tokenizer, "llava_next", 2, tower, layer=layer)
-    assert obstacles(target_of(parts.layout, parts.projector), parts, merge=False) == []
+    assert incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False) == []
 
 
 def test_idefics3_takes_no_blank_colour(tokenizer):
     parts = tiny_parts(tokenizer, "idefics3")
     parts.tower.normalisation = parts.tower.normalisation._replace(mean=(0.0, 0.0, 0.0))
-    (found,) = obstacles(target_of(parts.layout, parts.projector), parts, merge=False)
+    (found,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)
     assert "becomes zeros" in found
 
 
@@ -183,5 +183,5 @@ def test_the_check_leaves_the_language_model_as_it_was(tokenizer):
     parts = tiny_parts(tokenizer, "idefics3", 2)
     causal = parts.language_model.causal_lm
     before = causal.get_input_embeddings(), causal.get_output_embeddings(), causal.config.vocab_size
-    assert obstacles(target_of(parts.layout, parts.projector), parts, merge=False) == []
+    assert incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False) == []
     assert (causal.get_input_embeddings(), causal.get_output_embeddings(), causal.config.vocab_size) == before

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lightning_modules.recommender.networks.attention import StandardAttention
-from lightning_modules.recommender.networks.blocks import Block, Sublayer, SwiGLU
+from lightning_modules.recommender.networks.blocks import EncoderBlock, Sublayer, SwiGLU
 from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection, PlainResidual
 
 B, L, C, INNER, HEADS = 3, 6, 8, 12, 2
@@ -13,7 +13,7 @@ B, L, C, INNER, HEADS = 3, 6, 8, 12, 2
 def make_block(pre=True, gated=True):
     torch.manual_seed(0)
     functions = StandardAttention(C, HEADS, 0.0), SwiGLU(C, INNER, 0.0)
-    block = Block(*(Sublayer(function, PlainResidual(), C, 0.0, pre, gated) for function in functions)).double()
+    block = EncoderBlock(*(Sublayer(function, PlainResidual(), C, 0.0, pre, gated) for function in functions)).double()
     for parameter in block.parameters():
         torch.nn.init.normal_(parameter, std=0.5)  # no norm or bias is as simple as it begins
     return block

@@ -7,9 +7,9 @@ from datamodules.recommender.batch import History
 from lightning_modules.recommender.networks import attention_tiles
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.dropout_keys import (
-    MaskKeys,
-    mask_keys,
-    masked_layers,
+    DropoutKeys,
+    dropout_keys,
+    keyed_dropout_layers,
     number_layers,
     set_keys,
 )
@@ -32,7 +32,7 @@ def masks(p, samples, step=STEP, seed=SEED, shape=(50, 64)):
     """Masks [layer, sample, ...] of two layers."""
     layers = torch.nn.ModuleList([Dropout(p), Dropout(p)])
     number_layers(layers)
-    set_keys(masked_layers(layers), *mask_keys([samples], seed, step))
+    set_keys(keyed_dropout_layers(layers), *dropout_keys([samples], seed, step))
     ones = torch.ones(len(samples), *shape)
     return torch.stack([layer(ones) for layer in layers]) > 0
 
@@ -68,7 +68,7 @@ def test_rows_share_the_mask_of_a_table():
     table, found = torch.ones(6, 8), []
     for samples in (USERS, USERS[:1]):
         layer = Dropout(0.5)
-        (layer.keys,) = mask_keys([samples], SEED, STEP)
+        (layer.keys,) = dropout_keys([samples], SEED, STEP)
         found.append([layer(table, call, shared=True) for call in range(2)])
     assert torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][0], found[0][1])
@@ -84,7 +84,7 @@ def test_a_sample_is_computed_the_same_in_any_batch(kind, monkeypatch):
     times = torch.randint(0, 50, (4, LONGEST)).cumsum(1)
     scale, at = torch.ones(4, dtype=torch.int64), times[:, -1] + 5
     history = History(items, times, lengths, scale, at)
-    (keys,) = mask_keys([USERS], SEED, STEP)
+    (keys,) = dropout_keys([USERS], SEED, STEP)
     states, real = encoder(history, keys=keys), torch.arange(LONGEST) < lengths[:, None]
     # Before the backward pass, as the other parts of a micro-batch.
     monkeypatch.setattr(attention_tiles, "CPU_TILE", 40)
@@ -92,7 +92,7 @@ def test_a_sample_is_computed_the_same_in_any_batch(kind, monkeypatch):
     for row, length in enumerate(lengths.tolist()):
         one = slice(row, row + 1)
         alone = History(items[one, :length], times[one, :length], lengths[one], scale[one], at[one])
-        parts.append(encoder(alone, keys=MaskKeys(keys.rows[one], keys.step)))
+        parts.append(encoder(alone, keys=DropoutKeys(keys.rows[one], keys.step)))
         torch.testing.assert_close(parts[-1][0], states[row, :length])
     weights = list(encoder.parameters())
     of_rows = torch.autograd.grad(sum(part.square().sum() for part in parts), weights, allow_unused=True)
@@ -102,5 +102,5 @@ def test_a_sample_is_computed_the_same_in_any_batch(kind, monkeypatch):
         assert (ours is None) == (theirs is None)
         if ours is not None and theirs is not None:
             torch.testing.assert_close(ours, theirs)
-    other = encoder(history, keys=mask_keys([USERS], SEED, STEP + 1)[0])
+    other = encoder(history, keys=dropout_keys([USERS], SEED, STEP + 1)[0])
     assert not torch.allclose(other[real], states[real]), "another step has other masks"

@@ -15,7 +15,7 @@ from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.vision_language.pretrained.image_inputs import blinded
 from lightning_modules.vision_language.pretrained.loading import load_config, load_image_text_model
 from lightning_modules.vision_language.pretrained.network import ImageTextNetwork
-from lightning_modules.vision_language.pretrained.settings import PartSettings, tuned
+from lightning_modules.vision_language.pretrained.settings import PartSettings, language_model_settings
 from tests.support.families.tiny_image_text import CLASSES, write_tiny_image_text
 
 PARTS = {"vision_tower": PartSettings("full"), "connector": PartSettings("full")}
@@ -23,7 +23,7 @@ PARTS = {"vision_tower": PartSettings("full"), "connector": PartSettings("full")
 
 def build(folder, parts=None, **settings):
     model = ModelProcessor(str(folder), folder)
-    language_model = tuned(LanguageModelSettings(**settings), str(folder))
+    language_model = language_model_settings(LanguageModelSettings(**settings), str(folder))
     precision = precision_of("32-true", has_bf16=True)
     network = load_image_text_model(load_config(str(folder)), language_model, precision, parts_train=False)
     vocabulary = len(model.processor.tokenizer)
@@ -77,4 +77,4 @@ def test_adapters_are_in_the_language_model_alone(quantize, tmp_path):
 
 def test_a_language_model_of_its_own_is_refused():
     with pytest.raises(ValueError, match="language_model.config is set, but .* has its own language model"):
-        tuned(LanguageModelSettings(config={"model_type": "qwen2"}), "models/x")
+        language_model_settings(LanguageModelSettings(config={"model_type": "qwen2"}), "models/x")

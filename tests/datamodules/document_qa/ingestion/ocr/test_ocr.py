@@ -11,8 +11,8 @@ from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.ocr import tesseract
 from datamodules.document_qa.ingestion.ocr.recognizer import Line, RecognitionError
-from datamodules.document_qa.ingestion.ocr.recognizer_choice import recognizer, require_recognizer
-from datamodules.document_qa.retrieval.bm25 import Bm25
+from datamodules.document_qa.ingestion.ocr.recognizer_choice import load_recognizer, require_recognizer
+from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.types.question import Question
 
 PAGES = ("The relay closes at 24 V.", "The mass of part 7 is 130 g.")
@@ -54,10 +54,10 @@ def program(tmp_path, monkeypatch):
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
-        recognizer.cache_clear()
+        load_recognizer.cache_clear()
 
     yield install
-    recognizer.cache_clear()
+    load_recognizer.cache_clear()
 
 
 def test_text_of_scans_is_recognised_once_and_found(scans, tmp_path, caplog):
@@ -68,7 +68,7 @@ def test_text_of_scans_is_recognised_once_and_found(scans, tmp_path, caplog):
     assert [[chunk.kind for chunk in page.chunks] for page in document.pages] == [["figure", "text"]] * 2
     left, top, right, bottom = document.pages[0].chunks[1].box
     assert 0 < left < 0.1 and 0 < top < 0.1 and 0.6 < right < 0.95 and 0.1 < bottom < 0.2
-    assert Bm25().rank(document, Question("q", "What is the mass of part 7?", "scans"))[0] == 2
+    assert BM25().rank(document, Question("q", "What is the mass of part 7?", "scans"))[0] == 2
     with caplog.at_level(logging.INFO, "lockstep"):
         ingest([scans], tmp_path / "cache", settings)
     assert "nothing to do" in caplog.text
@@ -94,7 +94,7 @@ def test_lines_of_tesseract_are_joined_from_its_words(program, tmp_path):
         f'[ "$1" = --list-langs ] && echo "List: eng chi_sim osd" && exit; cat > {tmp_path}/page; '
         f'echo "$@" > {tmp_path}/arguments; cat {tmp_path}/table'
     )
-    found = recognizer("tesseract").lines(scan("x"))
+    found = load_recognizer("tesseract").lines(scan("x"))
     assert found == [Line((20, 28, 130, 52), 'The "relay"'), Line((20, 60, 90, 80), "额定 24V")]
     assert (tmp_path / "arguments").read_text() == "stdin stdout -l eng+chi_sim --psm 3 tsv\n"
     with Image.open(tmp_path / "page") as given:
@@ -107,7 +107,7 @@ def test_lines_of_tesseract_are_joined_from_its_words(program, tmp_path):
 )
 def test_a_program_that_fails_or_hangs_costs_the_text_of_a_page(program, scans, tmp_path, monkeypatch, script, message):
     program(f'[ "$1" = --list-langs ] && echo eng && exit; {script}')
-    found = recognizer("tesseract")
+    found = load_recognizer("tesseract")
     monkeypatch.setattr(tesseract, "_SECONDS", 0.5)
     with pytest.raises(RecognitionError, match=message):
         found.lines(scan("x"))

@@ -10,7 +10,7 @@ from PIL import Image, features
 from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import convert
-from datamodules.document_qa.ingestion.ingest import ingest, ingested
+from datamodules.document_qa.ingestion.ingest import ingest, open_ingested
 from datamodules.document_qa.ingestion.readers import page_images
 from datamodules.document_qa.ingestion.sources import not_pages
 from tests.support.data_files.vision_language_files import png
@@ -144,11 +144,11 @@ def test_a_page_that_is_added_later_or_repaired_is_noticed(folder):
     ingest([folder], cache, SETTINGS)
     (folder / "2.heic").write_bytes(b"x")
     with pytest.raises(ValueError, match="not ingested into"):
-        ingested([folder], cache, SETTINGS)
+        open_ingested([folder], cache, SETTINGS)
     with pytest.raises(ValueError, match="scans: 2.heic: found 1 bytes"):
         ingest([folder], cache, SETTINGS)
     skip = IngestionSettings(dpi=36, workers=1, on_broken="skip")
     assert "2.heic: found 1 bytes" in ingest([folder], cache, skip).broken["scans"]
-    assert "2.heic: found 1 bytes" in ingested([folder], cache, skip).broken["scans"]
+    assert "2.heic: found 1 bytes" in open_ingested([folder], cache, skip).broken["scans"]
     (folder / "2.heic").unlink()
     assert len(ingest([folder], cache, SETTINGS).documents["scans"].pages) == 1

@@ -12,7 +12,7 @@ from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import convert
-from datamodules.document_qa.ingestion.readers.pdf_text import joined
+from datamodules.document_qa.ingestion.readers.pdf_text import join_lines
 from datamodules.document_qa.types.document import Document
 from tests.support.data_files.pdf_files import draw_image, draw_table, draw_text, manual, sentence, write_pdf
 
@@ -184,7 +184,7 @@ def test_chinese_gets_no_spaces_at_ends_of_lines(tmp_path, read):
 
 
 def test_words_split_over_lines_are_whole_again():
-    assert joined(["the trans\x02", "former of a", "known kind\ufffe"]) == "the transformer of a known kind-"
+    assert join_lines(["the trans\x02", "former of a", "known kind\ufffe"]) == "the transformer of a known kind-"
 
 
 def test_large_pages_get_fewer_pixels(tmp_path, read):

@@ -13,7 +13,7 @@ from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language_module import LanguageModule
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
-from lightning_modules.vision_language.pretrained.settings import tuned
+from lightning_modules.vision_language.pretrained.settings import language_model_settings
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
 from tests.lightning_modules.multimodal.language.test_loading import GEMMA2
 
@@ -98,7 +98,7 @@ def test_adapters_at_the_output_layer():
 
 def test_families_without_them():
     with pytest.raises(ValueError, match="pretrained image-text model does not support"):
-        tuned(LanguageModelSettings(**FLEX), "somewhere")
+        language_model_settings(LanguageModelSettings(**FLEX), "somewhere")
     with pytest.raises(ValueError, match="loss_kernel is liger, .* a retriever predicts no tokens"):
         PageRetriever(chosen(**LIGER), VisionTowerSettings())
     for loss in ("label_smoothing", "focal"):
