@@ -43,7 +43,7 @@ def focal(gamma: float) -> Callable[[Tensor, Tensor], Tensor]:
 def contrastive_options(
     log_likelihoods: Tensor, lengths: Tensor, questions: Tensor, right: Tensor, weight: float
 ) -> Tensor:
-    """Return the cross-entropy of right answers plus `weight` times that of choosing them among the options.
+    """Return the cross-entropy of right answers, plus `weight` times the cross-entropy of choosing among the options.
 
     The score of an option is its log-likelihood per token, as in evaluation (T. Brown et al., "Language Models are
     Few-Shot Learners", 2020, section 2.4). The choice counts once for each token of the right answer, so that the

@@ -162,7 +162,7 @@ class ImageClassifier(EvaluatedClassifier):
     def on_validation_epoch_start(self) -> None:
         super().on_validation_epoch_start()
         if self.architecture.norm == "batch" and self.trainer.world_size > 1:
-            # Each rank has statistics of its own images. A checkpoint contains those of rank 0.
+            # Each rank has statistics of its own images. A checkpoint contains the statistics of rank 0.
             for statistic in self.buffers():
                 torch.distributed.broadcast(statistic, 0)
 

@@ -153,6 +153,6 @@ class ImageFeatures(ModalityFeatures[ImageData]):
 
 
 def _black_view(images: Images) -> Images:
-    """Return one black view in place of none."""
+    """Return a single black view, for a batch without images."""
     pixels: Tensor = images.pixels
     return images._replace(pixels=pixels.new_zeros((1, *pixels.shape[1:])), places=images.places.new_zeros(1))

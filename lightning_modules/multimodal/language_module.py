@@ -111,7 +111,7 @@ class LanguageModule(LockstepModule[DataT]):
         load_stage(self, path, checkpoint, self.origins(checkpoint), self.optional_weights)
 
     def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
-        """Return what the parts, and those of a checkpoint, were built from, by the prefix of their weights' names."""
+        """Return the sources of this model's and a checkpoint's parts, by the prefix of their weights' names."""
         saved = checkpoint.get("base") or {}
         lora = ("lora",) if saved.get("lora") and self.base["lora"] else ()
         weights = partial(weights_identity, self.language_model_settings.path)

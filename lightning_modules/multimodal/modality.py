@@ -82,7 +82,7 @@ class ModalityFeatures(ABC, Generic[DataT]):
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
-        """Return what the encoder and that of a checkpoint were built from, by the prefix of their weights' names."""
+        """Return the sources of this encoder and of a checkpoint's encoder, by the prefix of their weights' names."""
         return {}
 
     def identity(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class BeyondAccuracyMetrics(Metric):
       al., Evaluating Collaborative Filtering Recommender Systems, TOIS 2004, section 4.3).
     - `novelty@k`: mean self-information -log2 p of a recommended item, in bits, with p its share of all training events
       (Vargas and Castells, Rank and Relevance in Novelty and Diversity Metrics for Recommender Systems, RecSys 2011).
-      An item without a training event has the p of an item with one.
+      An item without a training event counts as an item with a single event.
     - `popularity@k`: mean number of training events of a recommended item.
 
     Args:

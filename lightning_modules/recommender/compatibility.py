@@ -45,7 +45,7 @@ def architecture_identity(settings: Mapping[str, Any], max_length: int) -> dict[
 
 
 def check_items(saved: Mapping[str, Any] | None, items: Mapping[str, Any]) -> None:
-    """Raise ValueError if the checkpoint's items are not those of the data."""
+    """Raise ValueError if the checkpoint's items differ from the data's items."""
     if saved != items:
         found = "no list of items" if saved is None else f"{saved['count']} items (sha256 {saved['sha256'][:12]})"
         raise ValueError(
@@ -58,7 +58,7 @@ def check_items(saved: Mapping[str, Any] | None, items: Mapping[str, Any]) -> No
 def check_features(
     saved: Mapping[str, Any] | None, features: FeaturesIdentity | None, option: FeatureOption = "item_features"
 ) -> None:
-    """Raise ValueError if the checkpoint's features of items or events are not those of the data."""
+    """Raise ValueError if the checkpoint's features of items or events differ from the data's."""
     if saved == (None if features is None else features._asdict()):
         return
     name, key = option.replace("_", " "), f"data.init_args.{option}"

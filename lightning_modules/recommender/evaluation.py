@@ -25,11 +25,11 @@ _OF_PAIRS: tuple[Baseline, ...] = ("item-knn", "ease")
 _BASELINE_METRICS = ("hr@1", "hr@10", "ndcg@10", "mrr@10")
 
 REQUEST_TIME = "request_time"
-"""Protocol in which the time of the target is known. Its metrics, those of the baselines included, have this prefix."""
+"""Protocol in which the time of the target is known. The metrics of model and baselines have this prefix."""
 
 
 class RankingEvaluation:
-    """Metrics of one validation or test after the other.
+    """Computes the ranking metrics of each validation and test.
 
     Args:
         remove_seen: exclude the items of a user's history from the ranking.

@@ -34,13 +34,13 @@ class ItemScores:
         self.states, self.weight = states.float(), weight
         self.num_items = len(weight)
         self._size = _columns(len(states), 4, self.num_items, block_bytes)
-        self._only: ScoreBlock | None = None  # the scores of all items, if they are one block
+        self._only: ScoreBlock | None = None  # the scores of all items, if they fit a single block
 
     def __len__(self) -> int:
         return len(self.states)
 
     def row(self, row: int) -> "ItemScores":
-        """Return the scores of one of the users."""
+        """Return the scores of a single user."""
         own = ItemScores(self.states[row : row + 1], self.weight)
         own._only = self._only and ScoreBlock(1, self._only.scores[row : row + 1])
         return own
@@ -74,7 +74,7 @@ class ItemScores:
 
 
 class PrecomputedScores:
-    """Scores that are computed already, in blocks like those of ItemScores.
+    """Scores that are computed already, with the interface of ItemScores.
 
     Args:
         scores: [B, V + 1]; column j is item j, column 0 is ignored. Not modified.
@@ -89,7 +89,7 @@ class PrecomputedScores:
         return len(self.scores)
 
     def row(self, row: int) -> "PrecomputedScores":
-        """Return the scores of one of the users."""
+        """Return the scores of a single user."""
         return PrecomputedScores(self.scores[row : row + 1])
 
     def blocks(self) -> Iterator[ScoreBlock]:
@@ -98,7 +98,7 @@ class PrecomputedScores:
             yield ScoreBlock(first, self.scores[:, first : min(first + self._size, self.num_items + 1)])
 
     def of(self, items: Tensor) -> Tensor:
-        """Return the scores of items [B, n]; those of item 0 have no meaning."""
+        """Return the scores of items [B, n]; scores of item 0 have no meaning."""
         return self.scores.gather(1, items)
 
 

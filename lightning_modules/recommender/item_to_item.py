@@ -157,7 +157,7 @@ class _UsersOfItems:
     def in_common(self) -> Iterator[tuple[int, Tensor]]:
         """Yield for each block of items its first item (from 0) and the numbers of users in common, [block, V] float64.
 
-        A number of the diagonal is that of the item's users.
+        The diagonal holds the number of users of each item.
         """
         (num_items, num_users), items, users = self._size, self._items, self._users
         of_users = _sparse(users, items, (num_users, num_items)).coalesce()

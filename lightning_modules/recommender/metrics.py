@@ -63,7 +63,7 @@ class RankingMetrics(Metric):
 
     Args:
         protocol: "" for full ranking. The name of a sampled protocol becomes a prefix (``sampled_100/hr@10``), so that
-            its metrics are never confused with those of full ranking.
+            its metrics are never confused with metrics of full ranking.
         cutoffs: the values of k.
     """
 

@@ -76,7 +76,7 @@ class Recommendations:
         return {**self.answer([item for item, _ in best], [count for _, count in best]), "fallback": POPULARITY}
 
     def answer(self, items: Sequence[int], scores: Sequence[float]) -> dict[str, Any]:
-        """Return items with their ids, scores and titles, up to the first excluded one."""
+        """Return items with their ids, scores and titles, up to the first excluded item."""
         answers = []
         for item, score in zip(items, scores, strict=True):
             if score == -torch.inf:  # fewer items than top_k are left

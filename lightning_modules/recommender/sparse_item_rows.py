@@ -1,4 +1,4 @@
-"""Trains the item vectors by rows, for catalogues of which a step uses a small part."""
+"""Updates only the item vectors that a step uses (sparse gradients), for large catalogues."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -77,27 +77,27 @@ def check_saved_item_optimizer(checkpoint: Mapping[str, Any], item_optimizer: It
 
 
 def gather_item_rows(table: RowTable, batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
-    """Read the item vectors that a micro-batch uses, and renumber its items accordingly.
+    """Gather the item vectors that a micro-batch uses, and renumber its items accordingly.
 
     Args:
         table: item vectors [V + 1, C].
         batch: parts of the micro-batch.
 
     Returns:
-        The parts with places among the rows instead of items, and the rows [U, C]. Row 0 is that of padding, as in the
-        table, and there is at least one other row.
+        The parts, with indices of rows instead of items, and the rows [U, C]. Row 0 is padding, as in the table, and
+        there is at least one other row.
     """
     renumbered, items = used_items(batch)
     return renumbered, table.read(items)
 
 
 def used_items(batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
-    """Return the parts of a micro-batch with places among its items instead of items, and these items, ascending.
+    """Return the parts of a micro-batch with indices into its distinct items, and these items, ascending.
 
-    Items are [U] int64. Item 0 (padding) has place 0, and there is at least one other item.
+    Items are [U] int64. Item 0 (padding) has index 0, and there is at least one other item.
     """
     columns = [column for part in batch for column in _item_columns(part)]
-    # Item 1, because losses look up some item where there is none; its gradient is 0 there, which touches nothing.
+    # Item 1 is always included: losses look up some item at padded positions. Its gradient is 0, so it is not updated.
     always = torch.tensor([0, 1], device=columns[0].device)
     numbers = torch.cat([always, *(column.flatten() for column in columns)])
     items, places = torch.unique(numbers, return_inverse=True)
@@ -106,12 +106,12 @@ def used_items(batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
 
 
 def renumber_items(batch: Sequence[TrainBatch], number: Callable[[Tensor], Tensor]) -> list[TrainBatch]:
-    """Return the parts of a micro-batch with other numbers of their items.
+    """Return the parts of a micro-batch with renumbered items.
 
     Args:
         batch: parts of the micro-batch.
-        number: function of a tensor of items; it is called for items, targets and negatives of each part, and for
-            those of the global batch if there are any, in order.
+        number: function of a tensor of items. It is called for items, targets and negatives of each part, and for the
+            negatives of the global batch if there are any, in this order.
     """
     renumbered = []
     for part in batch:
@@ -135,7 +135,7 @@ def sparse_item_tables(
     Args:
         encoder: scores with the input's item vectors.
         item_optimizer: see SequentialRecommender.
-        learning_rate: peak rate of the item vectors; None is that of the module.
+        learning_rate: peak rate of the item vectors; None is the module's rate.
     """
     if item_optimizer == "dense":
         return []

@@ -41,7 +41,7 @@ class TrainingLoss:
 
         Args:
             batch: parts of the micro-batch.
-            step: number of optimizer steps before this one; None without a trainer.
+            step: number of completed optimizer steps; None without a trainer.
         """
         batch, vectors = self.vectors.read(batch, step or 0)
         keys = self._mask_keys(batch, step)

@@ -2,7 +2,7 @@
 
 The inputs of a value are the value, its Fourier features (Tancik et al., "Fourier features", NeurIPS 2020), in which
 the digits of a percentage are nearly linear, its place in the range of its channel, and whether it was measured. Norms
-are over the channels of one position, and the range is that of the measured steps. So the features of a series do not
+are over the channels of one position, and the range covers the measured steps. So the features of a series do not
 depend on the other series of its batch.
 """
 

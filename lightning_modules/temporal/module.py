@@ -92,7 +92,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
     def _rule_answers(self, sample: int) -> dict[str, str]:
         return {"rules": self.data.right_answer(sample)} if "rules" in self.data.baselines else {}
 
-    # -- longer series than those of training ------------------------------------------------------------------------
+    # -- series that are longer than in training -----------------------------------------------------------------------
 
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, object]) -> None:

@@ -106,7 +106,7 @@ def option_log_likelihoods(
 
 
 def _largest(scores: list[float]) -> int:
-    """Return the place of the largest score, the first of equal ones."""
+    """Return the index of the largest score, the first if several are equal."""
     return max(range(len(scores)), key=scores.__getitem__)
 
 

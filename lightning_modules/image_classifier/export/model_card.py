@@ -61,7 +61,7 @@ def model_card(classifier: Classifier, averaged: bool, checked: str) -> Exported
     shift = classifier.evaluation_shift
     shifted = f" A probability is the mean over all shifts of the image by up to {shift} pixels." if shift else ""
     content = (
-        f"Tells which one of {number} classes an image of {height} x {width} pixels shows. It is "
+        f"Classifies into {number} classes an image of {height} x {width} pixels shows. It is "
         f"{_SOURCES[classifier.architecture.network]}.{weights}{shifted} "
         "Whatever it is shown, it names one of these classes."
     )

@@ -20,7 +20,7 @@ class ProjectorSettings:
 
     Args:
         kind: `linear`; `mlp` (two layers, as in LLaVA 1.5); `deep_mlp` (`depth` layers with norms); `pixel_shuffle`
-            (squares of factor x factor features of a grid become one, then linear, as in nanoVLM); `resampler`
+            (factor x factor features of a grid are joined, then linear, as in nanoVLM); `resampler`
             (`queries` learned vectors attend to the features in `depth` layers, as in Flamingo).
         hidden_size: inner width of `mlp`, `deep_mlp` and `resampler`; null is the language model's width.
         depth: linear layers of `deep_mlp`, layers of `resampler`.

@@ -1,1 +1,1 @@
-"""Exported language and vision-language models, in transformers' formats where one exists."""
+"""Exported language and vision-language models, in transformers' formats where they exist."""

@@ -59,7 +59,7 @@ class Idefics3(ExportTarget):
         return self._tokens(parts)[1:]
 
     def _tokens(self, parts: ModelParts) -> list[int]:
-        """Return the token of a feature, and those of the learned vectors."""
+        """Return the token of a feature, and the tokens of the learned vectors."""
         found = parts.tokenizer.convert_tokens_to_ids(list(parts.layout.special_tokens[:-1]))
         assert isinstance(found, list), "as there are several names"
         return found
@@ -132,7 +132,7 @@ def _positions(table: Tensor) -> tuple[Tensor, int]:
     """Return the position embeddings as Idefics3 looks them up, and the edge of their grid.
 
     Idefics3 computes the row of a patch as a fraction of the edge. In a grid of the same edge, rounding gives some
-    patches the row of a neighbour; in a grid that is longer by one, patch n has row n.
+    patches the row of a neighbour. In a grid with an additional row, patch n has row n.
     """
     edge = int(len(table) ** 0.5)
     wide = table.new_zeros(edge + 1, edge + 1, table.shape[1])

@@ -37,8 +37,8 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
 
     Args:
         pretrained: directory that `export --merge` wrote.
-        device: where the model computes; `auto` is the GPU if there is one.
-        dtype: format of the weights; `auto` is that of the directory.
+        device: where the model computes; `auto` is a GPU where torch finds it, else the CPU.
+        dtype: format of the weights; `auto` is the format in the directory.
         batch_size: must be 1.
 
     Raises:
@@ -80,7 +80,7 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
     @override
     @torch.inference_mode()
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-        """Return (loss, is the answer the greedy one) of each request; the loss is a mean over the answer's tokens.
+        """Return (loss, is the answer the greedy answer) of each request; the loss is a mean over the answer's tokens.
 
         The base class documents a log-likelihood, but lmms-eval chooses the option with the smallest number, and its
         other models return the loss. The `args` are (text, answer, images, document, task, split), or (text, answer)

@@ -103,8 +103,8 @@ def export(
 ) -> None:
     """Write the files. Adapters are merged and weights are cast in place, so the language model cannot be used again.
 
-    A language model with adapters is written as the adapters only, a frozen one as its tokenizer only, and any other
-    one completely.
+    A language model with adapters is written as the adapters only, a frozen language model as its tokenizer only, and
+    any other completely.
 
     Args:
         folder: existing, empty directory.

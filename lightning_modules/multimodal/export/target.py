@@ -87,7 +87,7 @@ def tower_incompatibilities(parts: ModelParts, name: str) -> Iterator[str]:
 
 
 def weight_format(language_model: LanguageModel) -> torch.dtype:
-    """Return the number format of all weights, as transformers reads them in one: the language model's."""
+    """Return the number format of all weights, the language model's: transformers reads all weights in the same."""
     mixed = language_model.settings.trainable == "last_n_layers"
     return language_model.precision.trained if mixed else language_model.causal_lm.dtype
 
@@ -95,7 +95,7 @@ def weight_format(language_model: LanguageModel) -> torch.dtype:
 def load_tower_weights(
     network: "PreTrainedModel", weights: dict[str, Any], own: nn.Module, unused: tuple[str, ...]
 ) -> Any:
-    """Return a tower of transformers with the weights of our own one.
+    """Load the weights of our own vision tower into a tower of transformers.
 
     Args:
         network: the tower as transformers builds it.

@@ -53,7 +53,7 @@ def freeze_and_add_adapters(
         chosen = _with_adapters(network, settings.lora)
     set_dtypes(chosen, precision)
     if settings.quantize != "none":
-        release_free_memory()  # the C library would keep that of the weights that were replaced
+        release_free_memory()  # the C library would keep the memory of the replaced weights
     if settings.activation_checkpointing:
         recompute_activations(network)
     return chosen

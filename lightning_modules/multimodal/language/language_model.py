@@ -88,7 +88,7 @@ class LanguageModel(nn.Module):
         return cast("PeftModel", self.network)  # `freeze_and_add_adapters` adds the adapters
 
     def merge(self) -> "PreTrainedModel":
-        """Return the model of transformers with dequantized weights and merged adapters; this one is spent then."""
+        """Return the model of transformers, dequantized and with merged adapters. Do not use `self` afterwards."""
         return whole_model(self.network, self.settings)
 
     @property
@@ -181,7 +181,7 @@ class LanguageModel(nn.Module):
             self.train(training)
 
     def decode(self, embeddings: Tensor, positions: Tensor, **options: object) -> Any:
-        """Run the decoder layers of transformers on embeddings [R, L, C]; `options` are those of its forward."""
+        """Run the decoder layers of transformers on embeddings [R, L, C]; `options` go to its forward."""
         return self.causal_lm.get_decoder()(inputs_embeds=embeddings, position_ids=positions, **options)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -210,7 +210,7 @@ class LanguageModel(nn.Module):
 def _supervised(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the states [N, C] that predict supervised tokens, and these tokens [N]; see `LanguageModel.terms`.
 
-    Logits of all positions would be the peak of memory, and only those of supervised tokens are needed.
+    Logits of all positions would be the peak of memory, and only the logits of supervised tokens are needed.
     """
     targets = labels[:, 1:]
     supervised = targets != IGNORE

@@ -16,7 +16,7 @@ _PROBE_MAX = 100.0
 
 
 def final_scores(scores: Tensor, config: "PretrainedConfig") -> Tensor:
-    """Return the processed logits [..., V] of a model with this config, given those of its output layer."""
+    """Return the processed logits [..., V] of a model with this config, given the logits of its output layer."""
     for key in _FACTORS:
         if _set(config, key):
             scores = scores * getattr(config, key)

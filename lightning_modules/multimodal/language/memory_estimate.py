@@ -24,13 +24,13 @@ from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.quantization import dequantize, quantize
 
 _FEWEST, _FEWEST_OF_FSDP = 2, 4
-"""Layers of the smaller of two models of which a deeper one is extrapolated: FSDP gathers up to three at once."""
+"""Layers of the smaller of the two models that are traced. FSDP gathers up to three layers at once."""
 _MORE = 2
-"""Layers that the larger one has more; layers of two kinds may alternate."""
+"""Additional layers of the larger model; two, as layers of two kinds may alternate."""
 
 
 class Workload(NamedTuple):
-    """Settings of a training step that its memory depends on, besides those of the model."""
+    """Settings of a training step that its memory depends on, besides the model's settings."""
 
     tokens: int
     """Positions of a row, padding included; all are taken as supervised."""
@@ -187,7 +187,7 @@ class _StepLoss(nn.Module):
         """Return the loss, given tokens [R, L]; `on_gradient` gets the gradients of the states and the embeddings."""
         model = self.language_model
         embeddings = model.embed(tokens)
-        if not embeddings.requires_grad:  # those of the other modality are trained
+        if not embeddings.requires_grad:  # the features of the other modality are trained
             embeddings = embeddings.detach().requires_grad_()
         states = model.hidden_states(embeddings, tokens)
         for each in (embeddings, states):
@@ -214,7 +214,7 @@ def _give_storages(model: nn.Module) -> None:
             if id(old) not in given:
                 values: Tensor = torch.empty_like(old, device="cpu", requires_grad=False)
                 new = nn.Parameter(values, old.requires_grad) if isinstance(old, nn.Parameter) else values
-                given[id(old)] = old, new  # the old one is kept, as another could get its id
+                given[id(old)] = old, new  # keep the old storage alive, or a new object could get its id
             setattr(module, name, given[id(old)][1])
 
 
@@ -224,7 +224,7 @@ def _drop_gradient(parameter: Tensor) -> None:
 
 
 def _state_size(number: int, state_bytes: int, is_embedding: bool) -> int:
-    """Return the bytes of the optimizer's state of a tensor; 8-bit AdamW keeps that of embeddings in 32 bits."""
+    """Return the bytes of the optimizer's state of a tensor; 8-bit AdamW keeps 32 bits for embeddings."""
     if state_bytes != 2:
         return state_bytes * number
     return 8 * number if is_embedding or number < MIN_QUANTIZED_ELEMENTS else 2 * number + 8 * math.ceil(number / BLOCK)

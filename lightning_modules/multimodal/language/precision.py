@@ -31,7 +31,7 @@ def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
     Under bf16-true Lightning also stores trainable weights in bf16, where most updates of 1e-5 round to zero.
 
     Args:
-        trainer_precision: `trainer.precision`, or one of Lightning's short forms.
+        trainer_precision: `trainer.precision`; Lightning's short forms such as `bf16` are accepted.
         has_bf16: whether the device computes in bf16, see `device_has_bf16`.
 
     Raises:

@@ -82,7 +82,7 @@ class QuantizedLinear(nn.Linear):
 
     @override
     def forward(self, input: Tensor) -> Tensor:
-        """Compute in the format of autocast, else in the input's; the gradient is that of the dequantized weight."""
+        """Compute in autocast's dtype, else in the input's dtype; gradients are as for the dequantized weight."""
         kind = input.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else input.dtype
         bias = None if self.bias is None else self.bias.to(dtype)
@@ -116,7 +116,7 @@ def quantize_linear_layers(
     chosen: Callable[[str, nn.Linear], bool] = lambda name, layer: True,
     device: torch.device | None = None,
 ) -> int:
-    """Replace linear layers of a network by quantized ones, in place, one at a time.
+    """Quantize linear layers of a network, in place, one at a time to bound the memory.
 
     Args:
         network: any network, not yet with adapters.
@@ -142,7 +142,7 @@ def quantize_linear_layers(
 
 
 def dequantize_linear_layers(network: nn.Module) -> None:
-    """Replace quantized layers by plain ones with the dequantized weights, in place, also inside adapters of peft."""
+    """Replace quantized layers by plain layers with dequantized weights, in place, also inside adapters of peft."""
     for parent in list(network.modules()):
         for key, layer in parent.named_children():
             if isinstance(layer, QuantizedLinear):

@@ -1,4 +1,4 @@
-"""Checks that the run's tokenizer is that of the pretrained language model."""
+"""Checks that the run uses the tokenizer of the pretrained language model."""
 
 import json
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from pathlib import Path
 def require_own_tokens(path: str, folder: Path, tokenizer: str | None, known: Mapping[str, int]) -> None:
     """Compare the run's tokenizer with the tokenizer beside the model's weights.
 
-    Without a tokenizer beside the weights, only the built-in one is known to be wrong.
+    Without a tokenizer beside the weights, only the built-in tokenizer is known to be wrong.
 
     Args:
         path: the model's name in the config.
         folder: the model's files.
-        tokenizer: name of the run's tokenizer in the config; None: the built-in one.
+        tokenizer: name of the run's tokenizer in the config; None: the built-in tokenizer.
         known: ids of its tokens.
 
     Raises:

@@ -19,8 +19,8 @@ class VisionTowerSettings:
         trainable: trainable weights: `none`, `full`, or `last_n_layers`.
         last_n_layers: number of trainable layers under `last_n_layers`, of those that are built.
         feature_layer: hidden state that the features are, as transformers numbers them: -1 is the output of the last
-            layer before the last norm, -2 (as in LLaVA) that of the layer before; later layers are not built. null: the
-            model's output, after the last norm if it has one.
+            layer before the last norm, -2 (as in LLaVA) of the layer before; later layers are not built. null: the
+            model's output, after a last norm if there is any.
         activation_checkpointing: keep only the states between trainable layers, and recompute the others in the
             backward pass.
         compile: compile the layers with torch.compile.

@@ -188,7 +188,7 @@ def own_tokens(config: "PretrainedConfig") -> int:
 
 
 def normalisation_of(settings: VisionTowerSettings, config: "PretrainedConfig") -> Normalisation:
-    """Return the normalisation from the file beside the weights, else that of the architecture."""
+    """Return the normalisation from the file beside the weights, else the architecture's default."""
     mean, deviation = KINDS[config.model_type].normalisation
     settings_of_file = _preprocessor(settings.path) if settings.path is not None else {}
     if not settings_of_file.get("do_normalize", True):

@@ -17,7 +17,7 @@ log = logging.getLogger("lockstep")
 
 _BATCH = 256
 _MOST_USERS = 256
-"""Users whose recommendations by the files are compared with those of the encoder."""
+"""Number of users whose recommendations by the files are compared with the encoder's."""
 
 _MOST_SCORES = 1 << 25
 """Scores of these users in memory, 128 MB. With millions of items fewer users are compared."""
@@ -61,7 +61,7 @@ def add_vectors(
     data: RecommenderData,
     index: tuple["faiss.Index | None", str] = (None, ""),
 ) -> ExportedModel:
-    """Write the vectors, and the index if there is one, and add them to the model card.
+    """Write the vectors and an optional index, and add them to the model card.
 
     Args:
         exported: card of the other files.

@@ -45,7 +45,7 @@ def empty_index(size: int, description: str) -> "faiss.Index":
     try:
         index = faiss.index_factory(size, factory, faiss.METRIC_INNER_PRODUCT)
         if parameters.strip():
-            space: Any = faiss.ParameterSpace()  # its annotation, int, is that of another overload
+            space: Any = faiss.ParameterSpace()  # annotated as int, the type of another overload
             space.set_index_parameters(index, parameters.strip())
     except RuntimeError as error:
         reason = str(error).rpartition(": ")[2].strip()

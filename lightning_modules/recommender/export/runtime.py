@@ -30,7 +30,7 @@ class ExportedRecommender:
     Attributes:
         encoder: the network, in evaluation mode.
         settings: content of config.json.
-        item_ids: [V] ids; that of item i is at i - 1.
+        item_ids: [V] ids; item i has the id at i - 1.
         titles: [V] titles, or None.
         popularity: [V] training events of each item, or None in exports that have none.
     """

@@ -5,7 +5,7 @@ DIR/item_vectors.jsonl   {"item": id} of each row, in order
 DIR/user_vectors.npy     float32 [U, C]; the state after a user's whole history
 DIR/user_vectors.jsonl   {"user": id} of each row, in order
 
-The scores have no bias and no scale: ``user_vectors @ item_vectors.T`` are those of `predict`.
+The scores have no bias and no scale: ``user_vectors @ item_vectors.T`` equals the scores of `predict`.
 """
 
 import json
@@ -23,7 +23,7 @@ from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.networks.last_position import encode_last_position
 
 _ALLOWED = 1e-4
-"""Largest difference of a dot product from the model's score, relative to the largest score; that of the ONNX graph."""
+"""Largest difference of a dot product from the model's score, relative to the largest score, as for ONNX."""
 
 FILES = {
     "item_vectors.npy": "float32 [items, size]: the items' vectors",
@@ -66,7 +66,7 @@ class _Sample(NamedTuple):
 def write_vectors(
     recommender: Recommender, folder: Path, users: Sequence[str], histories: Iterable[RankingBatch], sampled: int
 ) -> tuple[SampledUsers, str]:
-    """Write the four files, and compare the scores and the best items by them with those of the model.
+    """Write the four files, and compare their scores and best items with the model's.
 
     Args:
         recommender: recommender to export, in evaluation mode.

@@ -1,1 +1,1 @@
-"""Item vectors that are the sum of an item's own vector and of those of its features."""
+"""Item vectors that are the sum of an item's own vector and the vectors of its features."""

@@ -23,7 +23,7 @@ class CodingSettings(TypedDict):
 
 
 def event_feature_sizes(coding: EventCoding | None) -> EventFeatureSizes | None:
-    """Return the sizes of a coding; None without one."""
+    """Return the sizes of a coding; None without event features."""
     if coding is None:
         return None
     return {"categories": [len(names) for names in coding.categories.values()], "numbers": len(coding.numbers)}

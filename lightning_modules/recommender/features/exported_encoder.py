@@ -10,7 +10,7 @@ from lightning_modules.recommender.networks.sequence_encoder import SequenceEnco
 def with_item_vectors(
     encoder: SequenceEncoder, features: FeatureEncoder | None, architecture: Mapping[str, Any]
 ) -> SequenceEncoder:
-    """Return an encoder whose item vectors are those of all recommendable items, features included.
+    """Return an encoder whose item vectors are constants for all recommendable items, features included.
 
     Args:
         encoder: trained encoder, whose input and output share the item vectors.

@@ -48,7 +48,7 @@ class FeatureEncoder(nn.Module):
 
     @override
     def forward(self, items: Tensor) -> Tensor:
-        """Return the vectors [U, C] float32 of items [U]; that of item 0 is zero."""
+        """Return the vectors [U, C] float32 of items [U]; item 0 (padding) has a zero vector."""
         with torch.autocast(items.device.type, enabled=False):
             weight = self.categories.weight.float()
             codes, shares = self.codes[items].long(), self.shares[items]

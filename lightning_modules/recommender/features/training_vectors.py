@@ -21,7 +21,7 @@ class TrainingVectors:
         encoder: encoder that holds the items' own vectors.
         features: features of the items; None: items have their own vectors alone.
         row_tables: the own vectors, if they are trained by rows.
-        all_items: whether the loss is over all items, or over those of the batch.
+        all_items: whether the loss is over all items, or over the items of the batch.
         item_dropout: with features, probability that an item has no vector of its own in a step.
     """
 
@@ -46,7 +46,7 @@ class TrainingVectors:
 
         Args:
             batch: parts of the micro-batch.
-            step: number of optimizer steps before this one.
+            step: number of completed optimizer steps.
 
         Returns:
             The parts, and None if their items are those of the whole table. Otherwise the parts with places among the

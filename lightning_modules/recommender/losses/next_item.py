@@ -50,7 +50,7 @@ def sampled_softmax(
     """Return the softmax cross-entropy of the target and its negatives, without negatives that equal the target.
 
     With ``sampled``, the scores are corrected by the logarithm of how often an item is expected among the negatives,
-    that of the target included (Bengio and Senecal, 2008; Yi et al., RecSys 2019). Uniform negatives need no
+    the target's logit included (Bengio and Senecal, 2008; Yi et al., RecSys 2019). Uniform negatives need no
     correction: it would be the same for all items.
     """
     if sampled is None:

@@ -40,7 +40,7 @@ def check_architecture(settings: Mapping[str, Any], prefix: str = "") -> None:
         prefix: begins the names of the settings in the message.
 
     Raises:
-        ValueError: a setting is none of its values, does not suit another one or is without effect.
+        ValueError: a setting is none of its values, does not suit another setting or has no effect.
     """
     for name in _SIZES:
         size = settings.get(name)

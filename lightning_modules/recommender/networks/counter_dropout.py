@@ -50,7 +50,7 @@ def dropped_levels(p: float) -> tuple[int, float]:
 class Dropout(KeyedDropoutLayer):
     """Zeroes elements with probability ``p`` in training and scales the others by 1 / (1 - p).
 
-    Takes any shape without keys. With keys, the first dimension is that of the rows.
+    Takes any shape without keys. With keys, the first dimension indexes the rows.
     """
 
     def __init__(self, p: float) -> None:
@@ -66,7 +66,7 @@ class Dropout(KeyedDropoutLayer):
         Args:
             x: [B, ..., C], or [..., C] if ``shared``.
             call: distinguishes the calls in a forward pass.
-            shared: whether all rows of a step share the mask, as that of a table.
+            shared: whether all rows of a step share the mask, as for a table of position embeddings.
         """
         if not self.training or self.p == 0:
             return x

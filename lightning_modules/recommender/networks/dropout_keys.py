@@ -1,8 +1,8 @@
-"""Keys of dropout masks: on a CPU, a mask depends on (seed, step, sample, layer, place) and not on the rank.
+"""Keys of dropout masks: on a CPU, a mask depends on (seed, step, sample, layer, element) and not on the rank.
 
-A mask's bits are hashes of these, and no row's mask depends on the other rows, on padding, or on the split of a step
-into ranks, micro-batches and parts of similar length. So a training with dropout is the same on any number of ranks,
-up to rounding. The hashes cost as much as numbers of torch's generator.
+A mask's bits are a hash of these five. No row's mask depends on the other rows, on padding, or on how a step is split
+into ranks, micro-batches and parts of similar length. A training with dropout is therefore the same on any number of
+ranks, up to rounding. The hashes cost as much as torch's random numbers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from engine.determinism.stateless_rng import hash_bits
 
 _DROPOUT, _LAYER, _PLACE = 37, 41, 43  # hash keys; others use other keys with the same seed
-_EVERY_ROW = -2  # in the place of a sample; -1 is a padding row
+_EVERY_ROW = -2  # instead of a sample's index; -1 is a padding row
 _MIX_1, _MIX_2 = (int(np.uint64(constant).view(np.int64)) for constant in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
@@ -41,14 +41,14 @@ def dropout_keys(parts: Sequence[Tensor], seed: int, step: int) -> list[DropoutK
 
 
 class KeyedDropoutLayer(nn.Module):
-    """Layer that draws dropout masks. `number_layers` gives it its number, and `set_keys` the keys."""
+    """Layer that draws dropout masks from keys. `number_layers` numbers the layers, `set_keys` sets the keys."""
 
     number = 0
     keys: DropoutKeys | None = None
     """Keys of the current forward pass; None: masks come from torch's generator."""
 
     def row_keys(self, call: int = 0) -> Tensor | None:
-        """Return the keys [B] of the rows' masks, or None; `call` is the mask's number among those of the layer."""
+        """Return the keys [B] of the rows' masks, or None; `call` numbers the masks of the layer."""
         return None if self.keys is None else self.keys.rows ^ _layer_key(self.number, call)
 
     def step_key(self, call: int = 0) -> Tensor | None:
@@ -80,15 +80,16 @@ def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
 
     Args:
         keys: random int64 numbers.
-        sizes: the bits of a place do not depend on them.
-        first: place of the first of the last but one dimension.
+        sizes: size of each dimension after the first. The bits of an element do not depend on the sizes.
+        first: index, in the whole mask, of the first row of the last but one dimension.
     """
     *outer, last = sizes
     if first:
         outer[-1] += first
     places = position_bits(*outer, last)
     bits = keys.view(-1, *[1] * len(sizes)) ^ (places[..., first:, :] if first else places)
-    # Keys and places are random already. int64 overflows as uint64 does; the lowest bits need the shift.
+    # As in SplitMix64's finalizer, with fewer steps, because keys and positions are random already.
+    # Overflow of int64 wraps as for uint64; the shift carries high bits to the lowest, which a product leaves weak.
     bits *= _MIX_1
     bits ^= bits >> 32
     bits *= _MIX_2
@@ -96,7 +97,7 @@ def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
 
 
 def position_bits(*sizes: int) -> Tensor:
-    """Return random int64 numbers [*sizes] of the places of masks, which do not depend on the sizes."""
+    """Return a random int64 number for each element of a mask [*sizes], which does not depend on the sizes."""
     places = _places(*(1 << (size - 1).bit_length() for size in sizes))
     return places[tuple(slice(size) for size in sizes)]
 
@@ -108,5 +109,5 @@ def _layer_key(number: int, call: int) -> int:
 
 @cache
 def _places(*sizes: int) -> Tensor:
-    """Return random int64 numbers of places [*sizes]."""
+    """Return random int64 numbers by element, [*sizes]; cached, so sizes are rounded up to powers of two."""
     return torch.from_numpy(hash_bits(_PLACE, *np.ogrid[tuple(slice(size) for size in sizes)]).view(np.int64))

@@ -36,7 +36,7 @@ class Coefficients(NamedTuple):
 
     pre: Tensor  # [n, N] in (0, 1): weights with which the sublayer reads the streams
     post: Tensor  # [n, N] in (0, 2): weights with which its output is written to the streams
-    residual: Tensor  # [n, n, N]: H_res, rows are the new streams, columns the old ones
+    residual: Tensor  # [n, n, N]: H_res, rows are the new streams, columns the old streams
 
 
 class Observation(NamedTuple):

@@ -49,7 +49,7 @@ class SequenceEncoder(nn.Module):
     ``"time_interval"``, where positions enter keys and values instead of the input, HSTU (Zhai et al., ICML 2024) with
     ``"hstu"`` and no feed-forward networks, FuXi-alpha (Ye et al., arXiv 2502.03036) with ``"fuxi"`` and SwiGLU, and
     GRU4Rec (Hidasi and Karatzoglou, CIKM 2018) with ``"gru"``, whose layers replace the blocks and the final norm.
-    Residuals are plain, gated as in LiGR (Borisyuk et al., arXiv 2502.03417) or those of mHC (Xie et al., arXiv
+    Residuals are plain, gated as in LiGR (Borisyuk et al., arXiv 2502.03417) or mixed as in mHC (Xie et al., arXiv
     2512.24880).
 
     Args:
@@ -72,7 +72,7 @@ class SequenceEncoder(nn.Module):
         norm: ``pre``: x + F(norm(x)); ``post``: norm(x + F(x)), for each stream. A final norm follows in both.
         tie_output: score with the input's item vectors; otherwise with separate vectors.
         activation_checkpointing: keep only the states between blocks in training, and recompute the others.
-        event_features: sizes of the features of events, whose vectors are added to those of items; None: no features.
+        event_features: sizes of the features of events, whose vectors are added to item vectors; None: no features.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class SequenceEncoder(nn.Module):
 
         With ``item_vectors`` [U, C], ``history.items`` are places in them; place 0 is padding.
 
-        The features of events are those of ``history``, if the encoder has them.
+        The features of events are read from ``history``, if the encoder has them.
 
         With ``keys``, dropout depends on them alone, otherwise on torch's generator.
         """
@@ -219,7 +219,7 @@ class SequenceEncoder(nn.Module):
     def scores(self, states: Tensor, item_vectors: Tensor | None = None) -> Tensor:
         """Return the scores [N, V + 1] float32 of states [N, C]; column j is item j, column 0 is -inf.
 
-        With ``item_vectors`` [U, C], the scores [N, U] are those of these items; place 0 is padding.
+        With ``item_vectors`` [U, C], the scores [N, U] are of these items; row 0 is padding.
         """
         weight = self.output_weight if item_vectors is None else item_vectors[1:]
         with torch.autocast(states.device.type, enabled=False):

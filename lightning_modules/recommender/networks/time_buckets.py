@@ -1,6 +1,6 @@
 """Assigns times to logarithmic buckets: seconds matter after seconds, and weeks after years.
 
-The width is that of HSTU's public code (Zhai et al., "Actions Speak Louder than Words", ICML 2024): a bucket ends at
+The width is taken from HSTU's public code (Zhai et al., "Actions Speak Louder than Words", ICML 2024): a bucket ends at
 e^0.301 = 1.35 times its beginning, and the last bucket begins after 7.4 years.
 """
 

@@ -1,4 +1,4 @@
-"""Collects the rank of each user in an evaluation, on every rank, and writes those of all ranks."""
+"""Collects the ranks of held-out items by user on every process, gathers them, and writes them to a file."""
 
 import logging
 import os
@@ -60,7 +60,7 @@ def distinct_items(seen: Tensor, target: Tensor) -> Tensor:
 def write_ranks(
     folder: Path, gathered: NDArray[np.int64], data: RecommenderData, stage: str, protocol: str, step: int
 ) -> None:
-    """Write `ranks-STAGE.npz`, which replaces that of an earlier evaluation. A full disk costs the file alone.
+    """Write `ranks-STAGE.npz`, which replaces the file of an earlier evaluation. A full disk costs the file alone.
 
     Args:
         folder: folder of the run.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHARE = 0.2
-"""Share of the training events of the head, and of those of the tail."""
+"""Share of the training events that are of head items, and share that are of tail items."""
 
 
 def popularity_bounds(counts: NDArray[np.integer]) -> tuple[int, int]:

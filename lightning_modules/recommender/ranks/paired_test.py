@@ -1,6 +1,6 @@
 """Tests on the same users and targets whether one model is better than another.
 
-The difference of a metric has a paired bootstrap interval over users. Its p-value is that of a two-sided sign-flip
+The difference of a metric has a paired bootstrap interval over users. Its p-value is from a two-sided sign-flip
 permutation test (Fisher's randomization test for pairs; Smucker, Allan and Carterette, CIKM 2007, compare it with other
 tests of retrieval systems): if the models are equal, a user's two ranks are as likely to be exchanged.
 """
@@ -68,7 +68,7 @@ def compare_classes(
         a: [N] row of `table.values` of each sample by one model; at least one.
         b: [N] the same by the other model.
         table: metrics.
-        exact: whether all values are 0 or 1, and the p-value is that of the exact test of McNemar (1947): of the
+        exact: whether all values are 0 or 1, and the p-value is from the exact test of McNemar (1947): of the
             samples on which one model alone is right, each is as likely to be right as the other. That is the exact
             distribution of the sign-flip test.
         resamples: number of bootstrap resamples and of permutations.
@@ -105,7 +105,7 @@ def mcnemar(better: int, worse: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values of several comparisons, adjusted so that the chance of any false one stays below its level.
+    """Return the p-values of several comparisons, adjusted to control the chance of any false positive.
 
     Source: Holm, A simple sequentially rejective multiple test procedure (1979).
     """

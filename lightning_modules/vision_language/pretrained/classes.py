@@ -11,7 +11,7 @@ _BOTH_WAYS = "its images are attended to in both directions"
 
 
 class ImageTextClass(NamedTuple):
-    """Structure of a class of transformers; names are those of submodules of its `model`."""
+    """Structure of a class of transformers; names are of submodules of its `model`."""
 
     title: str
     vision_tower: str

@@ -1,4 +1,4 @@
-"""Replaces the images of a batch by black ones, for the blind baseline."""
+"""Replaces the images of a batch by black images, for the blind baseline."""
 
 from collections.abc import Mapping, Sequence
 

@@ -51,7 +51,7 @@ def download(path: str) -> Path:
 def load_image_text_model(
     config: "PretrainedConfig", settings: LanguageModelSettings, precision: Precision, parts_train: bool
 ) -> "PreTrainedModel":
-    """Load the weights, in training mode, in the format of trainable ones if any part other than adapters trains.
+    """Load the weights, in training mode, in the format of trainable weights if any part other than adapters trains.
 
     Raises:
         ValueError: weights are missing, quantized or not in safetensors.

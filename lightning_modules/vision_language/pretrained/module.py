@@ -107,7 +107,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
 
     @override
     def features(self, modality: ImageInputs) -> ImageInputs:
-        """Return the images that the model reads: black ones for a blind model."""
+        """Return the images that the model reads: black images for a blind model."""
         return self.modality.blinded(modality) if self.blind else modality
 
     @override

@@ -86,7 +86,7 @@ class ImageTextNetwork(LanguageModel):
             return {"position_ids": spatial_positions(self.causal_lm.base_model, tokens, positions, is_image, grids)}
         if self.kind.unpacked is None:
             return {"position_ids": positions}
-        # One chat per row: its positions are those of the row, while padding counts from 0 again.
+        # One chat per row: its positions equal the row's positions, while padding counts from 0 again.
         real = positions == torch.arange(positions.shape[1], device=positions.device)
         return {"attention_mask": real.long(), "token_type_ids": self._token_types(is_image, labels != IGNORE)}
 
@@ -114,7 +114,7 @@ class ImageTextNetwork(LanguageModel):
         if self.kind.spatial:
             options["mm_token_type_ids"] = is_image.long()
             model: Any = self.causal_lm.base_model
-            model.rope_deltas = None  # those of an earlier batch
+            model.rope_deltas = None  # transformers would reuse the offsets of an earlier batch
         if self.kind.token_types:
             options["token_type_ids"] = self._token_types(is_image, torch.zeros_like(is_image))
         with self.evaluation_mode(prompts.tokens.device):

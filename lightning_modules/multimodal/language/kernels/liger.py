@@ -17,7 +17,7 @@ from lightning_modules.multimodal.language.quantization import quiet_bitsandbyte
 def liger_cross_entropy(layer: nn.Module, states: Tensor, targets: Tensor, reduction: Literal["none", "sum"]) -> Tensor:
     """Return `cross_entropy` of the layer's logits: the terms [N] float32, or their sum.
 
-    The gradients of `sum` are computed with the value; those of `none` recompute the logits, in chunks again.
+    The gradients of `sum` are computed with the value; the gradients of `none` recompute the logits, in chunks again.
 
     Args:
         layer: nn.Linear from C to V.

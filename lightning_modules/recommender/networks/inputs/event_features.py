@@ -1,6 +1,6 @@
 """Vectors of events from their features: categories, such as a device, and numbers, such as a rating.
 
-The vector of an event is added to that of its item, where the event is an input. A target has no features, so its own
+The vector of an event is added to its item's vector, where the event is an input. A target has no features, so its own
 cannot decide its score.
 """
 

@@ -100,7 +100,7 @@ def differentiate_queries(
     T1: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of M queries by keys, and those of their scores summed by interval.
+    """Write the gradients of M queries by keys, and the gradients of their scores summed by interval.
 
     Inputs beside those of `mix_values` are gradient [N, L, D] of the mixed values; gradient_products [N, L, T1], of it
     and relation values; and corrections [N, L] float32, the sums over D of gradient times result.

@@ -29,7 +29,7 @@ _REQUIRED: Mapping[str, object] = {
 class GRULayers(nn.Module):
     """Stacked GRU layers, each with dropout after it.
 
-    The layers know nothing of positions and times: the order of the events is that of the recurrence. Padding is on the
+    The layers read no positions and times: the recurrence itself follows the order of the events. Padding is on the
     right, so no state of an event depends on it. As in the authors' code, input and hidden matrices start uniform
     within sqrt(6 / (inputs + outputs)) for each gate, and biases at zero.
 
@@ -41,7 +41,7 @@ class GRULayers(nn.Module):
 
     def __init__(self, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
-        # Layers of their own, because dropout inside nn.GRU would not be that of counter_dropout.py.
+        # Separate nn.GRU layers: the dropout between layers inside nn.GRU would not use the keys of counter_dropout.py.
         self.layers = nn.ModuleList(nn.GRU(hidden_size, hidden_size, batch_first=True) for _ in range(num_layers))
         self.dropout = Dropout(dropout)
         self.reset_parameters()
