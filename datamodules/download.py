@@ -60,7 +60,7 @@ def download(
         checksum: ``algorithm:hex digits``, for example ``md5:c4d9...``; any algorithm of hashlib.
         progress: called after every received block; None for no reports.
         timeout: seconds without data after which a connection counts as broken.
-        attempts: number of connections; each resumes where the previous one ended.
+        attempts: number of connections; each resumes where the previous connection ended.
         wait: seconds before the second attempt, doubled with every further attempt.
 
     Raises:

@@ -94,7 +94,7 @@ class Ranking(NamedTuple):
     """The ranking of a document's pages for a question."""
 
     question: int  # index in the ranking data set
-    pages: tuple[int, ...]  # page numbers from 1, best first; unusable pages are missing
+    pages: tuple[int, ...]  # page numbers from 1, best first; without pages that cannot be read
     scores: tuple[float, ...]  # cosine similarities, in descending order
 
 
@@ -103,7 +103,7 @@ class ModelAnswer(NamedTuple):
 
     text: str  # generated text of an open question; "" for a choice question
     options: tuple[float, ...]  # log-likelihood per token of each option, averaged over its orders; () if open
-    confidence: float  # 0 to 1: softmax of `options` at the best one; of an open question exp(mean log-likelihood)
+    confidence: float  # 0 to 1: largest softmax of `options`; of an open question exp(mean log-likelihood)
     loss: float = 0.0  # cross-entropy summed over the right answer's tokens, in nats, with the options in first order
     terms: int = 0  # number of these tokens; 0 if the right answer is not known
 

@@ -83,7 +83,7 @@ class DocumentDataModule(AnswerEvaluation):
 
     extra = "documents"
 
-    # Their classes depend on the task; those of MultimodalDataModule are for chats.
+    # The task chooses the classes; the declarations of MultimodalDataModule are for chats.
     train_set: Any
     validation_set: Any
     test_set: Any
@@ -213,7 +213,7 @@ class DocumentDataModule(AnswerEvaluation):
     def prediction_set(
         self, questions: QuestionSet, evidence: int | None = None, skip_bad: bool = False
     ) -> EvaluationDataset:
-        """Return questions as `predict` asks them, in their order. Arguments are those of EvaluationDataset."""
+        """Return questions as `predict` asks them, in their order. Takes the arguments of EvaluationDataset."""
         return EvaluationDataset(
             self._sample_builder(questions),
             self.chat_encoder,

@@ -53,7 +53,7 @@ class RankingData(Protocol):
 
     @property
     def candidates(self) -> Sequence[Candidates]:
-        """The candidate pages of each question: those of its document."""
+        """The candidate pages of each question: all pages of its document."""
 
     def metrics(self, rankings: Sequence[Ranking]) -> dict[str, float]:
         """Compute {metric name: value} of rankings."""

@@ -25,7 +25,7 @@ def check_task_options(
     """Check options of DocumentDataModule, which describes them.
 
     Raises:
-        ValueError: an option is out of its range, or has no effect with another one.
+        ValueError: an option is out of its range, or has no effect with another option.
     """
     for name, number, least in (
         ("option_orders", option_orders, 1),

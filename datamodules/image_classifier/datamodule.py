@@ -113,7 +113,7 @@ class LabelledImages(LockstepDataModule):
 
     @property
     def classes(self) -> list[str]:
-        """Class names by index; when predicting a folder, the module sets those of its checkpoint."""
+        """Class names by index; when predicting a folder, the module sets the class names of its checkpoint."""
         return self.splits.classes if self._classes is None else self._classes
 
     @classes.setter

@@ -13,10 +13,10 @@ from engine.interface import LockstepData
 
 
 class ImageClassifierData(LockstepData, Protocol):
-    """Images of the same size, each of one of K classes. LabelledImages implements it."""
+    """Images of the same size, labelled with K classes. LabelledImages implements it."""
 
     classes: list[str]
-    """Class names by index, K in all; when predicting a folder, the module sets those of its checkpoint."""
+    """Class names by index, K in all; when predicting a folder, the module sets the names of its checkpoint."""
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -63,7 +63,7 @@ class Examples(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """The same chats in two forms and one order: complete, to be scored, and as prompts, to be answered."""
+    """The same chats in two forms, in the same order: complete, to be scored, and as prompts, to be answered."""
 
     rows: Rows  # one chat per row; no token is supervised if the answer is unknown
     prompts: Prompts
@@ -72,7 +72,7 @@ class Questions(NamedTuple):
 
 
 Tiling = Literal["places", "llava_next", "idefics3"]
-"""How an image becomes views, and the order of their embeddings: Lockstep's, or that of a class of transformers."""
+"""How an image becomes views, and the order of their embeddings: Lockstep's, or a transformers class's."""
 
 
 _LONGEST_OF_IDEFICS3 = 4096  # pixels of the longer edge
@@ -81,7 +81,7 @@ _LONGEST_OF_IDEFICS3 = 4096  # pixels of the longer edge
 class ImageLayout(NamedTuple):
     """Layout of an image, shared by vision tower, projector and data.
 
-    An image is one *view*, or a view of the whole and its tiles.
+    An image has a single *view*, or a view of the whole and its tiles.
     """
 
     size: int  # edge of a square view, in pixels

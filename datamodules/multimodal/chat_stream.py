@@ -42,7 +42,7 @@ class ChatRecords(Protocol[Record]):
 
 
 class ChatStream(StreamDataset[Record]):
-    """Micro-batches like those of ChatExamples. The index of a sample is its position in the epoch.
+    """Micro-batches as ChatExamples returns them. The index of a sample is its position in the epoch.
 
     Args:
         source: the samples.

@@ -40,7 +40,7 @@ _REASON = 200  # characters
 
 
 class FooterCheck:
-    """Process that reads footers before this one does; it starts with the first file.
+    """Reads footers in a child process before this process does; the child starts with the first file.
 
     The import of pyarrow takes it 0.2 CPU seconds, and the footer of a file less than a millisecond.
     """

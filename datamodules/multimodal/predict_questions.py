@@ -25,7 +25,7 @@ def read_questions(path: Path, fields: Set[str]) -> Iterator[tuple[str, dict[str
 
 
 def read_objects(path: Path, fields: Set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (file and line, object) of each non-empty line. Arguments and errors are those of `read_questions`."""
+    """Yield (file and line, object) of each non-empty line. For arguments and errors see `read_questions`."""
     require_file(path)
     number = 0
     for number, line in iterate_lines(path, _EXPECTED):

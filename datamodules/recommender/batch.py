@@ -93,7 +93,7 @@ class FeaturesIdentity(NamedTuple):
 
 
 LARGEST_NUMBER = 5.0
-"""Limit of a standardised number of an event, as of those of items."""
+"""Limit of a standardised number of an event; the numbers of items have the same limit."""
 
 
 class CodedNumber(NamedTuple):

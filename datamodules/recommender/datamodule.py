@@ -50,7 +50,7 @@ class InteractionSequences(InteractionData):
         min_rating: interactions with a lower rating are dropped before these filters; null keeps all.
         conversion_memory: memory of the conversion in GB. A Parquet table that needs more, at 47 bytes per row, is
             converted on disk with DuckDB (extra `large`), with the same result.
-        split: `leave_one_out` (the last event is the test, the one before it the validation), `temporal` (the data set
+        split: `leave_one_out` (the last event is the test, the second last the validation), `temporal` (the data set
             is cut at two points in time) or `none` (all events train and nothing is evaluated, for a final model).
         validation_from: start of the validation period of `temporal`, in seconds since 1970 or as the share of older
             interactions.

@@ -38,14 +38,14 @@ class TrainDataset(Dataset[TrainBatch]):
         max_length: maximum number of positions of a row.
         time_scale: int64 [U], from `personal_time_scale`.
         seed: seed of the windows and negatives.
-        windows: which positions of a longer history are kept: the `last` ones, or those of a `random` window, which is
+        windows: which positions of a longer history are kept: the `last` positions, or a `random` window, which is
             a pure function of (seed, epoch, sample). Of n positions each is then in the window of an epoch with a
             probability of at least ``max_length / (n + max_length - 1)``.
         negatives: negatives per position, or per row if they are shared. They are drawn among the items that do not
             occur in the row (in all its events, not only the last ``max_length``), and a pure function of (seed, epoch,
             sample, position in the user's history, k). Those of the global batch are a function of (seed, epoch, number
             of the batch).
-        negatives_among: the only items that are drawn, which include those of all rows; None: all items.
+        negatives_among: the only items that are drawn, a superset of the items of all rows; None: all items.
         features: coding of the features of events, which inputs have and targets have not; None: no features.
 
     Raises:
@@ -102,7 +102,7 @@ class TrainDataset(Dataset[TrainBatch]):
         return TrainBatch(history, to_tensor(targets), to_tensor(negatives), to_tensor(rows.users), sampled)
 
     def _windows(self, draw: MicroBatchRequest, rows: HistoryRows) -> tuple[HistoryRows, NDArray[np.int64]]:
-        """Return each row's inputs, of which the last ones are trained, and their numbers."""
+        """Return the inputs of each row, and the number of inputs that fit `max_length`, at their end."""
         inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
         if self.windows == "random":
             inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
@@ -111,7 +111,7 @@ class TrainDataset(Dataset[TrainBatch]):
     def _positions_after(self, draw: MicroBatchRequest, inputs: HistoryRows) -> NDArray[np.int64]:
         """Draw the number of positions after each row's window, int64 [B]; 0 unless a row has more than `max_length`.
 
-        A number beyond the history is that of the window at this end, so that its positions are as likely as others.
+        A draw beyond the history is clipped to the window at this end, so that its positions are as likely as others.
         """
         longer = np.maximum(inputs.ends - inputs.starts - self.max_length, 0)
         bound = longer + 2 * self.max_length - 1
@@ -171,7 +171,7 @@ class RankingDataset(Dataset[RankingBatch]):
         features: coding of the features of events, which a history has and its target has not; None: no features.
 
     Raises:
-        ValueError: an example has no target, or the candidates are those of another data set.
+        ValueError: an example has no target, or the candidates belong to another data set.
     """
 
     def __init__(

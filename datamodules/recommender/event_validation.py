@@ -20,7 +20,7 @@ def validate_events(
         events: events of all users.
         users: [B], user of each row.
         starts: [B], first event of each row.
-        ends: [B], one past the last event of each row.
+        ends: [B], index after the last event of each row.
         samples: [B], sample of each row, for the message.
 
     Raises:

@@ -17,7 +17,7 @@ class EventColumns(NamedTuple):
     categories: Sequence[Sequence[str]]  # categories of each of the K columns
 
     def at(self, places: Integers) -> "EventColumns":
-        """Return the features of the events at some places, int64 [n]; missing ones where the place is -1."""
+        """Return the features of the events at some indices, int64 [n]; missing features where the index is -1."""
         known = (places >= 0)[:, None]
         codes = np.where(known, self.codes[places], 0).astype(np.int32)
         return EventColumns(codes, np.where(known, self.numbers[places], np.nan), self.categories)

@@ -146,7 +146,7 @@ class InteractionData(LockstepDataModule):
     def some_histories(self, number: int) -> RankingBatch:
         """Return histories of users evenly spread over the data, at most `number`, to compare an export with.
 
-        They are of the validation, or whole without one.
+        They are the histories of the validation, or whole histories if nothing is held out for it.
         """
         self.setup("export")
         histories = self.validation_set
@@ -156,7 +156,7 @@ class InteractionData(LockstepDataModule):
         return histories[MicroBatchRequest(0, rows)]
 
     def histories_batch(self, histories: Histories) -> RankingBatch:
-        """Return a batch of histories that are in memory, as `predict` reads those of a file."""
+        """Return a batch of histories that are in memory, as `predict` reads histories of a file."""
         return self._prediction_set(histories)[MicroBatchRequest(0, np.arange(len(histories.users)))]
 
     def whole_histories(self, batch_size: int) -> Iterator[RankingBatch]:

@@ -20,7 +20,7 @@ from engine.interface import LockstepData
 
 
 class RecommenderData(LockstepData, Protocol):
-    """Histories of users over one catalog of items. Implemented by InteractionSequences."""
+    """Histories of users over a catalog of items. Implemented by InteractionSequences."""
 
     @property
     def catalog(self) -> Catalog:
@@ -72,7 +72,7 @@ class RecommenderData(LockstepData, Protocol):
         """The options by which negatives are not uniform, for messages; "" if all are uniform."""
 
     def require_times(self, reader: str) -> None:
-        """Raise ValueError, which names what reads the times, unless all events have one. Called after `setup`."""
+        """Raise ValueError, which names what reads the times, unless all events have a time. Called after `setup`."""
 
     def require_request_times(self, reader: str) -> None:
         """Raise ValueError, which names what reads it, unless all of `predict_set` have the time of the request."""

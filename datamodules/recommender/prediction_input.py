@@ -139,7 +139,7 @@ def request_times(events: Events, users: Sequence[str], predict_at: int | None) 
     Args:
         events: events of all users.
         users: [U] ids, for the message.
-        predict_at: time in seconds; None: that of the latest event of all users.
+        predict_at: time in seconds; None: the time of the latest event of all users.
 
     Returns:
         int64 [U]

@@ -94,7 +94,7 @@ def load_candidates(path: Path, events: Events, chunk: int = 1 << 20) -> NDArray
     """Load candidates memory-mapped and validate them against the events.
 
     Raises:
-        ValueError: the file does not have candidates, or has those of another data set.
+        ValueError: the file does not have candidates, or has the candidates of another data set.
     """
     try:
         candidates = np.load(path, mmap_mode="r", allow_pickle=False)

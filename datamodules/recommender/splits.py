@@ -16,7 +16,7 @@ class Examples(NamedTuple):
     """M prefixes: ``items[offsets[user]:end]``."""
 
     users: NDArray[np.int64]  # [M] row of the user
-    ends: NDArray[np.int64]  # [M] index into store.items, one past the prefix; in evaluations the index of the target
+    ends: NDArray[np.int64]  # [M] index into store.items after the prefix; in evaluations the index of the target
 
 
 class Splits(NamedTuple):
@@ -34,7 +34,7 @@ class Splits(NamedTuple):
 
 
 def leave_one_out(store: InteractionStore) -> Splits:
-    """Split off the last event for the test and the one before it for the validation.
+    """Split off the last event for the test and the second last event for the validation.
 
     The other events are for training (Kang and McAuley, SASRec, ICDM 2018, section IV-A). The test history contains the
     validation event. Users with fewer than three events are used for training only.
@@ -129,7 +129,7 @@ def _moment(store: InteractionStore, value: float) -> int:
 def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:
     """Return the index of each user's first event at or after a moment, int64 [U].
 
-    A user without such an event gets one past the last event.
+    A user without such an event gets the index after the last event.
     """
     starts, _ = _bounds(store)
     return starts + np.add.reduceat(store.times < moment, starts, dtype=np.int64)

@@ -77,7 +77,7 @@ def find_rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchR
 def gather_history(
     events: Events, rows: HistoryRows, counts: Integers, time_scale: Integers, features: CodedEvents | None = None
 ) -> History:
-    """Gather the last ``counts[b]`` events of each row, padded to the longest one (at least 1: no empty axes).
+    """Gather the last ``counts[b]`` events of each row, padded to the longest row (at least 1: no empty axes).
 
     Args:
         events: events of all users.

@@ -32,7 +32,7 @@ class SeriesLayout(NamedTuple):
 
 
 class Series(NamedTuple):
-    """S series, padded on the right to the longest one.
+    """S series, padded on the right to the longest series.
 
     A series without steps belongs to a chat without placeholders.
     """

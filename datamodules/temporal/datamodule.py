@@ -48,14 +48,14 @@ class ResourceTimelines(TimelineEvaluation):
         series_tokens: tokens of a series for the language model: `pooled` (one token), `patch` (one per patch of all
             channels), `channel_patch` (one per patch of each channel).
         patch_length: steps of a patch.
-        timelines: recorded timelines for validation and test, instead of synthetic ones: a .csv file (time_ms, then
+        timelines: recorded timelines for validation and test, not synthetic timelines: a .csv file (time_ms, then
             available resources), a folder of such files, or an .npz of pods. The questions follow `synthesis`.
         timelines_step_ms: duration of a step that .csv files with irregular times are resampled to; null refuses them.
         capacities: capacities of the machines in .csv files, {channel: number} in cores, GB and %; null for the
             smallest common capacity that covers the measurements.
         questions: JSONL file that `predict` answers; see datamodules/temporal/recorded/predict_questions.py.
         root: folder that `prepare` writes to.
-        cached_epochs: epochs of training samples that `prepare` writes to `root`, with those of validation and test,
+        cached_epochs: epochs of training samples that `prepare` writes to `root`, besides validation and test samples,
             and that training reads from there; 0: samples are generated on demand, which is as fast.
         **batches: see MultimodalDataModule and LockstepDataModule.
     """

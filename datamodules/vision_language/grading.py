@@ -37,7 +37,7 @@ def grade(right: str, text: str) -> dict[str, tuple[float, float]]:
 def grade_reference(reference: Reference, text: str) -> dict[str, tuple[float, float]]:
     """Return {outcome: (points reached, points possible)} of an answer to a question of a table.
 
-    With options, `exact` is whether the answer chooses the right one, by its letter or by its text. Otherwise each
+    With options, `exact` is whether the answer chooses the right option, by its letter or by its text. Otherwise each
     outcome is the best over all accepted answers, and several accepted answers have `anls` as well.
 
     Args:

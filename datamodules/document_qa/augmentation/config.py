@@ -18,7 +18,7 @@ class AugmentationSettings:
         skew: largest rotation of images in degrees, up to 2.
         jpeg: fraction of documents whose images are JPEG-compressed.
         blur: fraction of documents whose images are slightly blurred.
-        unneeded: fraction of samples from which one kind of chunk (texts, tables or figures) is removed that no
+        unneeded: fraction of samples from which a kind of chunk (texts, tables or figures) is removed that no
             question needs (`evidence_sources`). Not for data in which captions answer questions about figures.
         flips: mirror figures and the direction words of their questions: `none`, `horizontal`, `vertical`. Only for
             drawings without text, which would be mirrored too.

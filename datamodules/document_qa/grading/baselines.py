@@ -33,7 +33,7 @@ def most_frequent_answers(questions: Iterable[Question]) -> MostFrequentAnswers:
 
 
 def first_questions(questions: QuestionSet) -> Iterable[Question]:
-    """Yield the questions of the first 1,000 samples of a set in epoch 0, without unusable samples."""
+    """Yield the questions of the first 1,000 samples of a set in epoch 0, without bad samples."""
     for index in range(min(len(questions), _LOOKED_AT)):
         try:
             yield from questions.questions(0, index)

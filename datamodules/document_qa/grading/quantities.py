@@ -102,7 +102,7 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
 
     3500 mA equals 3.5 A; 35 A, 3.5 V, 3.5 and < 3.5 A do not. If the right answer has no unit, units are ignored, but
     the answer must name what is counted, as in "5 teeth". Other words are ignored. Other numbers (with the same kind of
-    unit, if there is one) make an answer wrong, as it must be unique. A right answer with several numbers, such as
+    unit, if any) make an answer wrong, as it must be unique. A right answer with several numbers, such as
     "10 to 20 mm", requires all of them in order.
 
     Args:

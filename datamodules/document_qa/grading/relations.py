@@ -80,7 +80,7 @@ def same_relation(expected_text: str, predicted: str, question: str = "") -> flo
     Args:
         expected_text: the right answer; if it is not a relation, the result is 0.
         predicted: the answer.
-        question: determines the order of the parts if only one of the answers names them.
+        question: determines the order of the parts if only one of the two answers names them.
     """
     expected, found = parse_relation(expected_text), parse_relation(predicted)
     if expected is None or found is None:
@@ -113,6 +113,6 @@ def _last_place(text: str, name: str) -> int:
 
 
 def _name(text: str) -> str:
-    """Normalise a part's name: its number if it has one, as in "the pump (10)"."""
+    """Normalise a part's name: its last number, as in "the pump (10)", else its words."""
     numbers = re.findall(r"\d+", text)
     return numbers[-1] if numbers else " ".join(_FILLING.sub(" ", text).split())

@@ -113,7 +113,7 @@ def unique_by_sample(records: Iterable[AnswerRecord]) -> list[AnswerRecord]:
 
 
 def _by_source(items: Sequence[GradedRecord], measures: Mapping[str, Measure]) -> dict[str, MetricEstimate]:
-    """Compute measures over all questions and over those of each source, measure by measure."""
+    """Compute each measure over all questions, and over the questions of each evidence source."""
     groups = {source: [item for item in items if item.question.source == source] for source in SOURCES}
     parts = {"": items, **{f"{source}/": group for source, group in groups.items() if group}}
     found = ((prefix + name, measure(group)) for name, measure in measures.items() for prefix, group in parts.items())

@@ -10,7 +10,7 @@ _PREFIXES = {
     "": 0, "T": 12, "G": 9, "M": 6, "k": 3, "h": 2, "d": -1, "c": -2, "m": -3, "μ": -6, "u": -6, "n": -9, "p": -12,
     "f": -15,
 }  # fmt: skip
-"""Prefixes of units, except rare ones that would turn words into units: "at", "as"."""
+"""Prefixes of units, except rare prefixes that would turn words into units: "at", "as"."""
 
 # {symbol: (factor, {base: exponent})} of units that take prefixes.
 _PREFIXED: Mapping[str, tuple[float, Mapping[str, int]]] = {

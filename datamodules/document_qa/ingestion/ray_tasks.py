@@ -119,7 +119,7 @@ def _connected(settings: IngestionSettings, documents: int) -> Iterator[Any]:
         yield ray
         return
     on_terminate = signal.getsignal(signal.SIGTERM)  # ray.init replaces it
-    # Ray keeps its logs indefinitely, and its processes end with this one, however it ends.
+    # Ray keeps its logs indefinitely, and its processes end with this process, however it ends.
     with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         try:
             if address == "local":

@@ -113,7 +113,7 @@ class QuestionSampler:
     def _options(
         self, random: np.random.Generator, asking: QuestionContent, may_hide: bool
     ) -> tuple[tuple[str, ...], int | None]:
-        """Return the options and the index of the right one; () and None for an open question."""
+        """Return the options and the index of the right option; () and None for an open question."""
         if not asking.others or random.random() >= self.asking.choice_share:
             return (), None
         wrong = choose(random, asking.others, OPTIONS - 1)

@@ -116,7 +116,7 @@ def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSett
 def ask_unanswerable(
     random: np.random.Generator, base: QuestionType, chapter: Chapter, settings: ManualSettings
 ) -> QuestionContent:
-    """Turn a question into one about a part that the chapter lacks, or a column that its table lacks."""
+    """Make a question unanswerable: ask about a part that the chapter lacks, or a column that its table lacks."""
     asking = base.ask(random, chapter, settings)
     if "column" in asking.slots and random.random() < 0.5:
         column = choose_one(random, [column for column in COLUMNS if column not in chapter.columns])

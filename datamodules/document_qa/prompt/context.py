@@ -23,7 +23,7 @@ class ContextSettings:
     """Which part of a document a context contains. Pages that exceed the budget are dropped, lowest rank first.
 
     Args:
-        tokens: largest number of tokens of a context, including those of its images; null for no limit.
+        tokens: largest number of tokens of a context, image tokens included; null for no limit.
         images: `figures` (each at its place on the page), `pages` (an image of each page before its text), `both` or
             `none`.
         max_images: largest number of images of a context; null for no limit.
@@ -34,7 +34,7 @@ class ContextSettings:
             model would learn to guess.
         evidence_chunks: largest number of chunks whose importance is computed by leaving them out, on the best-ranked
             pages; each needs a prompt of its own. Null for all.
-        empty: when no page fits: `stop` (the question is unusable) or `ask` it without a document.
+        empty: when no page fits: `stop` (the question is a bad sample) or `ask` it without a document.
     """
 
     tokens: int | None = 2048
@@ -175,7 +175,7 @@ class ContextBuilder:
         return tuple(len(image.places) * self.layout.view_tokens for image in views)
 
     def length(self, document: Document, pages: Sequence[int]) -> int:
-        """Return the number of tokens of a context, including those of its images."""
+        """Return the number of tokens of a context, image tokens included."""
         return self._length(document, [self._measured(document, number) for number in pages])
 
     def _measured(self, document: Document, number: int) -> ContextBlock:
@@ -238,7 +238,7 @@ class ContextBuilder:
 
 
 def sample_views(context: Context, layout: ImageLayout) -> Views:
-    """Return all views of a context as those of one sample."""
+    """Return all views of a context as the views of a single sample."""
     return concat_views(context.views, layout)
 
 

@@ -22,7 +22,7 @@ class FileQuestionSet(QuestionSet):
 
     Args:
         questions: in the order of the file.
-        documents: ingested documents by name; at least those of the questions.
+        documents: ingested documents by name; at least the documents of the questions.
         groups: {document: group}; documents of a group have the same content, see splits.group_documents.
         per_chat: largest number of questions of a sample, all about one document and grouped anew in each epoch. 1:
             sample i is question i.

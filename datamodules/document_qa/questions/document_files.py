@@ -132,7 +132,7 @@ def _holds(folder: Path, pages: Mapping[str, Path]) -> bool:
 def _alike(page: Path, image: Path) -> bool:
     """Return whether a page is a link to an image or a copy of it.
 
-    Samples of a copy are compared, too: the image may have been replaced by another one with its time. The last bytes
+    Samples of a copy are compared, too: the image may have been replaced by another with the same time. The last bytes
     of compressed images with different content differ.
     """
     found, expected = page.stat(), image.stat()

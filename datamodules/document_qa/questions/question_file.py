@@ -54,7 +54,7 @@ def read_question_file(path: str | Path, format: QuestionFormat = "auto") -> Que
             `mmlongbench` (the JSON of MMLongBench-Doc); `auto` detects the format.
 
     Raises:
-        ValueError: the file has no question, or an invalid one; the message names file and line (or record).
+        ValueError: the file has no question, or an invalid question; the message names file and line (or record).
         OSError: the file cannot be read.
     """
     path = Path(path)

@@ -105,7 +105,7 @@ def pages_of(value: object) -> tuple[int, ...]:
 
 
 def source_of(value: object) -> Source | None:
-    """Combine evidence sources to one; several kinds of chunks are `cross`."""
+    """Combine evidence sources to a single source; several kinds of chunks are `cross`."""
     found = [] if value is None else value if isinstance(value, list) else [value]
     for source in found:
         if source not in SOURCES:

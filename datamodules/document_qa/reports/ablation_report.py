@@ -99,7 +99,7 @@ class AblationReport(NamedTuple):
 
 
 def ablation_report(results: Sequence[AblationResult], last: str) -> AblationReport:
-    """Group results by whether checkpoint and questions equal those of the `last` test, given by its ablation."""
+    """Group results by whether they have the checkpoint and questions of the `last` test, given by its ablation."""
     identity = next(result.identity for result in results if result.ablate == last)
     same = [result for result in results if result.identity == identity]
     return AblationReport(same, [result for result in results if result.identity != identity])

@@ -132,7 +132,7 @@ def _record(
 def _pictures(
     question: Question, record: AnswerRecord, document: Document, kept: PageImages, differs: bool
 ) -> list[dict[str, Any]]:
-    """Return at most two pages: that of the strongest evidence and the right one; otherwise the best-ranked page."""
+    """Return at most two pages: of the strongest evidence and of the right answer; otherwise the best-ranked page."""
     evidence = strongest_evidence(record)
     wanted = [] if evidence is None else [evidence.page]
     if not set(wanted) & set(question.evidence_pages):

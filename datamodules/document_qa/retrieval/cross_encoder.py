@@ -17,7 +17,7 @@ _BATCH = 16  # windows that are computed at once
 
 
 class CrossEncoder(Retriever):
-    """A Retriever that ranks the first pages of another one by a model of transformers, on the CPU.
+    """A Retriever that re-ranks the first pages of another retriever by a model of transformers, on the CPU.
 
     The score of a page is the model's logit for (question with its options, text of the page). A page that is longer
     than the model's input is read in windows and has the score of its best window.

@@ -45,7 +45,7 @@ def identifiers(text: str) -> list[str]:
 def question_terms(text: str) -> QuestionTerms:
     """Return the terms of a question, with its identifiers.
 
-    Manuals are statements: in them "what" is rarer than most subjects, and BM25 takes a rare term for an important one.
+    Manuals are statements: in them "what" is rarer than most subjects, and BM25 takes rare terms for important terms.
     """
     stops = _english()
     rest = _CHINESE_WORD.sub(" ", text)

@@ -43,7 +43,7 @@ class RankingDataset(Dataset[QuestionsAndPages]):
     Args:
         parts: question sets; question ids are unique over all sets. Within a set, a document is identified by its name.
         reader: encodes questions and pages.
-        skip_bad: skip unusable questions and pages; otherwise they raise.
+        skip_bad: skip bad questions and pages; otherwise they raise.
         number: number of questions and pages, rounded down to whole documents, at least one; None for all.
     """
 

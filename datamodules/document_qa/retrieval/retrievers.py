@@ -70,7 +70,7 @@ class Oracle(Retriever):
 
 
 class PageMention(Retriever):
-    """Ranks the pages that a question mentions first, then those of another retriever."""
+    """Ranks the pages that a question mentions first, then the pages of another retriever."""
 
     def __init__(self, rest: Retriever) -> None:
         self._rest = rest

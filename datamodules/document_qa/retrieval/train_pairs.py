@@ -42,8 +42,8 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
         reader: encodes questions and pages.
         hard_negatives: number of negative pages of the same document per question, if it has as many.
         max_length: largest number of tokens of a page or question; None for no limit.
-        too_long: `stop`: a longer one is an error that names its sample; `drop`: the sample is skipped.
-        skip_bad: also skip unusable samples; otherwise they raise.
+        too_long: `stop`: a longer input is an error that names its sample; `drop`: the sample is skipped.
+        skip_bad: also skip bad samples; otherwise they raise.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
         )
 
     def _made(self, epoch: int, index: int) -> list[_Pair] | SkippedSample:
-        """Return no pair or one pair of a sample."""
+        """Return the pair of a sample; an empty list if it has no evidence page."""
         questions = [question for question in self.questions.questions(epoch, index) if question.evidence_pages]
         if not questions:
             return []

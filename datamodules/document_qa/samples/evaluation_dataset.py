@@ -50,14 +50,14 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
     Args:
         sample_builder: the samples; each has one question.
         encoder: encodes chats.
-        option_orders: number of cyclic orders of the options to ask a choice question in, including the original one;
+        option_orders: number of cyclic orders of the options to ask a choice question in, including the original order;
             a question whose options refer to each other keeps its order.
         question_only: also ask each question without its document.
         evidence: number of samples, from the first, that are also asked without each chunk of their context; None for
-            all. `ContextSettings.evidence_chunks` limits the chunks to those of the best-ranked pages.
+            all. `ContextSettings.evidence_chunks` limits the chunks to the best-ranked pages.
         in_order: keep the order of the samples, in which predictions are written.
         number: number of samples, from the first; None for all.
-        skip_bad: skip unusable samples; otherwise they raise.
+        skip_bad: skip bad samples; otherwise they raise.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
         row_tokens: tokens per row that chats are packed into; None for one chat per row.
         max_length: largest number of tokens of a chat; None for no limit.
         too_long: see ChatExamples; a sample is skipped as a whole.
-        skip_bad: also skip unusable samples; otherwise they raise.
+        skip_bad: also skip bad samples; otherwise they raise.
     """
 
     def __init__(

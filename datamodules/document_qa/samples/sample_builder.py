@@ -64,7 +64,7 @@ class SampleBuilder:
         """Build a sample.
 
         Raises:
-            BadSampleError: the sample is unusable, or no page of its document fits the budget; the message names it.
+            BadSampleError: the sample cannot be read, or no page of its document fits the budget; the message names it.
         """
         questions, document = self.questions.questions(epoch, index), self.questions.document(epoch, index)
         if self.ablate == "question_only":
@@ -87,7 +87,7 @@ class SampleBuilder:
         return self.context_builder.context(sample.document, sample.choice.pages)
 
     def length(self, index: int) -> tuple[int, int]:
-        """Return (number of tokens, number of dropped pages) of a sample's context; (0, 0) if it is unusable."""
+        """Return (number of tokens, number of dropped pages) of a sample's context; (0, 0) for a bad sample."""
         try:
             sample = self.build(0, index)
         except BadSampleError:

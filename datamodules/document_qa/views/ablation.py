@@ -27,7 +27,7 @@ def apply_ablation(document: Document, ablation: Ablation, another: Callable[[],
     Args:
         document: the whole document.
         ablation: the content to remove.
-        another: returns the document whose figures replace those of this document.
+        another: returns the document whose figures replace this document's figures.
     """
     if ablation == "none":
         return document

@@ -58,7 +58,7 @@ def decode(
 
 
 def decode_pages(data: bytes, name: str, max_pixels: int) -> Iterator["Image"]:
-    """Decode the pages of a scan to RGB, one at a time: all of a TIFF file, else the one image that `decode` returns.
+    """Decode the pages of a scan to RGB, one at a time: all of a TIFF file, else the image that `decode` returns.
 
     Args:
         data: content of a file in TIFF or one of PAGE_FORMATS.
@@ -92,7 +92,7 @@ def decode_pages(data: bytes, name: str, max_pixels: int) -> Iterator["Image"]:
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height in pixels from the header of a file; None if it is not an image in one of FORMATS."""
+    """Return width and height in pixels from the header of a file; None if its format is not in FORMATS."""
     from PIL import Image
 
     with warnings.catch_warnings():

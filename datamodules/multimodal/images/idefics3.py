@@ -22,7 +22,7 @@ FRAME = 0
 """Learned vector around each view."""
 
 WHOLE = 1
-"""Learned vector before the view of the whole image; those of the tiles follow it in reading order."""
+"""Learned vector before the view of the whole image; the vectors of the tiles follow in reading order."""
 
 
 def idefics3_views(image: "Image", layout: ImageLayout) -> Views:
@@ -70,7 +70,10 @@ def idefics3_pieces(rows: int, columns: int, layout: ImageLayout) -> tuple[int |
 
 
 def _reduced(width: int, height: int, layout: ImageLayout) -> tuple[int, int]:
-    """Return the width and height of an image whose longer edge is that of the tiles; the shorter edge is even."""
+    """Return the width and height of an image that is resized so that its longer edge fits the tiles exactly.
+
+    The shorter edge is even, as in transformers.
+    """
     longest, ratio = layout.max_tiles * layout.size, width / height
     if width >= height:
         shorter = int(longest / ratio)

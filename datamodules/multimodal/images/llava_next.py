@@ -36,7 +36,7 @@ def llava_next_views(image: "Image", layout: ImageLayout) -> Views:
 def llava_next_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
     """Return the rows and columns of tiles of an image.
 
-    The sheet keeps the most pixels of the image; of equal ones, the smallest is chosen.
+    The grid is chosen that keeps the most pixels of the image, the smallest grid if several are equal.
     """
     best, chosen = (-1, 0), (1, 1)
     for sheet_height, sheet_width in layout.grid_resolutions:

@@ -138,7 +138,7 @@ def _padded(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
 
 def _cropped(image: "Image", size: int) -> NDArray[np.uint8]:
     """Resize an image to a shorter edge of `size` and return the central square (CLIP)."""
-    # Crop a very long image before the resize, which would otherwise produce an enormous one.
+    # Crop a very long image before the resize, which would otherwise produce an enormous image.
     image = _middle(image, *(min(edge, _LONGEST * min(image.size)) for edge in image.size))
     width, height = (int(size * edge / min(image.size)) for edge in image.size)
     sheet = resize(image, width, height)

@@ -86,7 +86,7 @@ class ChatEncoder:
     def prompt(self, messages: Sequence[Message], counts: Sequence[Placeholders] = (), sample: object = "") -> Chat:
         """Encode a chat up to the start of the assistant's turn; a final turn of the assistant is dropped.
 
-        Arguments and errors are those of `chat`. The result is a prefix of `chat` of the same messages.
+        For arguments and errors see `chat`. The result is a prefix of `chat` of the same messages.
         """
         if messages and messages[-1].get("role") == "assistant":
             messages = messages[:-1]

@@ -25,7 +25,7 @@ def pack(chats: Sequence[Chat], samples: NDArray[np.int64], budget: int, pad: in
         pad: the padding token.
 
     Returns:
-        The rows, as wide as the fullest one; and the index in `chats` of each chat, in the order of the rows.
+        The rows, as wide as the fullest row; and the index in `chats` of each chat, in the order of the rows.
 
     Raises:
         ValueError: a chat has no supervised token.
@@ -39,7 +39,7 @@ def pad_rows(
     """Return one chat per row, in `groups` batches of nearly equal size from the shortest chats to the longest.
 
     The number of batches is fixed, even if some are empty: with sharded weights, all ranks must run the same number of
-    forward passes. Other arguments, results and errors are those of `pack`.
+    forward passes. For other arguments, results and errors see `pack`.
     """
     if groups < 1:
         raise ValueError(f"chats cannot be split into {groups} groups; expected at least 1")

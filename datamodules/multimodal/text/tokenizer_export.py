@@ -38,7 +38,7 @@ def exported_tokenizer(
     Args:
         tokenizer: tokenizer of the run.
         marker: marker of an image in the text of a user.
-        image_tokens: special tokens for images in place of the placeholder, first the one that the template writes.
+        image_tokens: special tokens for images in place of the placeholder, first the token that the template writes.
     """
     copied = copy.deepcopy(tokenizer.tokenizer)
     defaults = {**TEMPLATE_ARGUMENTS, **PROMPT_ARGUMENTS[0]}
@@ -63,7 +63,7 @@ def exported_tokenizer(
 def _add_no_special_tokens(tokenizer: "PreTrainedTokenizerFast") -> None:
     """Switch off the special tokens that a tokenizer adds to a text, in tokenizer.json and tokenizer_config.json.
 
-    Some programs read the one, some the other, and some classes of transformers write the former anew from the latter.
+    Programs differ in which of the two they read, and some classes of transformers rewrite the former from the latter.
     """
     from tokenizers.processors import TemplateProcessing
 

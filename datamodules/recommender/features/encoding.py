@@ -3,10 +3,10 @@
 An item has slots of categories. Each column of categories has as many slots as its longest cell; a category has the
 share 1 / (number of the cell's known categories), so their vectors are averaged. A cell without a known category has
 the column's code of *unknown*: it is empty, the item has no row, or no training item has its categories. A column of
-numbers or vectors has one slot, for the code of *missing*.
+numbers or vectors has a slot for the code of *missing*.
 
 Numbers become ``(x - mean) / standard deviation``, limited to [-5, 5]; vectors become ``(v - mean) / norm``, with the
-root mean square of the norms of ``v - mean``. Means, deviations and norms are those of the training items, each of
+root mean square of the norms of ``v - mean``. Means, deviations and norms are over the training items, each of
 which counts once. A missing number or vector is 0.
 """
 
@@ -47,7 +47,7 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
         vectors, without = _centred(table.vectors, row_of, of_training)
         dense = np.concatenate((dense, vectors), 1)
         slots.append(_missing_slots(without))
-    firsts = np.cumsum([1, *(column.size for column in slots)])  # code 0 is that of empty slots
+    firsts = np.cumsum([1, *(column.size for column in slots)])  # code 0 means an empty slot
     codes = np.concatenate([column.codes + first for column, first in zip(slots, firsts, strict=False)], 1)
     shares = np.concatenate([column.shares for column in slots], 1)
     codes, shares = codes * (shares > 0), shares.copy()
@@ -61,7 +61,7 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
 def _category_slots(
     cells: Sequence[tuple[str, ...]], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
 ) -> _Slots:
-    """Return the slots of a column of categories; code 0 is that of unknown."""
+    """Return the slots of a column of categories; code 0 means unknown."""
     names = sorted({name for row in of_training for name in cells[row]})
     code_of = {name: code for code, name in enumerate(names, start=1)}
     coded = [[code_of[name] for name in cell if name in code_of] or [0] for cell in cells]
@@ -75,7 +75,7 @@ def _category_slots(
 
 
 def _missing_slots(missing: NDArray[np.bool_]) -> _Slots:
-    """Return the slot of a column of numbers or vectors, whose only code is that of missing."""
+    """Return the slot of a column of numbers or vectors, whose only code means missing."""
     return _Slots(np.zeros((len(missing), 1), np.int32), missing[:, None].astype(np.float32), 1)
 
 

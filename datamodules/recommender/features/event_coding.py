@@ -2,7 +2,7 @@
 
 Only events that are inputs of a training row count: a category that no input has would have a vector that is never
 trained. Its code is 0, which also stands for a missing value. Numbers become ``(x - mean) / standard deviation``,
-limited to [-5, 5]; a missing one stays NaN.
+limited to [-5, 5]; a missing number stays NaN.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ def _inputs(events: Events, examples: Examples, max_length: int | None) -> NDArr
 
 
 def _statistics(features: EventColumns, column: int, is_input: NDArray[np.bool_], chunk: int) -> CodedNumber:
-    """Return mean and standard deviation of a number over the inputs that have one: 0 and 1 if none has."""
+    """Return mean and standard deviation of a number over the inputs that have it: 0 and 1 if none has it."""
     parts = [slice(start, start + chunk) for start in range(0, len(is_input), chunk)]
 
     def known(part: slice) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ class EventFeatures:
     """Columns of the interactions that are features of an event, such as a rating, a device or the price paid.
 
     Args:
-        categories: columns of categories, one in a cell.
+        categories: columns of categories, a single category in a cell.
         numbers: columns of numbers.
     """
 
@@ -35,5 +35,5 @@ class EventFeatures:
 
     @property
     def columns(self) -> list[str]:
-        """Names of all columns, those of categories first."""
+        """Names of all columns, categories first."""
         return [*self.categories, *self.numbers]

@@ -32,7 +32,7 @@ _EXPECTED = f"a finite number, or nothing where it is missing; a column of text 
 
 
 def choose_event_columns(layout: Layout, settings: EventFeatures) -> list[str]:
-    """Return the columns of the features in the file, those of categories first.
+    """Return the columns of the features in the file, categories first.
 
     Raises:
         InteractionError: a column is missing, is the user, item or time, or has another type in another file.
@@ -109,7 +109,7 @@ def _stripped(texts: "pl.Series") -> "pl.Series":
 
 
 def _coded(texts: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
-    """Return the place of each text among the sorted distinct ones, from 1, and these; 0 where it is null."""
+    """Return the index of each text among the sorted distinct texts, from 1 (0 where it is null), and these texts."""
     import polars as pl
 
     distinct = texts.drop_nulls().unique().sort()

@@ -21,7 +21,7 @@ class FeaturesOfItems(NamedTuple):
     """Encoded features, and what they are of."""
 
     arrays: ItemFeatureArrays
-    cold_ids: list[str]  # ids of the items after those of the data
+    cold_ids: list[str]  # ids of the items that follow the items of the data
     identity: FeaturesIdentity
     report: str  # numbers of items with and without a row, for the log
 
@@ -33,7 +33,7 @@ class FeaturesOfItems(NamedTuple):
 
 
 def with_cold_items(catalog: Catalog, features: FeaturesOfItems | None) -> Catalog:
-    """Return a catalog with the items after those of the data. The title of such an item is its id."""
+    """Return a catalog with these items after the items of the data. Their titles are their ids."""
     if features is None or not features.cold_ids:
         return catalog
     titles = None if catalog.titles is None else [*catalog.titles, *features.cold_ids]
@@ -81,7 +81,7 @@ def _identity(
 ) -> FeaturesIdentity:
     """Return what a network depends on: the features of the items of the data, and which of them were trained.
 
-    The values are those of the file, before any arithmetic, so that the hash is the same on all machines.
+    The values are hashed as they are in the file, before any arithmetic, so that all machines have the same hash.
     """
     digest = hashlib.sha256(np.packbits(trained).tobytes())
     digest.update((row_of >= 0).tobytes())

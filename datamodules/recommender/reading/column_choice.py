@@ -29,7 +29,7 @@ def choose_columns(
         dates: columns whose type is a time.
 
     Returns:
-        The three names; the time is None if there is none, and no column looks like one.
+        The three names. The time is None if no column has a known name and none looks like a time.
 
     Raises:
         InteractionError: a column is missing or ambiguous.
@@ -98,7 +98,7 @@ def choose_named(path: Path, columns: tuple[str, ...], wanted: Sequence[str], op
 def _choose_time(
     path: Path, columns: tuple[str, ...], wanted: str | None, dates: tuple[str, ...], taken: tuple[str, ...]
 ) -> str | None:
-    """Return the column of times; None if there is none, and nothing looks like one."""
+    """Return the column of times; None if no column has a known name and none looks like a time."""
     names = {column.partition(":")[0].lower() for column in columns}
     if wanted or (wanted is None and not names.isdisjoint(_TIME_NAMES)):
         return _choose(path, columns, "time", wanted, _TIME_NAMES)
@@ -113,7 +113,7 @@ def _choose_time(
 
 
 def resembles_time(column: str) -> bool:
-    """Return whether a name is like that of a time."""
+    """Return whether the name of a column suggests a time."""
     words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column.partition(":")[0])}
     near = difflib.get_close_matches(column.partition(":")[0].lower(), ("timestamp", "time"), cutoff=0.75)
     return bool(near) or not words.isdisjoint(_TIME_WORDS)
@@ -127,7 +127,7 @@ def _choose(
     known: tuple[str, ...],
     option: str | None = None,
 ) -> str:
-    """Return the column that is ``wanted``, or a well-known one.
+    """Return the column that is ``wanted``, or a column with a well-known name.
 
     A RecBole column ``name:type`` also matches ``name``. ``option`` is the option that names the column.
     """

@@ -31,7 +31,7 @@ _INTEGER = re.compile(r"\s*[+-]?\d{1,18}", re.ASCII)
 
 
 def locate_error(layout: Layout) -> str | None:
-    """Return a message on the first error that also names the next lines with one; None if this reader finds none."""
+    """Return a message on the first error that also names further wrong lines; None if this reader finds no error."""
     if not layout.separator:
         return _parquet_fault(layout)
     count, faults = 0, RowErrors(layout)
@@ -130,7 +130,7 @@ def _text_id_fault(value: str) -> str | None:
 
 
 def last_line_fault(layout: Layout) -> str | None:
-    """Return a message on a last line without a line end, which may be cut off; None if the line has one."""
+    """Return a message on a last line without a line end, which may be cut off; None if the line end is there."""
     with layout.path.open("rb") as file:
         number, data = deque(enumerate(file, start=1), maxlen=1)[0]
     if data.endswith(b"\n"):

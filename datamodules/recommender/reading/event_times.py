@@ -36,7 +36,7 @@ def time_fault(value: str, iso: bool = False) -> str | None:
 
     Args:
         value: the field.
-        iso: whether the first row of the file has an ISO 8601 date, so all rows need one.
+        iso: whether the first row of the file has an ISO 8601 date, so all rows need a date.
     """
     if iso:
         seconds = iso_seconds(value)

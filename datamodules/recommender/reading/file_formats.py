@@ -208,12 +208,12 @@ def first_line(path: Path) -> str:
         line = file.readline(HEAD + 1)
     if len(line) > HEAD:
         raise InteractionError(f"{path}: line 1: longer than {HEAD} bytes, expected the names of columns or a row")
-    # latin-1 would accept any bytes, but a header that is not UTF-8 must not match a known one.
+    # latin-1 would accept any bytes, but a header that is not UTF-8 must not match a known header.
     return line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
 
 
 def separator_of(header: str) -> str:
-    """Return the separator of the fields of a header: the most frequent one."""
+    """Return the separator of the fields of a header: the most frequent candidate."""
     return max(",\t;|", key=header.count)
 
 

@@ -20,7 +20,7 @@ from datamodules.recommender.reading.interactions import Interactions
 
 
 class Filters(NamedTuple):
-    """Settings of the filters; the defaults are those of the SASRec papers."""
+    """Settings of the filters, with the defaults of the SASRec papers."""
 
     min_item_interactions: int = 5
     min_user_interactions: int = 1

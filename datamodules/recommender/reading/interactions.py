@@ -170,7 +170,7 @@ def _times(layout: Layout, column: str) -> NDArray[np.int64]:
         lengths = texts.str.len_bytes()
         whole = whole or lengths.min() == lengths.max()
     else:
-        # With one more digit it would be a time after 2200, so no digit is missing.
+        # With another digit it would be a time after 2200, so no digit is missing.
         whole = whole or bool((times.tail(1) * 10 > LATEST_TIME).all())
     if not whole:
         raise InvalidDataError("the last line has no end")

@@ -32,7 +32,7 @@ class ItemList(NamedTuple):
 
 
 def read_item_list(path: Path, number_of: Mapping[str, int]) -> ItemList:
-    """Read ids, one on each line. Empty lines are skipped, and an id that occurs twice counts once.
+    """Read a file with an id on each line. Empty lines are skipped, and an id that occurs twice counts once.
 
     Args:
         path: a text file in UTF-8.

@@ -58,7 +58,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _count(block: bytes, layout: Layout) -> tuple[int, int] | None:
-    """Return the number of records that end in a block, and their bytes; None if one of them is invalid."""
+    """Return the number of records that end in a block, and their bytes; None if any record is invalid."""
     if b"\x00" in block:
         return None
     if layout.quoted and b'"' in block:
@@ -93,9 +93,9 @@ def _count_quoted(block: bytes, layout: Layout) -> tuple[int, int] | None:
 
 
 def _quotes_are_valid(data: Bytes, places: Places, kinds: Bytes, inside: Mask, separator: int) -> bool:
-    """Return whether each quote opens a field, closes one, or is one of a pair inside, and each CR outside ends a line.
+    """Return whether each quote opens or closes a field or is doubled inside it, and each CR outside ends a line.
 
-    A pair inside counts as a quote that closes and one that opens the field again. There are an even number of quotes.
+    A doubled quote counts as closing and reopening the field, so the number of quotes is even.
     """
     quotes = np.compress(kinds == _QUOTE, places)
     # The last byte is a line end, so a byte follows each quote and each CR.
@@ -107,7 +107,7 @@ def _quotes_are_valid(data: Bytes, places: Places, kinds: Bytes, inside: Mask, s
 
 
 def _records(marks: Bytes, layout: Layout) -> int | None:
-    """Return the number of lines, given their separators and line ends; None if one has another number of fields."""
+    """Return the number of lines, given their separators and line ends; None if the numbers of fields differ."""
     line = layout.separator.encode() * (len(layout.columns) - 1) + b"\n"
     rows, extra = divmod(len(marks), len(line))
     return rows if not extra and marks.tobytes() == line * rows else None

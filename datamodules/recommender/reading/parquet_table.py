@@ -1,10 +1,10 @@
-"""Reads Parquet tables, of one file or of several, in batches.
+"""Reads Parquet tables, of a single file or several, in batches.
 
 pyarrow decodes the pages, and polars has the values: where a page has too few bytes, polars takes zeros for the missing
 ones, and pyarrow raises. pyarrow also compares the checksums of pages, if the writer left any.
 
 Spark, Ray and Dask write a table in parts. They are in the order of their names, in which numbers count as numbers:
-``part.10`` follows ``part.9``. The rows of the table are those of the first part, then those of the second, and so on.
+``part.10`` follows ``part.9``. The rows of the table are the rows of the parts in this order.
 """
 
 import re
@@ -63,7 +63,7 @@ def read_column(path: Path, name: str, convert: "Callable[[pl.Series], pl.Series
         convert: applied to each batch of rows, so that the memory holds the converted column and one batch.
 
     Returns:
-        The converted batches in one series, with at least the conversion of an empty one.
+        The converted batches in a single series; for an empty table, the conversion of an empty batch.
 
     Raises:
         ParquetError: a page is truncated or corrupt, or a text is not UTF-8.
@@ -149,7 +149,7 @@ def find_parts(folder: Path) -> tuple[Path, ...]:
     """Return the parts of the Parquet table in a folder, in the order of their names; empty if there is none.
 
     Parts have names that differ by numbers, UUIDs and values of partitions (``day=7/part-00003.parquet``) only, so that
-    two tables in a folder are not taken for the parts of one. Names that begin with ``_`` or ``.`` are skipped.
+    two tables in a folder are not taken for parts of the same table. Names that begin with ``_`` or ``.`` are skipped.
     """
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet") if path.is_file()]
     names = [name for name in names if not re.search(r"(?:^|/)[._]", name)]

@@ -17,7 +17,7 @@ from datamodules.recommender.reading.file_formats import Layout
 from engine.timestamp import iso_seconds
 
 LONGEST_RECORD = 1 << 24
-"""Bytes of a record. A missing quote would otherwise join the rest of a file to one field."""
+"""Largest number of bytes of a record. A missing quote would otherwise join the rest of a file to a single field."""
 
 _CONTENT = re.compile(rb'[^"]*(?:""[^"]*)*')
 

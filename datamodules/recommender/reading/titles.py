@@ -79,7 +79,7 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
 
 
 def _of_one_length(path: Path, rows: Iterable[_Row]) -> Iterator[_Row]:
-    """Yield rows that all have as many fields as the first; a separator within a title gives one more."""
+    """Yield rows that all have as many fields as the first; a separator within a title splits it into two fields."""
     expected = None
     for row in rows:
         expected = expected or len(row.fields)
@@ -115,7 +115,7 @@ def _lines(path: Path, is_latin: bool = False) -> Iterator[tuple[int, str]]:
 
     Args:
         path: the file.
-        is_latin: whether text that is not UTF-8 is Latin-1, as in MovieLens 100K and 1M; that of 10M is UTF-8.
+        is_latin: whether text that is not UTF-8 is Latin-1, as in MovieLens 100K and 1M; MovieLens 10M is UTF-8.
     """
     data = path.read_bytes()
     try:

@@ -4,7 +4,7 @@
 2. Users are numbered by first appearance in the file, including dropped rows. The rows of a user are sorted by time;
    rows of the same second stay in file order. On ML-1M half of all neighbouring events share a second, so the test item
    depends on this.
-3. Items are numbered from 1 by first appearance in that order: the events of the first user, then those of the second,
+3. Items are numbered from 1 by first appearance in that order: the events of the first user, then of the second,
    and so on.
 
 Duplicate rows are kept: they are events.

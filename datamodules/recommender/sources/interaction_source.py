@@ -105,7 +105,7 @@ class InteractionSource:
             )
 
     def item_table(self, settings: ItemFeatures) -> Path:
-        """Return the file of the settings, or that of the marketplace, which is written if it is not there."""
+        """Return the file of the settings, or the marketplace's file, which is written if it is not there."""
         if settings.path is not None:
             return Path(settings.path)
         path, content = self._marketplace_store.with_suffix(".items.csv"), self.marketplace.item_table().encode()

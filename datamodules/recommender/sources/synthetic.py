@@ -146,7 +146,7 @@ class Marketplace:
         """Return the best possible scores: the probability of each item under the rule.
 
         The probability depends on the last item, the last gap and the taken items, so the whole history is needed
-        (``max_length`` of the batch at least that of the marketplace). Ties are broken by item number, because ranks
+        (``max_length`` of the batch is at least the marketplace's). Ties are broken by item number, because ranks
         count ties against the model; any order of equal items is optimal.
 
         Returns:

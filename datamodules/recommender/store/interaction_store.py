@@ -44,7 +44,7 @@ class InteractionStore:
         items: [N] int32, from 1 to ``num_items``.
         times: [N] int64, seconds; non-decreasing within a user.
         has_times: whether the source has times. Otherwise all times are 0, and the events are in the source's order.
-        features: features of the events, or None; the categories of column k are those of event_categories.json.
+        features: features of the events, or None; event_categories.json has the categories of each column.
         source: provenance of the data, the `source` argument of ``write_store``.
         checksums: CRC-32 of each file, by its name; empty for a store in memory.
     """

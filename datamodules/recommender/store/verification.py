@@ -58,7 +58,7 @@ def _open_or_find_problem(root: Path) -> InteractionStore | str:
 
 
 def open_verified(root: Path, convert: Callable[[], InteractionStore]) -> InteractionStore:
-    """Open a store, compare all files with their checksums, and replace the store if one differs.
+    """Open a store, compare all files with their checksums, and replace the store if any differs.
 
     One process of a node calls this before the others open the store (`prepare_data`, after which all processes wait
     for each other), so that all train on the same arrays. Several nodes with a common file system may call it at once.

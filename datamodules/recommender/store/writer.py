@@ -148,7 +148,7 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def _check_features(features: EventColumns, events: int) -> None:
-    """Check that the features are those of all events, and that each code has a category."""
+    """Check that there are features for all events, and that each code has a category."""
     codes, numbers, categories = features
     if not len(codes) == len(numbers) == events or codes.shape[1] != len(categories):
         raise ValueError(

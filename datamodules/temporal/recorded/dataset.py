@@ -40,7 +40,7 @@ class RecordedTimelines:
         capacities: capacities of the .csv files' channels, in their units; see `csv_file.read_csv`.
         balanced: search for windows that balance the classes of trends and of feasibility. Otherwise the classes are as
             frequent as in the recordings, where most windows are stable.
-        step_ms: duration of a step that .csv files with irregular times are resampled to; None for regular ones.
+        step_ms: duration of a step that .csv files with irregular times are resampled to; None for regular times.
     """
 
     path: Path

@@ -80,7 +80,7 @@ def read_npz(path: Path) -> list[Recording]:
 def read(path: Path, capacities: Mapping[str, float] | None = None, step_ms: int | None = None) -> list[Recording]:
     """Read the timelines of an .npz file, of a .csv file, or of all .csv files in a folder, sorted by name.
 
-    Other files of the folder are named in a warning; hidden files are ignored. `capacities` and `step_ms` are those of
+    Other files of the folder are named in a warning; hidden files are ignored. For `capacities` and `step_ms` see
     `csv_file.read_csv`.
 
     Raises:

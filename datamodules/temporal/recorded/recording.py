@@ -11,7 +11,7 @@ from datamodules.temporal.channels import KEYS, Channel
 from engine.io.json_records import describe_names, describe_value
 
 MOST = 1e9
-"""Largest capacity of a channel, in its unit. The written values of a larger one have no integer numbers of levels."""
+"""Largest capacity of a channel, in its unit. Values of a larger capacity could not be written as integer levels."""
 
 
 class Recording(NamedTuple):

@@ -57,7 +57,7 @@ def write_prediction_report(
         records: the questions with their answers.
         metrics: metrics of the whole test, which may have more questions than are shown.
         about: run, checkpoint and similar facts, shown in this order at the head.
-        timelines: path of the recorded timelines; None for synthetic ones. The report of `node.csv` is called
+        timelines: path of the recorded timelines; None for synthetic timelines. The report of `node.csv` is called
             `prediction_report-node`, so it does not replace the report of a test on other timelines.
 
     Returns:

@@ -28,7 +28,7 @@ class Mark(NamedTuple):
 
 
 class SampleView(NamedTuple):
-    """A sample of K channels and T steps with its question, and its answer if there is one."""
+    """A sample of K channels and T steps with its question and an optional answer."""
 
     sample: int
     task: str

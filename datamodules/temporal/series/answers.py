@@ -2,7 +2,7 @@
 
 An answer to a question with options is one of the options, chosen by likelihood. The reference of an open question is a
 number with or without a unit (`21.5 °C`), or a text. A number is right within a relative tolerance of the reference,
-with the unit of the reference if it has one; a reference of 0 takes the tolerance as an absolute one. A text is right
+with the unit of the reference, if any; a reference of 0 takes the tolerance as absolute. A text is right
 if it is the same but for case, spaces and a full stop at the end.
 """
 
@@ -80,7 +80,7 @@ def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
     if form == AnswerForm.NUMBER:
         true, found = read_quantity(reference, whole=True), read_quantity(answer, whole=False)
         assert true is not None, "see form_of"
-        # The word after a number is no unit in "21.5 on average", so one that is not expected is ignored.
+        # The word after a number is no unit in "21.5 on average", so an unexpected word is ignored.
         if found is None or (true.unit and found.unit.casefold() != true.unit.casefold()):
             return False
         # A margin of a few rounding errors, so that an error of exactly the tolerance is within it.

@@ -141,7 +141,7 @@ class SeriesDataModule(MultimodalDataModule):
         return self.question(sample).answer or ""
 
     def options(self, sample: int) -> tuple[str, ...]:
-        """Return the options of a question; empty for an open one, and for padding (a negative sample)."""
+        """Return the options of a question; empty for an open question, and for padding (a negative sample)."""
         return self.question(sample).options if sample >= 0 else ()
 
     def option_tokens(self, option: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST = 1e100
-"""Largest absolute value of a measurement; the range of larger ones has no exact float."""
+"""Largest absolute value of a measurement; the range of larger values has no exact float."""
 
 _DIGITS = 3  # significant digits of the scale
 _CONTEXT = Context(prec=400)  # exact for all numbers up to LARGEST

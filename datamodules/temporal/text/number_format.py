@@ -8,7 +8,7 @@ from datamodules.temporal.channels import CHANNELS, KEYS, Format
 from datamodules.temporal.text.facts import Direction, Facts, Pace, StartTime
 
 Pick = Callable[[int], int]
-"""Function that chooses one of n."""
+"""Function that chooses a number below n."""
 
 Words = dict[Any, tuple[str, ...]]
 

@@ -109,7 +109,7 @@ class SeriesQuestions(SeriesDataModule):
 
     @override
     def prepare(self) -> None:
-        """Read all files, which refuses an invalid one, and log the number of questions of each split."""
+        """Read all files, refuse invalid files, and log the number of questions of each split."""
         for split in SPLITS:
             chats = self._split(split)
             log.info("%s: %s questions, series of up to %s steps", split, f"{len(chats):,}", f"{chats.longest:,}")
@@ -125,7 +125,7 @@ class SeriesQuestions(SeriesDataModule):
 
     @cached_property
     def _splits(self) -> dict[str, list[SeriesQuestion]]:
-        """Questions of each split; all files are read at once, so an invalid one fails before training starts."""
+        """Questions of each split; all files are read at once, so an invalid file fails before training starts."""
         if self.path is None:
             raise ValueError("data.init_args.path: found null, expected a file or folder of series and questions")
         found: dict[str, list[SeriesQuestion]] = {}

@@ -20,7 +20,7 @@ def check_keys(record: Mapping[str, object], known: Collection[str], what: str) 
     """Refuse keys that are not known.
 
     Raises:
-        ValueError: there is one.
+        ValueError: there is an unknown key.
     """
     if unknown := [key for key in record if key not in known]:
         raise ValueError(f"{what}: found the key {describe_names(unknown)}, expected some of {', '.join(known)}")
@@ -42,7 +42,7 @@ def text(key: str, value: object, default: str | None = None) -> str:
 
 
 def label(key: str, value: object, default: str) -> str:
-    """Return a text on one line, such as a name; `default` if the value is None. Errors are those of `text`."""
+    """Return a text on one line, such as a name; `default` if the value is None. For errors see `text`."""
     found = text(key, value, default)
     if not found.isprintable():
         raise ValueError(f"{key}: found {describe_value(found)}, expected one line of printable characters")

@@ -5,7 +5,7 @@
                 {"name": "temperature", "unit": "°C", "values": [21, 22], "times": [0, 3600]},
                 {"file": "plant.csv", "columns": ["pressure (bar)"]}]}
 
-A series is also a plain list of numbers, and `series` also a single one. `kind` is a category and `key` a name of the
+A series may be a plain list of numbers, and `series` a single series. `kind` is a category and `key` a name of the
 question; both are optional.
 """
 
@@ -49,7 +49,7 @@ class RecordParser:
         self._files = SeriesFiles(folder, limits)
 
     def parse(self, where: str, record: object) -> SeriesQuestion:
-        """Return the question of a record, in this schema or one that `imports` converts.
+        """Return the question of a record, in this schema or a schema that `external_formats` converts.
 
         Args:
             where: file and line or row.

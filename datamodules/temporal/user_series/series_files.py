@@ -29,7 +29,7 @@ TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s"
 _CHANNEL = re.compile(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]")
 _ROWS_A_STEP = 100
 _CACHED = 8
-"""Tables that are kept, as neighbouring records often name the same one."""
+"""Number of tables that are cached, as neighbouring records often name the same table."""
 
 
 class _Table(NamedTuple):

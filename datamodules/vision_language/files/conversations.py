@@ -1,7 +1,7 @@
 """Conversations for `predict`: which turns the model answers, and a conversation up to the next of them.
 
 A question of the user that is followed by another question, or by nothing, is open: the model answers it, and reads its
-own answer before the next one. Answers that are given stay as they are.
+own answer before the next turn. Answers that are given stay as they are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def open_turns(messages: Sequence[Message]) -> list[int]:
 
 
 def until_open_turn(messages: Sequence[Message], answers: Sequence[str]) -> list[Message]:
-    """Return a conversation up to its next open question, the earlier ones with the model's answers.
+    """Return a conversation up to its next open question, with the model's answers to earlier questions.
 
     Args:
         messages: the conversation.

@@ -57,6 +57,6 @@ class ImageFolder:
 
 
 def _shown(path: Path) -> str:
-    """Return a path on one line; of a long one the end."""
+    """Return a path on one line; only the end of a long path."""
     text = str(path) if str(path).isprintable() else repr(str(path))
     return text if len(text) <= _LONGEST else f"...{text[-_LONGEST:]}"

@@ -42,7 +42,7 @@ class ParquetChats(ParquetRows):
         found = [] if column is None or fields[column] is None else fields[column]
         images = [self.image(name, column or "", image) for image in (found if isinstance(found, list) else [found])]
         chat = first_filled(CHAT_FIELDS, fields)
-        assert chat is not None  # find_columns requires one in each file
+        assert chat is not None  # find_columns requires a chat column in each file
         messages = parse_messages(name, fields[chat])
         if len(images) == 1 and not any(MARKER in message["content"] for message in messages) and _blank(images[0]):
             images = []

@@ -148,7 +148,7 @@ def _copy(source: Path, target: IO[bytes], columns: Sequence[str]) -> None:
 
 
 def _write(writer: "ParquetWriter", table: "Table") -> None:
-    """Write a table as one row group, or as several if its rows are large."""
+    """Write a table as a single row group, or as several if its rows are large."""
     writer.write_table(table, row_group_size=max(1, 2 * GROUP_SIZE * len(table) // max(1, table.nbytes)))
 
 

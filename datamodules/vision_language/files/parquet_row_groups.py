@@ -98,7 +98,7 @@ class RowGroups:
         paths: the files.
         columns: columns to read.
         outlines: outline of each file.
-        prepared: those of the files that `prepare` has written.
+        prepared: the files among these that `prepare` has written.
 
     Raises:
         BadSampleError: the first row group is corrupt.

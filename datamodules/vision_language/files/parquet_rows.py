@@ -35,7 +35,7 @@ log = logging.getLogger("lockstep")
 WINDOW = CACHE_BYTES // 3
 """Bytes of the row groups that are shuffled together.
 
-Two windows are in the cache while one ends and the next begins.
+Two windows are in the cache while the reading passes from a window to the next.
 """
 
 _IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp"})

@@ -25,7 +25,7 @@ _TEXT_KEYS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_id
 
 
 class PrefixEncoder:
-    """Encodes a question and its answer. Methods and errors are those of TemplateEncoder.
+    """Encodes a question and its answer. For methods and errors see TemplateEncoder.
 
     Args:
         model: the processor.

@@ -82,7 +82,7 @@ def _require_files(path: str, folder: Path) -> None:
 
 
 def _has_image_settings(file: Path) -> bool:
-    """Return whether a file of settings has those of an image processor. A processor_config.json may have them."""
+    """Return whether a settings file has settings of an image processor. A processor_config.json may have them."""
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:

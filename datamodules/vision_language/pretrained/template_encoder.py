@@ -5,8 +5,8 @@ model learns exactly what it has to generate, including a space before the first
 marks of LLaVA's template. A template that rewrites earlier turns does not render a chat that begins with its own
 prompt; then its generation marks are used, and without marks it is refused.
 
-An answer ends with its end-of-turn token, which is supervised. A template without one (LLaVA 1.5) gets the tokenizer's
-end-of-text token after each answer, as these models were trained.
+An answer ends with its end-of-turn token, which is supervised. A template without this token (LLaVA 1.5) gets the
+tokenizer's end-of-text token after each answer, as these models were trained.
 """
 
 import bisect
@@ -73,7 +73,7 @@ class TemplateEncoder:
     def prompt(self, messages: Sequence[Message], images: Sequence["Image"], name: str) -> EncodedChat:
         """Encode a chat up to the start of the assistant's turn; a final turn of the assistant is dropped.
 
-        Arguments and errors are those of `chat`.
+        For arguments and errors see `chat`.
         """
         if messages and messages[-1]["role"] == "assistant":
             messages = messages[:-1]

@@ -79,7 +79,7 @@ class FuXiAttention(nn.Module):
         between = queries.unsqueeze(-1) - keys  # [1, L, L] or [B, 1, L]
         of_distance = self.distance_weights[between.clamp_min(0)]
         buckets = buckets if last is None else select_position(buckets, last)
-        # Indexing has a slow gradient, a scatter into a single row; the gradient of gather scatters into a row per query.
+        # Indexing has a slow gradient, a scatter into a single row; gather has a scatter into a row for each query.
         of_time = self.time_weights.expand(*buckets.shape[:2], -1).gather(-1, buckets)
         by_distance, by_time = (
             weights.masked_fill(between < 0, 0.0).to(value.dtype) @ value for weights in (of_distance, of_time)

@@ -150,5 +150,5 @@ def _font(size: float) -> "FreeTypeFont":
     from PIL import ImageFont
 
     font = ImageFont.load_default(max(6, round(size)))
-    assert isinstance(font, ImageFont.FreeTypeFont)  # load_default returns one if a size is given
+    assert isinstance(font, ImageFont.FreeTypeFont)  # load_default returns a FreeTypeFont if a size is given
     return font

@@ -15,7 +15,7 @@ from datamodules.document_qa.ingestion.readers.bounding_boxes import (
 from datamodules.document_qa.ingestion.readers.pdf_objects import PageFrame
 
 _APART = 0.9  # in line heights: a larger gap begins a new block
-_OTHER_SIZE = 1.2  # ratio of line heights: a larger one begins a new block
+_OTHER_SIZE = 1.2  # a larger ratio of line heights begins a new block
 _HYPHENS = ("\x02", "\ufffe")  # PDFium's characters for a hyphen at the end of a line
 _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")  # scripts without spaces
 
