@@ -136,9 +136,8 @@ class ImageLayout(NamedTuple):
 class FeatureOrder(NamedTuple):
     """Learned vectors and features in the order of the placeholders, for a tiling other than `places`."""
 
-    indices: (
-        Tensor  # [F] int64, a learned vector below `learned` of the layout, then feature n of view v, v * tokens + n
-    )
+    # [F] int64: below ImageLayout.learned a learned vector, from there on feature n of view v, v * tokens + n
+    indices: Tensor
     counts: Tensor  # [S] int64, number of indices of each sample
 
 

@@ -70,11 +70,14 @@ def info_nce(
         own, right = torch.arange(len(questions), device=questions.device), pages[: len(questions)]
         every_page, first_page = all_gather_rows_with_grad(pages)
         every_key = all_gather_rows_with_grad(keys).rows
-        answers = (evidence.unsqueeze(2) == every_key).any(dim=1)  # [B, pages of all ranks]
+        # Which pages of all ranks answer each question, [B, pages of all ranks]. Its own page is its target, the others
+        # are false negatives.
+        answers = (evidence.unsqueeze(2) == every_key).any(dim=1)
         total = _cross_entropy(scale * questions @ every_page.T, answers, first_page + own)
         if not symmetric:
             return total
         every_question, first_question = all_gather_rows_with_grad(questions)
+        # The same relation seen from this rank's right pages: [B, questions of all ranks].
         answered = all_gather_rows_with_grad(answers.to(torch.uint8)).rows[:, first_page + own].T.bool()
         backward = _cross_entropy(scale * right @ every_question.T, answered, first_question + own)
         return (total + backward) / 2

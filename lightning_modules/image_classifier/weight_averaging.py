@@ -35,11 +35,12 @@ class MovingAverage(nn.Module):
     @torch.no_grad()
     def update(self, network: nn.Module, step: int) -> None:
         """Update the average after optimizer step number `step`, counted from 0. Step 0 copies the weights."""
-        decay = min(self.decay, step / (9 + step))
+        decay = min(self.decay, step / (9 + step))  # 0, 1/10, 2/11, ...: averages about the last tenth of the steps
         values = network.state_dict()
         floating = [name for name in self._names if values[name].is_floating_point()]
         state = self.state
         get_ema_multi_avg_fn(decay)([state[name] for name in floating], [values[name] for name in floating], step)
+        # Counters such as num_batches_tracked have no average.
         for name in set(self._names).difference(floating):
             state[name].copy_(values[name])
 

@@ -117,7 +117,7 @@ class SeriesEncoder(nn.Module):
         patches = self.read_out(self._to_patches(states)) + self.raw(self._to_patches(inputs))  # [N, P, C]
         number = torch.arange(patches.shape[1], device=patches.device)
         patches = patches + self._time_embedding(number * self.layout.patch)
-        real = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]
+        real = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]; -(-a // b) rounds up
         if self.apart:
             patches = patches.unflatten(0, (-1, self.layout.channels)) + self.channel.weight[:, None]
             real = real[:, None].expand(patches.shape[:3])
@@ -146,6 +146,7 @@ class SeriesEncoder(nn.Module):
 
     def _pool(self, states: Tensor, inside: Tensor) -> Tensor:
         if self.pooling == "max":
+            # A series without steps has the maximum -inf, which would make gradients NaN.
             return states.masked_fill(~inside, -math.inf).amax(1).clamp_min(torch.finfo(states.dtype).min)
         return states.sum(1) / inside.sum(1).clamp_min(1)
 
@@ -161,5 +162,6 @@ class MaskedConvolution(nn.Module):
 
     def forward(self, states: Tensor, inside: Tensor) -> Tensor:
         """Map states [N, T, H] to the same shape; both are zero where `inside` [N, T, 1] is false."""
+        # The norm's bias makes padding non-zero, so it is masked before the convolution mixes neighbouring steps.
         convolved = self.convolution((self.norm(states) * inside).transpose(1, 2)).transpose(1, 2)
         return states + self.dropout(torch.relu(convolved)) * inside

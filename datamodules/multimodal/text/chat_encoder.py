@@ -130,6 +130,7 @@ class ChatEncoder:
             before, after = self._frames[role]
             text = self.tokenizer.encode(content)
             tokens += before + text + after
+            # `after` is the end-of-turn token, which the model learns to write, and a line end of the template.
             learned = role == "assistant"
             supervised += [False] * len(before) + [learned] * (len(text) + 1) + [False] * (len(after) - 1)
         return np.array(tokens, np.int64), np.array(supervised, np.bool_)

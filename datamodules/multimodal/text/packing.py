@@ -80,6 +80,7 @@ def first_fit(lengths: NDArray[np.int64], budget: int) -> list[list[int]]:
         raise ValueError(f"a row cannot have a budget of {budget} tokens; expected at least 1")
     rows: list[list[int]] = []
     room = np.zeros(len(lengths), np.int64)
+    # Longest first; a stable sort gives the same rows on every machine.
     for item in np.argsort(-lengths, kind="stable").tolist():
         fits = room[: len(rows)] >= lengths[item]
         row = int(fits.argmax()) if fits.any() else len(rows)
@@ -117,12 +118,13 @@ def _assemble(
             positions[row, start:end] = np.arange(end - start)
             # The first token of a chat has no context, so it is never predicted.
             labels[row, start + 1 : end] = np.where(chat.supervised, chat.tokens, IGNORE)[1:]
+        # Padding looks like a further chat, so no chat attends to it; its labels are IGNORE.
         positions[row, end:] = np.arange(width - end)
     order = np.array([item for row in rows for item in row], np.int64)
     placeholders = torch.tensor([chats[item].placeholders for item in order], dtype=torch.int64)
     sample_ids = np.asarray(samples, np.int64)[order]
     lengths = [len(chats[item].tokens) for item in order]
-    pairs = sum(length**2 for length in lengths)
+    pairs = sum(length**2 for length in lengths)  # of query and key: chats attend to themselves only
     counts = Counts(sum(lengths), int((labels != IGNORE).sum()), int(placeholders.sum()), pairs)
     packed = Rows(
         torch.from_numpy(tokens),

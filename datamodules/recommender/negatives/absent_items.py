@@ -63,12 +63,14 @@ class InteractedItems:
     def draw_absent(self, *coordinates: int | Integers) -> NDArray[np.int64]:
         """Draw uniformly among the items that a row lacks; see `absent_items`."""
         places = self.items if self._among is None else self._among.places[self.items]
+        # h_i - 1 - i for each held item, see `absent_items`: number of absent items before it.
         absent_before = places - 1 - (np.arange(len(self.row)) - self.begins[self.row])
         shape = (-1, *[1] * (np.broadcast(*coordinates).ndim - 1))
         rows, begins = np.arange(len(self.numbers)).reshape(shape), self.begins.reshape(shape)
         lacking = (self.numbers < self.num_items).reshape(shape)
         draw = hash_integers(self.free.reshape(shape), *coordinates)
         span = self.num_items + 1
+        # One search for all rows: row * span offsets keep the rows apart in a single ascending array.
         skipped = np.searchsorted(self.row * span + absent_before, rows * span + draw, side="right") - begins
         drawn = draw + 1 + np.where(lacking, skipped, 0)
         return drawn if self._among is None else self._among.items[drawn - 1]
@@ -86,7 +88,7 @@ def absent_items(
     Args:
         events: events of all users.
         starts: [B], first event of each row.
-        ends: [B], one past the last event of each row.
+        ends: [B], index after the last event of each row.
         *coordinates: coordinates of the hash; they broadcast to ``[B, ...]``.
         among: the only items to draw, which include those of the events; None: all items.
 

@@ -109,6 +109,7 @@ class NegativeMixture:
         """
         popular, drawn = self.options.popular, []
         if self._popular is not None:
+            # A draw is a hash of (seed, epoch, kind, sample, position, number), whatever the rank and the batch.
             where = (self._seed, epoch, _POPULAR, samples, positions, np.arange(popular))
             drawn.append(self._popular.draw_absent(held, *where))
         if popular < self.options.number:

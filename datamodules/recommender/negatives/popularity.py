@@ -25,6 +25,7 @@ class PopularItems:
     def __init__(self, counts: Integers, power: float) -> None:
         powers = np.where(counts > 0, np.maximum(counts, 1).astype(np.float64) ** power, 0)
         powers[0] = 0
+        # Integer weights: cumulative sums are exact, and draws are the same on every machine.
         self.weights = np.rint(powers * _UNIT).astype(np.int64)
         self._ends = np.cumsum(self.weights)  # the weights of items 1 to i end at _ends[i]
 

@@ -38,10 +38,12 @@ class SyncBatchNorm(nn.BatchNorm2d):
         distributed = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
         if not (self.training and distributed):
             return super().forward(input)
-        values = input.float()
+        values = input.float()  # sums over many pixels, also under autocast
         number = values.new_full((1,), values.numel() / values.shape[1])
+        # One all-reduce carries the count and the sums. Ranks may have different numbers of images.
         count, total = _Sum.apply(torch.cat([number, values.sum((0, 2, 3))])).split([1, values.shape[1]])
         mean = total / count
+        # The variance needs a second all-reduce: E[x^2] - E[x]^2 in one pass would cancel digits.
         centred = values - mean[:, None, None]
         variance = _Sum.apply(centred.square().sum((0, 2, 3))) / count
         assert self.num_batches_tracked is not None and self.momentum is not None, "BatchNorm2d sets them"
@@ -49,6 +51,7 @@ class SyncBatchNorm(nn.BatchNorm2d):
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            # As BatchNorm2d: the running variance is unbiased, the variance that normalises is not.
             unbiased = variance * (count / (count - 1))
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
         scale = self.weight * (variance + self.eps).rsqrt()

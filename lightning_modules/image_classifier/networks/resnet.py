@@ -26,6 +26,7 @@ class ResNet18(nn.Module):
         widths = [width, width, 2 * width, 4 * width, 8 * width]
         blocks = []
         for stage, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+            # Each stage but the first halves the resolution and doubles the channels.
             blocks += [ResidualBlock(before, after, 2 if stage else 1, norm), ResidualBlock(after, after, 1, norm)]
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(widths[-1], classes)

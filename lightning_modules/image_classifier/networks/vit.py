@@ -35,7 +35,7 @@ class VisionTransformer(nn.Module):
                 f"model.init_args: found patch_size {patch} for images of {size} pixels and heads {heads} for width "
                 f"{width}, expected whole patches and heads"
             )
-        self.patches = nn.Conv2d(channels, width, patch, patch)
+        self.patches = nn.Conv2d(channels, width, patch, patch)  # a linear map of each patch
         self.positions = nn.Parameter(torch.empty((size // patch) ** 2, width).normal_(std=0.02))
         self.blocks = nn.Sequential(*(TransformerBlock(width, heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
@@ -63,5 +63,6 @@ class TransformerBlock(nn.Module):
         return tokens + self.feed_forward(self.norm_2(tokens))
 
     def _attention(self, tokens: Tensor) -> Tensor:
+        # [B, T, 3 width] -> query, key and value of [B, heads, T, width / heads]
         parts = self.queries_keys_values(tokens).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return self.output(scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2))

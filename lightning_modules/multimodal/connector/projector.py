@@ -142,6 +142,7 @@ class PixelShuffle(nn.Module):
         samples, count, width = grid.shape
         factor = self.factor
         edge = _require_squares(count, factor)
+        # [S, rows, factor, columns, factor, C]: exchanging the inner two axes brings each square's features together.
         squares = grid.view(samples, edge // factor, factor, edge // factor, factor, width).transpose(2, 3)
         return squares.reshape(samples, count // factor**2, factor**2 * width)
 

@@ -35,7 +35,7 @@ class Resampler(nn.Module):
     @override
     def forward(self, features: Tensor) -> Tensor:
         features = self.enter(features)
-        queries = self.queries.to(features.dtype).expand(len(features), -1, -1)
+        queries = self.queries.to(features.dtype).expand(len(features), -1, -1)  # [S, Q, width], the same for each view
         for layer in self.layers:
             queries = layer(queries, features)
         return queries

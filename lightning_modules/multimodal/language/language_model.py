@@ -212,6 +212,8 @@ def _supervised(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
     Logits of all positions would be the peak of memory, and only the logits of supervised tokens are needed.
     """
+    # Labels are not shifted: state i predicts token i + 1. The first label of a chat is IGNORE, so no chat of a packed
+    # row is predicted from the chat before it.
     targets = labels[:, 1:]
     supervised = targets != IGNORE
     return states[:, :-1][supervised], targets[supervised]

@@ -66,7 +66,7 @@ class PrefixCache:
 
         self._model, self._mask = model, mask
         self._cache = DynamicCache(config=model.causal_lm.config)
-        positions = (mask.cumsum(dim=1) - 1).clamp_min(0)
+        positions = (mask.cumsum(dim=1) - 1).clamp_min(0)  # from 0 at each prompt's first token, after its padding
         self._next = positions[:, -1] + 1  # [P]
         with model.evaluation_mode(mask.device):
             output = model.decode(
@@ -102,6 +102,7 @@ class PrefixCache:
         mask = F.pad(self._mask[prompts], (0, inputs.shape[1]), value=True)
         embeddings, cache = self._model.embed(inputs), self._copy_cache(prompts)
         output = self._model.decode(embeddings, positions, attention_mask=mask, past_key_values=cache, use_cache=True)
+        # The prompt's last state predicts the first token of the text, the state of token t predicts token t + 1.
         states = torch.cat((self._last[prompts].unsqueeze(1), output.last_hidden_state), dim=1)[:, :width]
         real = torch.arange(width, device=tokens.device) < lengths.unsqueeze(1)
         chunks = zip(states[real].split(_MAX_SCORED), tokens[real].split(_MAX_SCORED), strict=True)
@@ -156,7 +157,7 @@ class PrefixCache:
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=mask.device)
         for step in range(1, steps + 1):
             logits = model.logits(state)
-            token = logits[:, : model.vocabulary].argmax(dim=-1)
+            token = logits[:, : model.vocabulary].argmax(dim=-1)  # embedding rows beyond it belong to no token
             yield token, _log_probabilities(logits, token)
             ended |= torch.isin(token, ends)
             if step == steps or (not all_steps and ended.all()):

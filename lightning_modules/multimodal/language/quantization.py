@@ -47,18 +47,19 @@ def quantize(weight: Tensor, kind: Quantization, double: bool) -> QuantizedWeigh
     if kind == "int8":
         largest = weight.abs().amax(dim=1).float()
         codes = torch.round(weight.float() * (127 / _positive(largest))[:, None]).to(torch.int8)
-        return QuantizedWeight(codes, _octets(largest / 127), None)
+        return QuantizedWeight(codes, _as_bytes(largest / 127), None)
     if weight.is_meta:
         return _without_values(weight, double)
     codes, largest = _nf4(weight)
     if not double:
-        return QuantizedWeight(codes, _octets(largest), None)
+        return QuantizedWeight(codes, _as_bytes(largest), None)
     # On the CPU and in float64, so that the mean does not depend on the device and on the number of threads.
     largest = largest.cpu()
     mean = largest.double().mean().float()
+    # The scales are all positive; without their mean, 8 bits with a sign are used fully.
     small, state = _bitsandbytes().functional.quantize_blockwise(largest - mean, blocksize=SCALES_BLOCK)
     scales = torch.cat([mean.reshape(1), state.absmax])
-    return QuantizedWeight(codes, small.to(weight.device), _octets(scales).to(weight.device))
+    return QuantizedWeight(codes, small.to(weight.device), _as_bytes(scales).to(weight.device))
 
 
 def _without_values(weight: Tensor, double: bool) -> QuantizedWeight:
@@ -110,14 +111,16 @@ def _nf4_codes(weights: Tensor) -> tuple[Tensor, Tensor]:
     codes = torch.zeros(scaled.shape, dtype=torch.uint8, device=scaled.device)
     for border in _borders():  # faster than torch.bucketize, which searches for each weight
         codes += scaled > border
-    return codes[::2] << 4 | codes[1::2], largest
+    return codes[::2] << 4 | codes[1::2], largest  # the order of bitsandbytes: the first weight in the high bits
 
 
 def _positive(largest: Tensor) -> Tensor:
+    """Replace 0, the largest weight of a block or row of zeros, by a number that can be divided by."""
     return largest.clamp_min(torch.finfo(torch.float32).tiny)
 
 
-def _octets(numbers: Tensor) -> Tensor:
+def _as_bytes(numbers: Tensor) -> Tensor:
+    """View float32 numbers as bytes, which `module.to(torch.bfloat16)` does not convert."""
     return numbers.contiguous().view(torch.uint8)
 
 

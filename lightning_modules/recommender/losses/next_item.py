@@ -56,9 +56,11 @@ def sampled_softmax(
     if sampled is None:
         positive, negative, real = _logits(states, weight, targets, negatives, "sampled_softmax")
         assert negatives is not None, "`_logits` raises otherwise"
+        # A drawn item may be the target itself, whose score must not count as a negative's.
         negative = negative.masked_fill(negatives == targets.unsqueeze(-1), -torch.inf)
     else:
         positive, negative, real = _sampled_logits(states, weight, targets, negatives, sampled)
+    # -log(exp(positive) / (exp(positive) + sum_k exp(negative_k)))
     losses = torch.cat((positive.unsqueeze(-1), negative), -1).logsumexp(-1) - positive
     return _sum(losses, real)
 
@@ -69,6 +71,7 @@ def bce(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | Non
     The paper uses one negative. The mean over several gives both classes the same weight.
     """
     positive, negative, real = _logits(states, weight, targets, negatives, "bce")
+    # softplus(-x) = -log sigmoid(x) and softplus(x) = -log(1 - sigmoid(x)), without overflow for large scores.
     return _sum(F.softplus(-positive) + F.softplus(negative).mean(-1), real)
 
 
@@ -172,6 +175,7 @@ def _logits(
         raise ValueError(f"the loss {loss} needs negatives, and the batch has none: set data's number of negatives")
     with torch.autocast(states.device.type, enabled=False):
         states, weight = states.float(), weight.float()
+        # Padding (item 0) looks up the first row; the callers mask its terms.
         positive = (states * F.embedding((targets - 1).clamp_min(0), weight)).sum(-1)
         rows = F.embedding((negatives - 1).clamp_min(0), weight)
         if states.dim() == 3 and negatives.shape[1] == 1:
@@ -193,6 +197,7 @@ def _sampled_logits(
     positive, negative, real = _logits(states, weight, targets, negatives, "sampled_softmax", may_be_none=True)
     negative = (negative - sampled.log_negatives).masked_fill(negatives == targets.unsqueeze(-1), -torch.inf)
     with torch.autocast(states.device.type, enabled=False):
+        # The correction is infinite for padding and for items of the row, which removes them from the sum.
         vectors = F.embedding((sampled.batch_negatives - 1).clamp_min(0), weight.float())
         of_batch = states.float() @ vectors.T - sampled.log_batch_negatives.unsqueeze(1)
     return positive - sampled.log_targets, torch.cat((negative, of_batch), -1), real

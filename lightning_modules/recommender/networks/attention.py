@@ -138,7 +138,7 @@ class TimeTables(nn.Module):
         """
         keys, values = (
             self.dropout(table.weight, call, shared=True).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
-            for call, table in enumerate((self.interval_keys, self.interval_values))
+            for call, table in enumerate((self.interval_keys, self.interval_values))  # [H, T + 1, D]
         )
         return TimeContext(
             self.dropout(self.position_keys(places), 2),
@@ -182,7 +182,7 @@ def _units(elapsed: Tensor, time_scale: Tensor) -> Tensor:
     # exported to ONNX as a division of float32; `//` is exported as a division of integers.
     units = elapsed // scale
     rest = elapsed - units * scale
-    units += rest >= scale - rest
+    units += rest >= scale - rest  # rest >= scale / 2 without an overflow of 2 * rest
     return units
 
 

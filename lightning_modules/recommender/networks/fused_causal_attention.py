@@ -73,6 +73,7 @@ class _CausalAttention(torch.autograd.Function):
         mask_keys: Tensor | None,
     ) -> Tensor:
         mixed = torch.empty_like(query, memory_format=torch.contiguous_format)
+        # Probabilities of each tile, and with dropout its mask: the backward pass needs both.
         kept: list[Tensor] = []
         scale = 1.0
         with torch.autocast(query.device.type, enabled=False):
@@ -84,6 +85,7 @@ class _CausalAttention(torch.autograd.Function):
                 near = _near(intervals, tile, query.shape[1])
                 if near is not None:
                     assert relation_keys is not None, "relations have intervals, keys and values"
+                    # q_i . r^K of all T + 1 intervals, then a look-up for each pair: no [B, H, L, L, D] tensor.
                     scores += (q @ relation_keys.mT).gather(-1, near)
                 probabilities = _causal_softmax(scores, queries.start)
                 weights = probabilities
@@ -92,10 +94,11 @@ class _CausalAttention(torch.autograd.Function):
                     of_rows = None if mask_keys is None else mask_keys[rows]
                     mask, scale = keep_mask(scores.shape, dropout, scores.device, of_rows, queries.start)
                     kept.append(mask)
-                    weights = probabilities * mask
+                    weights = probabilities * mask  # of 0 and 1; `mixed` is scaled by 1 / P(kept) at the end
                 result = weights.to(q.dtype) @ value[rows, :, keys]
                 if near is not None:
                     assert relation_values is not None, "relations have intervals, keys and values"
+                    # Keys at the same interval share r^V, so their weights are added before the product.
                     result += _by_interval(near, weights, relation_values.shape[1]).to(q.dtype) @ relation_values
                 mixed[rows, :, queries] = result
             mixed *= scale
@@ -131,6 +134,7 @@ class _CausalAttention(torch.autograd.Function):
             grad_scores = grad_scores.to(probabilities.dtype)
             if mask is not None:
                 grad_scores *= mask
+            # Softmax p of scores s: dL/ds_j = p_j (dL/dp_j - sum_k p_k dL/dp_k).
             grad_scores.sub_(correction[rows, :, queries]).mul_(probabilities)
             narrow = grad_scores.to(q.dtype)
             part = narrow @ k
@@ -140,6 +144,7 @@ class _CausalAttention(torch.autograd.Function):
                 part += by_interval @ relation_keys
                 grad_tables[0] += torch.einsum("bhqt,bhqd->htd", by_interval, q)
             grad_query[rows, :, queries] = part
+        # The saved query is scaled by 1 / sqrt(D) already, so only its own gradient lacks the factor.
         grad_query *= query.shape[-1] ** -0.5
         of_tables: list[Tensor | None] = [grad_table.to(query.dtype) for grad_table in grad_tables]
         return grad_query, grad_key, grad_value, *(of_tables or [None, None]), None, None, None
@@ -154,6 +159,7 @@ def _near(intervals: Tensor | None, tile: Tile, heads: int) -> Tensor | None:
 
 def _causal_softmax(scores: Tensor, first_query: int) -> Tensor:
     queries, keys = scores.shape[-2:]
+    # Row i of the tile is query first_query + i; later keys are hidden from it.
     bias = scores.new_full((queries, keys), -torch.inf).triu_(first_query + 1)
     return torch.softmax(scores.add_(bias), -1, dtype=_exact(scores))
 

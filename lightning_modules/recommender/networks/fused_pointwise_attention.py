@@ -84,14 +84,14 @@ class _PointwiseAttention(torch.autograd.Function):
         for scores, tile in zip(kept, tiles(query), strict=True):
             rows, queries, keys = tile
             q, k, g = query[rows, :, queries], key[rows, :, keys], grad[rows, :, queries]
-            gates = scores.sigmoid()
+            gates = scores.sigmoid()  # recomputed, as the forward pass keeps only the scores
             weights = scores * gates
             grad_value[rows, :, keys] += weights.to(g.dtype).mT @ g
             # d silu(s) / d s = sigmoid(s) + silu(s) (1 - sigmoid(s))
             slopes = weights.addcmul_(weights, gates, value=-1).add_(gates)
             grad_scores = (g @ value[rows, :, keys].mT).to(exact).mul_(slopes)
             if grad_biases:
-                of_pairs = grad_scores.sum(1)
+                of_pairs = grad_scores.sum(1)  # all heads share the biases
                 between, near = _distances(tile, query.device), buckets[rows, queries, keys]
                 grad_biases[0].index_add_(0, between.flatten(), of_pairs.sum(0).flatten())
                 by_bucket = of_pairs.new_zeros(*of_pairs.shape[:-1], len(times)).scatter_add_(-1, near, of_pairs)

@@ -58,6 +58,7 @@ class FuXiAttention(nn.Module):
         ``context`` [B, L, L] int64 has the bucket of the time between each query and key.
         """
         width = x.shape[-1]
+        # U and Q are needed at the query positions only, V and K at all.
         of_queries, of_keys = self.projection.weight.split((4 * width, 2 * width))
         here = x if last is None else select_position(x, last)
         gate, query = F.silu(F.linear(here, of_queries)).split((3 * width, width), -1)
@@ -66,6 +67,7 @@ class FuXiAttention(nn.Module):
         mixed = self.attend(q, k, v) if last is None else last_pointwise_attention(q, k, v, last)
         by_distance, by_time = self._channels(value, context, last)
         with torch.autocast(x.device.type, enabled=False):
+            # In half precision the mean over N may be too small for the norm.
             exact = torch.promote_types(mixed.dtype, torch.float32)
             contents = join_heads(mixed).to(exact) / self.max_length
             channels = torch.cat((by_distance.to(exact), by_time.to(exact), contents), -1)

@@ -73,6 +73,7 @@ class HSTUAttention(nn.Module):
         """Return U, Q, V and K, [B, L, C]; with ``last`` U and Q are [B, 1, C], of those positions."""
         if last is None:
             return F.silu(self.projection(x)).chunk(4, -1)
-        one, all_positions = self.projection.weight.chunk(2)
-        here = F.silu(F.linear(select_position(x, last), one)).chunk(2, -1)
-        return *here, *F.silu(F.linear(x, all_positions)).chunk(2, -1)
+        # U and Q are needed at the last positions only, V and K at all.
+        of_queries, of_keys = self.projection.weight.chunk(2)
+        here = F.silu(F.linear(select_position(x, last), of_queries)).chunk(2, -1)
+        return *here, *F.silu(F.linear(x, of_keys)).chunk(2, -1)

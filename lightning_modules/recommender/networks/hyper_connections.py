@@ -89,8 +89,9 @@ class ManifoldHyperConnection(nn.Module):
         nn.init.normal_(self.phi, std=0.02)
         nn.init.constant_(self.alpha, 0.01)
         with torch.no_grad():
-            self.bias[:n] = -math.log(n - 1)
-            self.bias[n : 2 * n] = 0
+            self.bias[:n] = -math.log(n - 1)  # H_pre: sigmoid(-log(n - 1)) = 1 / n
+            self.bias[n : 2 * n] = 0  # H_post: 2 sigmoid(0) = 1
+            # H_res: Sinkhorn makes these logits _DIAGONAL on the diagonal and equal elsewhere.
             self.bias[2 * n :] = (torch.eye(n) * math.log((n - 1) * _DIAGONAL / (1 - _DIAGONAL))).flatten()
 
     def forward(self, state: Tensor, function: Callable[[Tensor], Tensor], last: Tensor | None = None) -> Tensor:
@@ -169,6 +170,7 @@ def diagnose(connections: list[ManifoldHyperConnection], real: Tensor) -> dict[s
             continue
         (pre, post, residual), spread = connection.observed
         residual = residual.permute(2, 0, 1)
+        # The layers mix one after the other, so the gain of the whole network is that of their product.
         product = residual if product is None else residual @ product
         sums = torch.cat((residual.sum(1), residual.sum(2)), 1)
         gains = torch.cat((product.abs().sum(1), product.abs().sum(2)), 1).amax(1)

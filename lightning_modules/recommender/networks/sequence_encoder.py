@@ -184,6 +184,8 @@ class SequenceEncoder(nn.Module):
         steps = torch.arange(length, device=history.items.device)
         if self.collect_diagnostics:
             self._real = None if last_only else (steps < history.lengths.unsqueeze(1)).flatten()
+        # Positions count back from the last event, which always has max_length - 1, so a history has the same positions
+        # whatever the batch pads it to. Padding is on the right; clamp keeps its index inside the table.
         places = ((self.max_length - history.lengths).unsqueeze(1) + steps).clamp_max(self.max_length - 1)
         # Item vectors are small, which keeps the scores small; as inputs they get the scale of a layer's output.
         vectors = self.items(history.items) if item_vectors is None else F.embedding(history.items, item_vectors, 0)
@@ -202,11 +204,12 @@ class SequenceEncoder(nn.Module):
             context = time_buckets(query_times.unsqueeze(2) - history.times.unsqueeze(1))
         state = self.dropout(x)
         if self.streams is not None:
-            state = state.unsqueeze(-2).repeat(1, 1, self.streams, 1)
+            state = state.unsqueeze(-2).repeat(1, 1, self.streams, 1)  # [B, L, n, C]: n equal streams of mHC
         last = (history.lengths - 1).clamp_min(0) if last_only else None
         if self.recurrent is not None:
             return self.norm(self.recurrent(state, last))
         for number, block in enumerate(self.blocks, 1):
+            # The last block may compute the last event only. Its keys are all positions, which the others must compute.
             if last is not None and number == len(self.blocks):
                 state = block(state, context, last)
             elif self.activation_checkpointing and self.training:
