@@ -2,22 +2,25 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Tiling
+from datamodules.multimodal.batch import Questions, Tiling
+from datamodules.multimodal.chat_dataset import ChatQuestions
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import Fit
+from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageProcessor, TrainDataset
-from datamodules.vision_language.chat_evaluation import ChatEvaluation
 from datamodules.vision_language.chat_file import ChatFile
+from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.evaluation_dataset import EvaluationDataset
+from datamodules.vision_language.grading import OUTCOMES
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
 from datamodules.vision_language.pretrained.native_images import NativeImages
@@ -31,13 +34,17 @@ from datamodules.vision_language.source_config import (
 )
 from datamodules.vision_language.tokenizer_texts import first_contents
 from engine.base_options import Unpack
+from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 log = logging.getLogger("lockstep")
 
 
-class ImageChats(ChatEvaluation):
+class ImageChats(VisionLanguageDataModule):
     """Chats about images in files, mixed according to their weights.
 
     An answer is graded by its words, or by the option that it chooses (see `grading`). In a chat with several turns the
@@ -200,3 +207,58 @@ class ImageChats(ChatEvaluation):
         # On a resume within an epoch, the remaining samples must be the same.
         chats = {} if self.shuffle_window is not None else {"chats": self._train_chats.identity}
         return {**super()._order_identity(), **chats}
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:  # type: ignore[override]  # known once the files are read
+        """Names of the outcomes of a grade; an export opens no data and gets the outcomes of all questions."""
+        return OUTCOMES if self._exports else self._evaluation_source.outcomes
+
+    @property
+    def kinds(self) -> tuple[str, ...]:  # type: ignore[override]  # known once the files are read
+        """Kinds of the evaluated questions."""
+        return () if self._exports else self._evaluation_source.kinds
+
+    @property
+    def _exports(self) -> bool:
+        return self.trainer is not None and self.trainer.state.fn is None
+
+    @property
+    def _evaluation_source(self) -> EvaluationDataset | PredictDataset:
+        source = self.evaluated
+        assert isinstance(source, EvaluationDataset | PredictDataset)
+        return source
+
+    @override
+    def _messages(self, sample: int) -> Sequence[Message]:
+        return self._evaluation_source.messages(sample)
+
+    @override
+    def kind(self, sample: int) -> str:
+        return self._evaluation_source.kind(sample)
+
+    @override
+    def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
+        return self._evaluation_source.grade(sample, text)
+
+    @override
+    def images(self, sample: int) -> list["Image"]:
+        return self._evaluation_source.decode_images(sample)
+
+    @override
+    def describe(self, row: int) -> dict[str, Any]:
+        source = self._evaluation_source
+        assert isinstance(source, PredictDataset)  # only predict calls describe
+        return source.rows[row].record
+
+    @override
+    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> Questions | None:
+        source = self._evaluation_source
+        assert isinstance(source, PredictDataset)  # only predict continues a conversation
+        rows = [row for row, given in sorted(answers.items()) if source.turns(row) > len(given)]
+        if not rows:
+            return None
+        # The model's own answer may contain what no chat may, such as a special token; then the conversation ends.
+        turns = ChatQuestions(source.after(answers), self.sample_encoder, in_order=True, skip_bad=True)
+        return turns[MicroBatchRequest(0, np.array(rows))]
